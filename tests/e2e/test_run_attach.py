@@ -148,7 +148,7 @@ def test_what_cannot_be_attached_to_is_refused(tmp_path):
 
 
 class Reaped(ProcessEnd):
-    """One whose parent was quicker, on a kernel that tells nobody else."""
+    """A process that its parent has reaped, on a kernel that gives the status to no other."""
 
     def _of_zombie(self):
         return None

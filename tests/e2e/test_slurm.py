@@ -108,7 +108,7 @@ def _in_state(server: ServerProcess, number: int | str, state: str) -> dict[str,
 
 
 def same_as_slurm(server: ServerProcess, slurm: Slurm, number: int) -> dict[str, Any]:
-    """The job, once it is told as the accounting has it: state, times, names, nodes, exit status."""
+    """The job, once it agrees with the accounting: state, times, names, nodes, exit status."""
     says = slurm.accounts(number)
     state, _, _ = says["State"].partition(" by ")
     found = wait_for_state(server, number, STATES[state])

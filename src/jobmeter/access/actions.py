@@ -17,7 +17,7 @@ SERVICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "native": ("jobmeter",),
     }
 )
-"""By the API's name, the services whose names its operations have. An API that is not here is a service of its name."""
+"""The services of each API's operations, by the API's name; by default the service has the API's name."""
 
 
 def services_of(api: str) -> tuple[str, ...]:

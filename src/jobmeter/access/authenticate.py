@@ -128,7 +128,7 @@ class Authenticator:
         if credential.signed:
             if not credential.scheme.verify(call, credential.secret):
                 raise _bad_signature()
-            self._check_moment(key, credential.claim)
+            self._check_date(key, credential.claim)
         if credential.claim.kind is ClaimKind.LINK:
             self._sessions.redeem(credential.claim.value)
         self._note_use(key)
@@ -225,7 +225,7 @@ class Authenticator:
     def _grant(self, claim: Claim) -> TraceGrant:
         return read_trace(self._vault, claim.value, self._clock.now_ms())
 
-    def _check_moment(self, key: StoredKey, claim: Claim) -> None:
+    def _check_date(self, key: StoredKey, claim: Claim) -> None:
         if claim.date_ms is None:
             return
         if not self._nonces.fresh(claim.date_ms):

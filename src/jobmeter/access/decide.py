@@ -31,10 +31,10 @@ ACTIONS: Mapping[str, Role] = {
 """Every action, and the least role that may perform it."""
 
 SHARED = frozenset({"metrics:read"})
-"""What the holder of a share token may do, with its job alone. A job's record, events and lines may contain secrets."""
+"""The actions of a share token, on its job only. A job's record, events and lines may contain secrets."""
 
 LINKED = SHARED | {"catalog:read", "jobs:read"}
-"""What the holder of a link may do: read the page of its job. Its documentation says that it shows the record,
+"""The actions of a link: reading the page of its job. Its documentation says that it shows the record,
 the events and the lines."""
 
 WHOLE_SERVER = frozenset({"server:read", "server:admin"})

@@ -17,7 +17,7 @@ from jobmeter.model.time import Clock
 
 MOST_BUCKETS = 100_000
 MOST_KEYS = 10_000
-"""Keys whose spending is remembered; beyond that the least recently used is dropped."""
+"""Keys whose allowance is tracked; beyond that the least recently used is dropped."""
 _MINUTE = 60.0
 EVERY = "*"
 """The name under which the rate of all other operations stands."""

@@ -34,7 +34,7 @@ class Pricing(StrEnum):
     FREE = "free"
     """However often it is called."""
     UNPRICED = "unpriced"
-    """Nobody states a price for calls beyond the free ones."""
+    """The price of calls beyond the free ones is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from jobmeter.model.time import DAY
 LIFE_MS = 7 * DAY
 """How long a token is valid."""
 ACTIONS = frozenset({"traces:write"})
-"""What its holder may do."""
+"""The actions of its holder."""
 _USE = "trace token"
 
 

@@ -84,11 +84,11 @@ class Connection:
         return Api(connect(self.server, self.key, self.data))
 
     def find(self, job: str) -> "NamedJob":
-        """The job that somebody named by its id, a unique beginning of it, its name or ``last``."""
+        """The job of that id, unique prefix of an id, name, or ``last``."""
         return self.find_each((job,))[0]
 
     def find_each(self, jobs: Iterable[str]) -> "list[NamedJob]":
-        """The jobs that somebody named, each once, in their order."""
+        """The named jobs, each once, in their order."""
         api = self.open()
         return list(dict.fromkeys(self._found(api, job) for job in jobs))
 
@@ -150,7 +150,7 @@ def _address(server: str) -> str:
 
 
 def _own_key(server: str, folder: Path) -> str:
-    # The folder's key opens everything: it goes to no address that could be somebody else's.
+    # The folder's key opens everything: it is sent to no address that may belong to others.
     described = _described(folder)
     address = _address(server).rstrip("/")
     if urlsplit(address).hostname in LOOPBACK or (described is not None and described.url.rstrip("/") == address):

@@ -23,7 +23,7 @@ _PAUSE = 1.0
 _LATE_MS = 10 * SECOND
 """How much later than others a line may arrive and still be shown by --follow."""
 _STATE_EVERY = 3
-"""Looks between two questions whether the job still runs."""
+"""Polls between two checks whether the job still runs."""
 _COLOURS = {"error": "31", "warning": "33", "debug": "2"}
 _INTERRUPTED = 130
 # Colours may reach a terminal; nothing else that it would act on.

@@ -12,7 +12,7 @@ from jobmeter.client.api import Api
 from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, Verdict
 from jobmeter.model.time import SystemClock
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _GRACE_MS = 30_000
 """How much longer than the task's own deadline its end is waited for."""
 _LISTED = 100
@@ -32,7 +32,7 @@ def check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, b
     clock, pause = SystemClock(), Event()
     give_up = clock.monotonic() + (task.deadline - task.created + _GRACE_MS) / 1000
     while task.state in {TaskState.WAITING, TaskState.RUNNING} and clock.monotonic() < give_up:
-        pause.wait(_LOOK_SECONDS)
+        pause.wait(_POLL_SECONDS)
         task = api.task(task.id)
     return task
 

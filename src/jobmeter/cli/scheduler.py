@@ -119,7 +119,7 @@ def _run(  # noqa: PLR0913 - one for each option
         if once:
             _once(watch, delivery)
         else:
-            logging.getLogger("jobmeter").info("asking every %s for %s", interval, server)
+            logging.getLogger("jobmeter").info("polling every %s for %s", interval, server)
             watch.run(stopped())
             delivery.flush(_FLUSH_SECONDS)
     finally:
@@ -128,7 +128,7 @@ def _run(  # noqa: PLR0913 - one for each option
 
 
 def _once(watch: Watch, delivery: Delivery) -> None:
-    if problem := watch.turn():
+    if problem := watch.poll_once():
         raise ConfigurationError(problem)
     if not delivery.flush(_FLUSH_SECONDS):
         raise ConfigurationError(f"the jobs were not delivered, they stay in the spool: {delivery.last_error}")

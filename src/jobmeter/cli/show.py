@@ -31,7 +31,7 @@ _OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32
 """Replicas or devices in a table, at most; of more only their number is shown."""
 MOST_SENTENCES = 3
-"""Of what there is to say of a job's data."""
+"""Most sentences about the quality of a job's data."""
 
 
 @click.command(short_help="Show one job: its replicas, devices, summary.")

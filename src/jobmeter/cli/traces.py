@@ -15,7 +15,7 @@ from jobmeter.model.span import SpanStatus
 from jobmeter.model.time import parse_duration
 
 SHOWN, SPANS, WIDTH = 5, 40, 80
-"""Traces when nobody says how many, spans of each, and characters of a line at most."""
+"""The default number of traces, spans of each, and characters of a line at most."""
 _DEEP = 16
 
 

@@ -23,9 +23,9 @@ COLUMNS = (
     ("npu memory", "npu.memory.usage"),
 )
 SPARE = ("user", "node", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name")
-"""What a narrow terminal shows no column of, in this order."""
+"""Columns that a narrow terminal drops, in this order."""
 BUSY = ("gpu.utilization", "npu.utilization", "cpu.usage")
-"""What says how busy a job is, the first that it has."""
+"""Metrics of how busy a job is; the first that it has is used."""
 MISSING = "-"
 
 

@@ -129,7 +129,7 @@ class Api:
         return self._get(f"{_of(job)}/findings", given(project=project), list[Finding])
 
     def quality(self, job: str, project: str | None = None) -> JobQuality:
-        """How complete what is stored of a job is. Raises NotFoundError."""
+        """The quality of a job's stored samples. Raises NotFoundError."""
         return self._get(f"{_of(job)}/quality", given(project=project), JobQuality)
 
     def usage(self, month: str | None = None, project: str | None = None) -> UsageReport:

@@ -22,7 +22,7 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of a job over its life. None is what was not measured.
+    """One metric of a job over its life. None: not measured.
 
     ``job_mean``, ``job_max`` and ``points`` (in steps of ``JobSummary.step_ms``) are of the job: of its members
     together where the unit adds up. ``mean`` and ``max`` are those of one member. ``total`` is a counter's increase
@@ -190,7 +190,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls of one account and operation; amounts are decimal texts, None where nobody states a price."""
+    """The calls of one account and operation; amounts are decimal texts, None without a price."""
 
     account: str
     api: str

@@ -30,7 +30,7 @@ from jobmeter.collect.worker import Worker
 
 _LONGEST_TURN = 5.0
 _FLUSH_SECONDS = 8.0
-"""How long the end may wait for the server: what starts and stops services gives them ten seconds or more."""
+"""How long the end may wait for the server: service managers allow ten seconds or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Agent:
         return ""
 
     def _finish(self) -> bool:
-        self._pod_poller.last_turn()
+        self._pod_poller.last_poll()
         self._loop.release()
         delivered = self._delivery.flush(_FLUSH_SECONDS)
         self._delivery.stop()

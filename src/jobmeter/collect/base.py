@@ -83,7 +83,7 @@ class Place:
         return Series(metric, self.project, self.cluster, self.node, labels=labels)
 
     def of_device(self, metric: str, device: str, owner: "Owner | None" = None) -> Series:
-        """A series of a device, for the replica that has it (None: for nobody)."""
+        """A series of a device, for the replica that has it (None: without a job)."""
         if owner is None:
             return Series(metric, self.project, self.cluster, self.node, device)
         return Series(metric, self.project, self.cluster, self.node, device, owner.job, owner.replica, owner.attempt)

@@ -25,7 +25,7 @@ SLEW = 0.05
 _TRUST_NS = 3_600 * _SECOND_NS
 """For how long after a step the wall clock may return to its former time without a new waiting period."""
 _READ_NS = 100 * _MILLI_NS
-"""Two readings further apart than this were interrupted, and say nothing of the difference between the clocks."""
+"""Two readings further apart than this were interrupted, and are not compared."""
 OVERLAP_MS = 300_000
 """The furthest ahead that a server takes samples by default."""
 

@@ -35,7 +35,7 @@ class NodeKills:
             self._grown, self._ahead = max(0, grown - self._ahead), 0
 
     def records(self, now_ms: int) -> Records:
-        """See ``RecordSource.records``: an event for each line, and one for the kills of which there is none."""
+        """See ``RecordSource.records``: an event for each line, and one for the kills without a line."""
         events = self._kernel.records(now_ms).events
         grown, self._grown = self._grown, 0
         lines = [place for place, event in enumerate(events) if event.reason == OOM_KILLING]

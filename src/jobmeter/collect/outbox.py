@@ -25,8 +25,8 @@ class Outbox:
         self._memory_bytes = memory_bytes
         self._bytes = 0
         self._taken = 0
-        self._given_up = 0
-        self._given_up_lines = 0
+        self._dropped = 0
+        self._dropped_lines = 0
         self._failing = False
         self._lock = Lock()
         self.filled = Event()
@@ -36,12 +36,12 @@ class Outbox:
     def dropped(self) -> dict[str, int]:
         """Samples dropped so far, by reason."""
         counts = dict(self._spool.dropped) if self._spool else {}
-        return {**counts, "memory.full": self._given_up}
+        return {**counts, "memory.full": self._dropped}
 
     @property
     def dropped_lines(self) -> int:
         """Log lines dropped so far."""
-        return self._given_up_lines + (self._spool.dropped_lines if self._spool else 0)
+        return self._dropped_lines + (self._spool.dropped_lines if self._spool else 0)
 
     @property
     def size(self) -> int:
@@ -66,7 +66,7 @@ class Outbox:
                 self._memory.append(frame)
                 self._bytes += len(frame)
                 while self._bytes > self._memory_bytes and len(self._memory) > 1:
-                    self._give_up(self._memory.popleft())
+                    self._drop(self._memory.popleft())
         self.filled.set()
         return on_disk
 
@@ -99,7 +99,7 @@ class Outbox:
             return
         with self._lock:
             while self._memory and self._taken < batch.end.offset:
-                self._give_up(self._memory.popleft())
+                self._drop(self._memory.popleft())
 
     def close(self) -> None:
         """Close the folder; frames on disk stay there."""
@@ -123,9 +123,9 @@ class Outbox:
         self._bytes -= len(frame)
         self._taken += 1
 
-    def _give_up(self, frame: bytes) -> None:
+    def _drop(self, frame: bytes) -> None:
         self._forget(frame)
         found = read_frame(frame)
         if found:
-            self._given_up += count_samples(found[0])
-            self._given_up_lines += count_lines(found[0])
+            self._dropped += count_samples(found[0])
+            self._dropped_lines += count_lines(found[0])

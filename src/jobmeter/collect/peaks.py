@@ -67,7 +67,7 @@ class Peaks:
         return replica.highest
 
     def forget(self, owner: Owner) -> None:
-        """Drop what is remembered of a replica that is over."""
+        """Drop a finished replica."""
         self._replicas.pop(owner, None)
 
 

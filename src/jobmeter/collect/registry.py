@@ -29,7 +29,7 @@ from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.collect.starts import Starts
 
 _SLOW_MS = 60_000
-"""The interval of what changes slowly or may take long."""
+"""The interval of slow collectors, and of metrics that change slowly."""
 
 
 @dataclass(frozen=True, slots=True)

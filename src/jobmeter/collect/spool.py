@@ -21,7 +21,7 @@ from jobmeter.wire.native.logs import count_lines
 
 _SUFFIX = ".frames"
 _MOST_REJECTED = 64
-"""How many refused bodies are cached for a look; the oldest goes first."""
+"""How many refused bodies are stored for inspection; the oldest is dropped first."""
 
 _log = logging.getLogger(__name__)
 

@@ -26,9 +26,9 @@ COUNTERS = frozenset(
 Network traffic is not among them: a network namespace is often older than the replica that uses it, as a pod's is.
 """
 SHORTEST_MS = 250
-"""A reading that comes sooner after the zero waits for the next look: over so short a time its rate says nothing."""
-_LOOKS = 2
-"""A replica is found one look after its first process where that was, at the look before, a copy of its parent."""
+"""A reading sooner after the zero waits for the next scan: its rate over so short a time means nothing."""
+_SCANS = 2
+"""A replica is found one scan after its first process where that was still a copy of its parent in the scan before."""
 
 
 class Starts:
@@ -53,12 +53,12 @@ class Starts:
         self._elapsed = elapsed
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._cores = cores or os.cpu_count() or 1
-        self._looks = [elapsed()] * _LOOKS
-        self._now = self._looks[-1]
+        self._scans = [elapsed()] * _SCANS
+        self._now = self._scans[-1]
 
     def begin_scan(self) -> None:
         """Call this before the processes are listed, once a scan."""
-        self._looks = [*self._looks[1:], self._now]
+        self._scans = [*self._scans[1:], self._now]
         self._now = self._elapsed()
 
     def zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:
@@ -67,9 +67,9 @@ class Starts:
         ``start`` is that of the replica's first process, in ticks since the start of the machine. None where earlier
         usage is unknown: it began before the first scan, or its group has more CPU time than there was since.
         """
-        if start < self._in_ticks(self._looks[0]):
+        if start < self._in_ticks(self._scans[0]):
             return None
-        most = (self._elapsed() - self._looks[0]) / 1e9 * self._cores + 1 / self._ticks
+        most = (self._elapsed() - self._scans[0]) / 1e9 * self._cores + 1 / self._ticks
         if (values.get("cpu.time") or 0.0) > most:
             return None
         # At the end of that tick: a job is recorded with the time at which it was started, which lies inside of it.

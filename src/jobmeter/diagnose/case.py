@@ -16,7 +16,7 @@ _NOTHING: Signals = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Case:
-    """A job and what is stored of it over ``span`` (its life, until now while it runs).
+    """A job and its stored data over ``span`` (its life, until now while it runs).
 
     ``means`` are gauges and rates of counters by metric, in the unit of an answer; ``increases`` the increase of
     counters in each step. ``nodes`` are gauges and rates of the nodes that it was on. ``events`` and ``lines`` are in

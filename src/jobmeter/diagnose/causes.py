@@ -14,7 +14,7 @@ from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
 
 _NS = 1_000_000
-_NOBODYS_FAULT = {"KeyboardInterrupt", "SystemExit"}
+_INTERRUPTIONS = {"KeyboardInterrupt", "SystemExit"}
 THRESHOLDS = "causes"
 _NVRX = "https://github.com/NVIDIA/nvidia-resiliency-ext"
 
@@ -132,7 +132,7 @@ class _Compiled:
     def _of_exception(self, death: Death) -> list[Evidence]:
         raised = death.raised
         if raised is not None:
-            own = self._signs.exception and death.signal is None and raised.name not in _NOBODYS_FAULT
+            own = self._signs.exception and death.signal is None and raised.name not in _INTERRUPTIONS
             return [line_evidence(line) for line in raised.lines] if own or self._raised(raised.text) else []
         return [line_evidence(line) for line in death.tail if self._raised(line.text)]
 

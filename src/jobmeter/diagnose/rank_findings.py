@@ -14,7 +14,7 @@ MOST = 16
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 _ROLES = (Role.ROOT, Role.CONFIRMATION, Role.CASCADE)
 _BARE = frozenset({Weight.SIGNAL, Weight.FALLBACK})
-"""Weights of causes that only say that a replica ended."""
+"""Weights of causes that state only the end of a replica."""
 
 
 def rank_findings(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers) -> list[Finding]:

@@ -51,7 +51,7 @@ class Diagnosis:
 
 
 def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresholds: Thresholds) -> Diagnosis:
-    """Read what is stored of a job and run every rule over it. Raises as ``Executor.run`` does.
+    """Read a job's stored data and run every rule over it. Raises as ``Executor.run`` does.
 
     Findings reported by events while the job ran are included where no rule finds them any more.
     """

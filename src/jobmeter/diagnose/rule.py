@@ -20,15 +20,15 @@ class Weight(IntEnum):
     """How specific a cause of a job's end is, most specific first."""
 
     SPECIFIC = 0
-    """It says what went wrong."""
+    """It states what went wrong."""
     GENERIC = 1
-    """It says how it went wrong: an exception."""
+    """It states how it failed: an exception."""
     SIGNAL = 2
-    """It says that it was ended, not why: a signal, a rank that is gone."""
+    """It states that it was ended, not why: a signal, a lost rank."""
     FALLBACK = 3
-    """It says that something went wrong."""
+    """It states only that something went wrong."""
     CONSEQUENCE = 4
-    """It is what others show when one of them has gone: a collective that waits for ever."""
+    """A consequence in other replicas: a collective that waits for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Rule:
     cause: Weight | None = None
     explains: bool = False
     thresholds: str = ""
-    """Whose thresholds it uses, by default its own."""
+    """The rule whose thresholds it uses, by default its own."""
     running: bool = False
     """Whether it is evaluated while jobs run; what it needs is then read at each evaluation."""
 

@@ -41,7 +41,7 @@ class Signal:
 
     @property
     def device_name(self) -> str:
-        """``node-1/gpu0``; the replica stands for a node that nobody named."""
+        """``node-1/gpu0``; without a node the replica takes its place."""
         return f"{self.node or self.replica}/{self.device}"
 
     def within(self, start_ms: int, end_ms: int) -> "Signal":

@@ -299,7 +299,7 @@ class ViewCall:
 
 
 KEY = "$JOBMETER_KEY"
-"""What a user's shell puts in place of itself: a call is shown to others, a token is not."""
+"""The variable that a shell replaces with the token, which is never shown."""
 BEARER = f"Authorization: Bearer {KEY}"
 
 
@@ -317,7 +317,7 @@ class GapStatus(StrEnum):
     """The status of a gap."""
 
     NOT_IMPLEMENTED = "notimpl"
-    """It could be answered, and nobody plans to."""
+    """It could be supported, but is not planned."""
     NOT_YET = "notyet"
     """It is going to be answered."""
     NEVER = "never"

@@ -14,9 +14,9 @@ from jobmeter.model.question import Question
 ALLOCATION_MISMATCH = "AllocationMismatch"
 """The reason of an agent's event about a replica that computes on a device that was not given to it."""
 COMMAND_LINE = "command line"
-"""The actor of what a command on the server's own data did."""
+"""The actor of changes by a command on the server's own data."""
 WHOLE_SERVER = ""
-"""The project of events that belong to none: who sees every project sees them."""
+"""The project of events without one: callers that see every project see them."""
 
 
 class Level(StrEnum):
@@ -31,7 +31,7 @@ class Level(StrEnum):
 LEVEL_OF: Mapping[Severity, Level] = MappingProxyType(
     {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
 )
-"""The level of an event that tells of a finding."""
+"""The level of an event about a finding."""
 
 
 class EventSource(StrEnum):
@@ -43,7 +43,7 @@ class EventSource(StrEnum):
     REPLICA = "replica"
     NODE = "node"
     SERVER = "server"
-    """The server, of what it does itself: nodes that it hears of no longer, keys, shippers. No record may name it."""
+    """The server itself: silent nodes, keys, shippers. No record may name it."""
 
 
 class EventType(StrEnum):
@@ -86,7 +86,7 @@ REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.FINDING: frozenset({"Finding", "FindingEnded"}),
     }
 )
-"""The reasons that say what an event is about, whoever tells of it."""
+"""The types of reasons that are independent of the source."""
 SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
     {
         EventType.NODE_UP: frozenset({"NodeUp"}),
@@ -108,7 +108,7 @@ SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
 )
 """The reasons that only the server itself gives."""
 ENDS = frozenset(state.value for state in JobState if state.finished)
-"""The reasons of ``state`` events that tell of an end."""
+"""The reasons of ``state`` events that mean an end."""
 _BY_REASON = {reason: kind for kind, reasons in REASONS.items() for reason in reasons}
 _BY_SERVER_REASON = {reason: kind for kind, reasons in SERVER_REASONS.items() for reason in reasons}
 _IDENTITY = ("project", "job", "replica", "attempt", "cluster", "node", "source", "reason", "message", "time")

@@ -19,7 +19,7 @@ class Role(StrEnum):
     ROOT = "root"
     """Nothing known explains it."""
     CONFIRMATION = "confirmation"
-    """It shows what another one says."""
+    """It confirms another one."""
     CASCADE = "cascade"
     """It followed from another one."""
 

@@ -17,7 +17,7 @@ class JobState(StrEnum):
     FAILED = "Failed"
     STOPPED = "Stopped"
     UNKNOWN = "Unknown"
-    """It is unknown to run, and nobody saw how it ended."""
+    """It is not known to run, and its end was not observed."""
 
     @property
     def finished(self) -> bool:

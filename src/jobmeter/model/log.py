@@ -8,7 +8,7 @@ from jobmeter.model.event import Level
 from jobmeter.model.series import job_key, node_key
 
 MAX_TEXT_BYTES = 65_536
-"""Most bytes of one line's text in UTF-8; a longer one is cut, and says so."""
+"""Most bytes of one line's text in UTF-8; a longer one is truncated, with a note."""
 
 MAX_SYSTEM_NAME = 256
 """Longest name of a stream or a tag of a system log, in characters."""

@@ -15,7 +15,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.series import job_key, node_key
 
 LEVEL_CODES = {level: code for code, level in enumerate(Level, 1)}
-"""Levels as numbers, the worse the higher; 0 is for a line that does not say."""
+"""Levels as numbers, the worse the higher; 0 is for a line without one."""
 LEVELS: dict[int, Level | None] = {0: None, **{code: level for level, code in LEVEL_CODES.items()}}
 
 

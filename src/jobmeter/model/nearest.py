@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 MOST = 3
 _LONGEST = 200
-"""A longer text is nobody's typing error, and comparing it would take long."""
+"""A longer text is no typing error, and comparing it would take long."""
 
 
 def nearest(text: str, names: Iterable[str], most: int = MOST) -> list[str]:

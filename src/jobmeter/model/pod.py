@@ -5,9 +5,9 @@ import re
 import msgspec
 
 MOST_PODS = 100
-"""Pods that may be asked for at once."""
+"""Most pods of one request."""
 WATCHED_LABEL = "kubernetes.uid"
-"""The label of a job by which the watcher of a cluster, and nobody else, marks what it reports."""
+"""The label by which only the watcher of a cluster marks the jobs that it reports."""
 
 _JOB = re.compile(r"pod-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
 

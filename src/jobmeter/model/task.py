@@ -33,7 +33,7 @@ class TaskState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     INTERRUPTED = "interrupted"
-    """It could not be carried through; ``message`` says why."""
+    """It could not be completed; ``message`` says why."""
 
 
 class Verdict(StrEnum):
@@ -52,7 +52,7 @@ class CheckStatus(StrEnum):
     WARNING = "warning"
     CRITICAL = "critical"
     UNAVAILABLE = "unavailable"
-    """It could not look."""
+    """The check could not be made."""
 
 
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,7 +99,7 @@ class NewTask(msgspec.Struct, Question["DiagnosticTask"], frozen=True, kw_only=T
     logs: list[GivenLog] = []
     project: str | None = None
     label: str = ""
-    """The caller's own word for the type, given back as it came."""
+    """The caller's own word for the type, returned unchanged."""
 
 
 class DiagnosticTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,7 +128,7 @@ class DiagnosticTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Until when agents may answer."""
     attempts: int = 0
     looked: bool = False
-    """Whether what is stored was looked at."""
+    """Whether stored data was evaluated."""
 
 
 class TaskPage(msgspec.Struct, frozen=True):

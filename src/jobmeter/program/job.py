@@ -1,4 +1,4 @@
-"""One job in a program: who and when, what it used, what it wrote, what happened to it."""
+"""One job in a program: its record, usage, logs and events."""
 
 import sys
 from collections.abc import Iterator, Sequence

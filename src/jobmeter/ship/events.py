@@ -9,7 +9,7 @@ from jobmeter.registry.base import Registry
 from jobmeter.registry.emit import emit
 
 QUIET_SECONDS = 60.0
-"""Shortest time between two events of one kind and one shipper; what is counted meanwhile is in the next one."""
+"""Shortest time between two events of one kind and one shipper; losses in between are in the next one."""
 
 
 def made(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:

@@ -46,7 +46,7 @@ class Endpoint:
     """An address of a sink. Its connection is used again while the sink leaves it open."""
 
     def __init__(self, url: str, guard: Guard) -> None:
-        """Raises ConfigurationError for what is no such URL."""
+        """Raises ConfigurationError for an invalid URL."""
         self.parts = parts = _parsed(url)
         self.host = parts.hostname or ""
         self.path = parts.path
@@ -122,7 +122,7 @@ class PostSink:
 
 
 def checked(reply: Reply, host: str) -> Reply:
-    """The reply of a sink that took what was sent. Raises RefusedError for what it will never take, else SinkError."""
+    """The reply of a sink that accepted the batch. Raises RefusedError for a permanent refusal, else SinkError."""
     if 200 <= reply.status < 300:
         return reply
     text = "".join(part if part.isprintable() else " " for part in reply.body[:300].decode(errors="replace"))

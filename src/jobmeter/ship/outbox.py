@@ -14,9 +14,9 @@ from jobmeter.ship.line import encode
 from jobmeter.store.base import Store
 
 WRITE_SECONDS = 20.0
-"""Longest time from taking numbers to the rows being there: what took longer is written again under new ones."""
+"""Longest time from reserving numbers to stored rows; slower writes are repeated under new numbers."""
 GAP_SECONDS = 60.0
-"""How long a reader waits for numbers that are missing before it takes it that nothing is going to come."""
+"""How long a reader waits for missing numbers before it skips them."""
 _FRESH_SECONDS = 1.0
 _NODES_SECONDS = 10.0
 _TRIES = 3
@@ -45,7 +45,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._shippers: tuple[float, Sequence[Shipper]] | None = None
         self._nodes: tuple[float, _NodeGroups] = _NO_NODES
-        self.arrived: Callable[[str], None] = _nobody
+        self.arrived: Callable[[str], None] = _no_thread
         """Called with the id of a shipper for which lines arrived."""
 
     def forget(self) -> None:
@@ -139,5 +139,5 @@ def _rows(first: int, now_ms: int, raw_days: int, encoded: Iterable[bytes]) -> l
     return [OutboxRow(number, now_ms, raw_days, line) for number, line in enumerate(encoded, first)]
 
 
-def _nobody(shipper_id: str) -> None:
+def _no_thread(shipper_id: str) -> None:
     """The callback without a shipping thread: it does nothing."""

@@ -21,8 +21,8 @@ _log = logging.getLogger("jobmeter.ship")
 IDLE_SECONDS = 1.0
 LEASE_MS = 20 * SECOND
 """Length of a lease: for that long after a server died no other takes over."""
-LOOK_SECONDS = 5.0
-"""How often a server looks whether it may ship in the place of another one, and renews its own right."""
+LEASE_CHECK_SECONDS = 5.0
+"""How often a server checks whether it may take over a lease, and renews its own."""
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 60.0
 """Bounds of the time between two attempts: it doubles from the one to the other."""
 _RANDOM = secrets.SystemRandom().random
@@ -39,7 +39,7 @@ class _Gap:
 
 
 class Pump:
-    """Ships the lines of one shipper. ``step`` is called again and again by one thread.
+    """Ships the lines of one shipper. ``step`` is called repeatedly by one thread.
 
     Of several servers the one that has the lease ships. A server that lost it without noticing can only send lines
     twice: a position is stored only by a server that has the previous one.
@@ -85,7 +85,7 @@ class Pump:
         Raises JobmeterError where the registry or the engine does not answer.
         """
         if not self._leased():
-            return LOOK_SECONDS
+            return LEASE_CHECK_SECONDS
         if self._sink is None:
             try:
                 self._sink = self._open()
@@ -112,7 +112,7 @@ class Pump:
 
     def _leased(self) -> bool:
         now, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        if self._renewed is not None and now - self._renewed < LOOK_SECONDS:
+        if self._renewed is not None and now - self._renewed < LEASE_CHECK_SECONDS:
             return True
         had = self._renewed is not None
         taken = self._registry.take_lease(self._lease_name, self._owner, now_ms, now_ms + LEASE_MS)
@@ -139,7 +139,7 @@ class Pump:
         found = self._store.outbox.read(number_of(self._shipper), cursor, sink.most_lines, sink.most_bytes)
         rows = [row for place, row in enumerate(found, cursor + 1) if row.number == place]
         if not rows:
-            self._look_at_gap(found)
+            self._check_gap(found)
             return []
         self._gap = None
         now_ms = self._clock.now_ms()
@@ -149,7 +149,7 @@ class Pump:
             return []
         return rows
 
-    def _look_at_gap(self, found: Sequence[OutboxRow]) -> None:
+    def _check_gap(self, found: Sequence[OutboxRow]) -> None:
         """Numbers were reserved and have no rows: those are being written, were never written, or have expired."""
         now = self._clock.monotonic()
         if self._gap is None:

@@ -21,7 +21,7 @@ from jobmeter.store.base import Store
 _log = logging.getLogger("jobmeter.ship")
 MOST = 64
 """Most shippers of a server: each has a thread."""
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _MOST_NAME = 256
 
@@ -113,7 +113,7 @@ class Shipping:
 
     def start(self) -> None:
         """Begin to ship."""
-        self._looking = threading.Thread(target=self._look, name="jobmeter-shipping", daemon=True)
+        self._looking = threading.Thread(target=self._poll, name="jobmeter-shipping", daemon=True)
         self._looking.start()
 
     def stop(self) -> None:
@@ -124,13 +124,13 @@ class Shipping:
         for shipper_id in list(self._threads):
             self._stop(shipper_id)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         while not self._stopped.is_set():
             try:
                 self._adjust()
             except JobmeterError as error:
                 _log.warning("the shippers cannot be read: %s", error.message)
-            self._stopped.wait(_LOOK_SECONDS)
+            self._stopped.wait(_POLL_SECONDS)
 
     def _adjust(self) -> None:
         """Start a thread for each new shipper, stop those of deleted ones."""

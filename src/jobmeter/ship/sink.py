@@ -91,4 +91,4 @@ def access_key(settings: SinkSettings) -> tuple[str, str]:
 
 
 Opener = Callable[[SinkSettings, Guard, Origin], Sink]
-"""What opens a sink: its settings, the addresses that are allowed, and whose lines it takes."""
+"""Opens a sink, from its settings, the allowed addresses, and the origin of its lines."""

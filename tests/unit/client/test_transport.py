@@ -1,4 +1,4 @@
-"""One request: the key is shown, refusals become our errors, silence is told."""
+"""One request: it carries the key, error answers become our errors, silence is reported."""
 
 import json
 import socket

@@ -25,7 +25,7 @@ HOUR = 3_600.0
 
 @dataclass
 class Machine:
-    """A machine whose wall clock is wrong by ``error`` seconds. Nothing passes unless it is told."""
+    """A machine whose wall clock is wrong by ``error`` seconds. Time passes only when a test says so."""
 
     elapsed: float = 1000.0
     error: float = 0.0

@@ -133,7 +133,7 @@ def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):
 
 
 class Answers:
-    """A transport that gives what it is told to: bodies and errors by path."""
+    """A transport with fixed bodies and errors by path."""
 
     server = "https://jobmeter.example"
 

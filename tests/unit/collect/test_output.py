@@ -1,4 +1,4 @@
-"""Output of a run: bytes to lines, levels, and what is done when more comes than can be kept."""
+"""Output of a run: bytes to lines, levels, and output above the limits."""
 
 import pytest
 from hypothesis import given

@@ -140,7 +140,7 @@ def test_damage_in_the_middle_costs_the_damaged_frame_alone(tmp_path_factory, da
 
 @pytest.mark.parametrize("lines", [1, 17, 60])
 def test_kill_9_loses_nothing_that_was_appended(tmp_path, lines):
-    """A process appends as fast as it can and says each number once it is kept; it is killed at some line."""
+    """A process appends as fast as it can and prints each number once it is stored; it is killed at some line."""
     code = f"""
 import sys
 sys.path[:0] = {sys.path!r}

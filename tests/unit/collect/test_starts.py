@@ -1,4 +1,4 @@
-"""A counter's zero at the start of a replica that began while somebody looked: recorded trees, a clock that is told."""
+"""A counter's zero at the start of a replica that began while the agent ran: recorded trees, a fixed clock."""
 
 import random
 from itertools import pairwise
@@ -124,7 +124,7 @@ def test_a_restart_of_the_agent_sends_no_zero_again(node):
 
 
 def test_a_process_that_joined_late_has_no_zero(node):
-    """It worked for nobody for a while: how much of what it had used was the job's is unknown."""
+    """It had no job for a while: the job's part of its usage is unknown."""
     node.look(11_000)
     node.process(100, 11_500, 0.5)
     for at in (12_000, 13_000, 14_000):

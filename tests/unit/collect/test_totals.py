@@ -248,7 +248,7 @@ def test_no_history_makes_the_sum_fall_or_exceed_what_was_used(steps):
 
 @given(st.integers(1, 30), st.integers(0, 3))
 def test_orphans_whose_end_is_reported_late_count_once(count, late):
-    """A process that we waited for is gone at once, and its final figures come some updates later."""
+    """A reaped process is gone immediately, and its final figures come some updates later."""
     family = Adopting()
     for _ in range(count):
         family.spawn(0)

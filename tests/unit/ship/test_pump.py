@@ -16,7 +16,7 @@ from jobmeter.ship.failures import RefusedError, SinkError
 from jobmeter.ship.guard import Guard
 from jobmeter.ship.line import encode
 from jobmeter.ship.outbox import GAP_SECONDS, Outbox, number_of
-from jobmeter.ship.pump import LEASE_MS, LONGEST_SECONDS, LOOK_SECONDS, Pump
+from jobmeter.ship.pump import LEASE_CHECK_SECONDS, LEASE_MS, LONGEST_SECONDS, Pump
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.shipping import Shipping
 from jobmeter.ship.sink import SinkSettings
@@ -26,7 +26,7 @@ KEEP = Retention(raw_days=2)
 
 
 class TakingSink:
-    """Takes what it is given unless it is told to fail."""
+    """Accepts lines unless a test makes it fail."""
 
     most_lines = 10
     most_bytes = 100_000
@@ -284,14 +284,14 @@ def test_one_server_of_several_ships_until_it_is_gone(house):
     first.step()
     second = house.pump(shipper, other)
     house.put("b")
-    assert second.step() == LOOK_SECONDS
+    assert second.step() == LEASE_CHECK_SECONDS
     assert (house.sink.texts, other.texts) == (["a"], [])
     house.forward(LEASE_MS / SECOND + 1)
     second.step()
     assert other.texts == ["b"]
     # The first one comes back, and finds that it has lost the lease.
     house.put("c")
-    assert first.step() == LOOK_SECONDS
+    assert first.step() == LEASE_CHECK_SECONDS
     assert house.sink.texts == ["a"]
 
 

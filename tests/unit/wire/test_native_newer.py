@@ -1,4 +1,4 @@
-"""JSON of a newer sender: what is known counts, what is not is named."""
+"""JSON of a newer sender: known fields count, unknown ones are named."""
 
 import json
 

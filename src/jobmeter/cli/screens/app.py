@@ -16,7 +16,7 @@ from jobmeter.client.api import Api
 from jobmeter.model.time import Clock
 
 _PATIENCE = 10.0
-"""Seconds to wait for an answer: a screen that does not leave is worse than one that says that none came."""
+"""Seconds to wait for an answer, so that the screen stays responsive."""
 
 
 class TopApp(App[None]):

@@ -63,7 +63,7 @@ class LiveScreen(Screen[None]):
         """Refresh: the values are from when the screen was left."""
         self._now.set()
 
-    def look_now(self) -> None:
+    def refresh_now(self) -> None:
         """Refresh before the pause is over."""
         self._now.set()
 
@@ -79,7 +79,7 @@ class LiveScreen(Screen[None]):
 
     def action_reverse(self) -> None:
         """Sort it the other way round."""
-        self._table().turn()
+        self._table().reverse()
 
     def _table(self) -> LiveTable:
         return self.focused if isinstance(self.focused, LiveTable) else self.query(LiveTable).first()

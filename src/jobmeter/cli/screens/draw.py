@@ -1,4 +1,4 @@
-"""Cells of the screens: bars, sparklines, states, each with what it is sorted by."""
+"""Cells of the screens: bars, sparklines, states, each with its sort key."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

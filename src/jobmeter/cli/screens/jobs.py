@@ -59,7 +59,7 @@ class JobsScreen(LiveScreen):
     def action_all(self) -> None:
         """Show the newest jobs of every state, or those that run."""
         self._only_running = not self._only_running
-        self.look_now()
+        self.refresh_now()
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the job of that row."""

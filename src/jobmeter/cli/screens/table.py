@@ -64,7 +64,7 @@ class LiveTable(DataTable[Text]):
         at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
         self._sort_by(names[at] if at < len(names) else None)
 
-    def turn(self) -> None:
+    def reverse(self) -> None:
         """Sort the other way round."""
         self.descending = not self.descending
         self._draw()
@@ -77,7 +77,7 @@ class LiveTable(DataTable[Text]):
         """A click on a head sorts by it, a second one the other way round."""
         name = str(event.column_key.value)
         if name == self.sorted_by:
-            self.turn()
+            self.reverse()
         else:
             self._sort_by(name)
 

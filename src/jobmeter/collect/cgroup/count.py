@@ -77,7 +77,7 @@ class GroupCounters:
         self._floors = dict(reached)
 
     def forget(self, owners: set[Owner]) -> None:
-        """Drop what is stored of replicas that are over."""
+        """Drop the counts of finished replicas."""
         for owner in owners:
             self._groups.pop(owner, None)
             self._floors.pop(owner, None)

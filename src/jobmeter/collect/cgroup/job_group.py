@@ -43,7 +43,7 @@ class JobGroupReader:
         return max(seconds - (extern or 0.0), 0.0)
 
     def forget(self, groups: Iterable[GroupKey]) -> None:
-        """Drop what is remembered of jobs that are over."""
+        """Drop the readings of finished jobs."""
         self._with_extern.difference_update(groups)
 
 
@@ -51,11 +51,11 @@ class JobGroupReader:
 class _Job:
     owners: set[Owner] = field(default_factory=set)
     sole: Owner | None = None
-    """Its only replica, or who was that before there were others."""
+    """Its only replica, or the one that was the only one before others came."""
     seconds: float = 0.0
     earlier: float = 0.0
     unread: float = 0.0
-    """What ``sole`` used in groups that nobody read in time."""
+    """Usage of ``sole`` in groups that were not read in time."""
 
 
 class JobGroupCounters:
@@ -95,7 +95,7 @@ class JobGroupCounters:
             counts["cpu"] += job.unread
 
     def forget(self, owners: set[Owner]) -> list[GroupKey]:
-        """Drop what is remembered of replicas that are over; the groups of jobs of which none is left."""
+        """Drop finished replicas, and the groups of jobs without a replica."""
         over = [key for key, job in self._jobs.items() if job.owners <= owners]
         for key in over:
             del self._jobs[key]

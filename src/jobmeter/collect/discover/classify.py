@@ -26,7 +26,7 @@ _WORKER = re.compile(
 )
 _ONE_TASK = re.compile(r"1(\(x\d+\))?")
 _DEVICES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""Who may use which device, most telling first: Slurm's are numbers of the node, CUDA's may be relative to a group."""
+"""Variables of the devices of a process, most specific first. Slurm numbers the node's, CUDA may number a group's."""
 _NO_DEVICE = {"all", "none", "void", "no-dev-files"}
 
 Variables = dict[str, str]

@@ -20,7 +20,7 @@ _PLACES = (
     "/usr/local/etc/slurm.conf",
     "/opt/slurm/etc/slurm.conf",
 )
-"""Where Slurm is usually told to look unless ``SLURM_CONF`` names a file."""
+"""The usual paths of Slurm's configuration, unless ``SLURM_CONF`` names a file."""
 _NAME = re.compile(rb"^\s*ClusterName\s*=\s*([^\s#]+)", re.IGNORECASE | re.MULTILINE)
 _MOST = 1_024
 _log = logging.getLogger(__name__)

@@ -54,7 +54,7 @@ def device_name(index: int) -> str:
 
 
 Permitted = Callable[[Member], Sequence[int] | None]
-"""The devices that a process's control group lets it open, in their order; None where that is not known."""
+"""The devices that a process's control group permits, in their order; None where unknown."""
 
 
 def no_device_list(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - the form of Permitted

@@ -138,19 +138,19 @@ class DisagreementWatch:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._looks: dict[tuple[Owner, int], int] = {}
+        self._scans: dict[tuple[Owner, int], int] = {}
         self._events: list[EventRecord] = []
 
     def update(self, now_ms: int, found: Iterable[Disagreement]) -> None:
         """Update with the current disagreements."""
-        before, self._looks = self._looks, {}
+        before, self._scans = self._scans, {}
         for one in found:
             key = one.owner, one.device
-            self._looks[key] = looks = before.get(key, 0) + 1
-            if looks == HOLD:
+            self._scans[key] = scans = before.get(key, 0) + 1
+            if scans == HOLD:
                 self._events = [*self._events, self._event(now_ms, one)]
 
-    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
+    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their scans
         """See ``RecordSource.records``."""
         events, self._events = self._events, []
         return Records(events=events)

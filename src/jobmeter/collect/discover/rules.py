@@ -33,7 +33,7 @@ _ALLOWED = {
     "cgroup": frozenset[str](),
     "command": frozenset({"pid"}),
 }
-"""What a template may name, by the kind of the rule, besides what its pattern's wildcards stood for."""
+"""The fields of templates by the kind of the rule, besides the matches of its pattern's wildcards."""
 
 Fields = Mapping[str, str]
 

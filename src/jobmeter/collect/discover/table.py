@@ -6,7 +6,7 @@ from threading import Lock
 from jobmeter.collect.discover.member import Classifier, Member
 from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, read_stat
 
-_LOOKS = 2
+_SCANS = 2
 """A process is classified twice: at first it is a copy of its parent, with its parent's environment."""
 _FORGET_AFTER = 32
 """Scans after which processes without a job are classified again (they may have been moved into a group)."""
@@ -31,7 +31,7 @@ class ProcessTable:
         self._classifier = classifier
         self._proc = proc_root
         self._members: dict[Key, Member | None] = {}
-        self._looks: dict[Key, int] = {}
+        self._scans: dict[Key, int] = {}
         self._current: dict[int, Key] = {}
         self._strangers: set[int] = set()
         self._found: list[Process] = []
@@ -51,7 +51,7 @@ class ProcessTable:
             self._current = {stat.key.pid: stat.key for stat in stats}
             current = self._current.values()
             self._members = {key: self._members[key] for key in current if key in self._members}
-            self._looks = {key: self._looks[key] for key in current if key in self._looks}
+            self._scans = {key: self._scans[key] for key in current if key in self._scans}
             found = [(stat, self._look(stat)) for stat in stats]
             processes = [Process(stat, member) for stat, member in found if member]
             self._found = processes
@@ -72,14 +72,14 @@ class ProcessTable:
             return self._classifier.member(stat, self._parent(stat)) if stat else None
 
     def _look(self, stat: ProcessStat) -> Member | None:
-        looks = self._looks.get(stat.key, 0)
-        if looks < _LOOKS and not (looks and stat.ended):
+        scans = self._scans.get(stat.key, 0)
+        if scans < _SCANS and not (scans and stat.ended):
             self._members[stat.key] = self._classifier.member(stat, self._parent(stat))
-            self._looks[stat.key] = looks = looks + 1
+            self._scans[stat.key] = scans = scans + 1
         member = self._members[stat.key]
-        if member is None and looks >= _LOOKS:
+        if member is None and scans >= _SCANS:
             self._strangers.add(stat.key.pid)
-            del self._members[stat.key], self._looks[stat.key], self._current[stat.key.pid]
+            del self._members[stat.key], self._scans[stat.key], self._current[stat.key.pid]
         return member
 
     def _parent(self, stat: ProcessStat) -> Member | None:

@@ -17,7 +17,7 @@ from jobmeter.model.time import Clock, iso
 _AREA = "delivery"
 _WRITERS = frozenset({"admin", "writer"})
 _SKEW_MS, _REFUSED_MS = 5_000, 300_000
-"""What a log would call one time, and from which lead on a server refuses samples."""
+"""A clock difference that counts as none, and the lead from which a server refuses samples."""
 _ROOM = 256 * 2**20
 """Bytes that a spool may take."""
 _OLD_MS = 600_000
@@ -132,7 +132,7 @@ def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
 
 
 def lock_holder(machine: Machine, lock: os.stat_result) -> int:
-    """The process that has a file locked, by the kernel's own list; 0 for nobody."""
+    """The process that has a file locked, by the kernel's own list; 0 for none."""
     place = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
     for line in machine.text(f"{machine.proc}/locks").splitlines():
         words = line.split()

@@ -48,7 +48,7 @@ _FLUSH_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A process to attach to: what it was started with, whose it is, and when it began."""
+    """A process to attach to: its command line, user and start."""
 
     end: ProcessEnd
     command: tuple[str, ...]
@@ -140,7 +140,7 @@ class Attachment:
         self._detached = end.descriptor not in ready
         if self._detached:
             return
-        stat = end.last_look()
+        stat = end.final_stat()
         moved = read_io(_PROC, end.stat.key.pid)
         if stat is not None:
             waited = stat.waited_ticks / _TICKS

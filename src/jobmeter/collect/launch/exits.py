@@ -39,7 +39,7 @@ class ProcessEnd:
         self.stat: ProcessStat = stat
         """As it was at first."""
 
-    def last_look(self) -> ProcessStat | None:
+    def final_stat(self) -> ProcessStat | None:
         """Its entry in /proc after its end; None where its parent has reaped it already."""
         found = read_stat(self._proc, self.stat.key.pid)
         return found if found is not None and found.key == self.stat.key else None
@@ -62,7 +62,7 @@ class ProcessEnd:
         os.close(self.descriptor)
 
     def _of_zombie(self) -> int | None:
-        stat = self.last_look()
+        stat = self.final_stat()
         if stat is None or not stat.ended or not self._may_trace():
             return None
         text = files.read(f"{self._proc}/{self.stat.key.pid}/stat") or b""

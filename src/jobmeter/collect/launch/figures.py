@@ -42,7 +42,7 @@ class Steps:
 
 
 class RateSteps(Steps):
-    """A rate: what was used, by the seconds that it took."""
+    """A rate: an amount divided by its seconds."""
 
     @property
     def highest(self) -> float:
@@ -59,7 +59,7 @@ class ValueSteps(Steps):
 
     @property
     def mean(self) -> float:
-        """Mean of the steps, as ``job_mean`` of the server's summary: what is sampled more often weighs no more."""
+        """Mean of the steps, as ``job_mean`` of the server's summary: more frequent samples have no more weight."""
         steps = [sum(parts) if self._adds_up else sum(parts) / len(parts) for parts in self.means()]
         return sum(steps) / len(steps) if steps else 0.0
 

@@ -31,7 +31,7 @@ class LineSplitter:
     def __init__(self) -> None:
         self._partial = bytearray()
         self._length = 0
-        self._rewritten = False  # the line was begun anew
+        self._rewritten = False  # a carriage return started the line again
         self._state: str | None = None  # what stood in it and was not stored yet
         self._drawn = False  # it ended by moving the cursor up
         self._last_shown: str | None = None
@@ -92,7 +92,7 @@ class LineSplitter:
         return cut_text(_MOVES.sub("", text) if "\x1b" in text else text)
 
     def _returned(self, now_ns: int) -> list[Timed]:
-        """The line is begun anew."""
+        """A carriage return: the line starts again."""
         self._state = self._text()
         self._rewritten = True
         self._clear()

@@ -21,9 +21,9 @@ _INTERVAL = 0.5
 _FRAME_LINES, _FRAME_BYTES = 5_000, 2**20
 _WAITING_BYTES = 16 * 2**20
 _ROUND_LINES = 50_000
-"""Lines made in one interval at most: what the command needs of the processor comes first."""
+"""Lines made in one interval at most, to leave the processor to the command."""
 _LAST_BYTES = 2**20
-"""Of what waits at the end this much is stored, the newest."""
+"""The newest bytes that are stored of those that wait at the end."""
 
 _Key = tuple[str, str]
 

@@ -174,13 +174,13 @@ def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, _CHUNK)
     except OSError as error:
-        if error.errno != errno.EIO:  # how a pseudo-terminal says that nobody has it open any more
+        if error.errno != errno.EIO:  # the other end of a pseudo-terminal is closed
             _log.debug("output cannot be read: %s", error)
         return b""
 
 
 def _write(descriptor: int, data: bytes) -> bool:
-    """Write everything; False when nobody takes it any more."""
+    """Write everything; False when the reader has closed."""
     view = memoryview(data)
     while view:
         try:

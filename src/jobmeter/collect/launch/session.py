@@ -43,7 +43,7 @@ _PROC = "/proc"
 _RAMP_MS = (100, 300)
 """Early samples, so that a short life is more than its two ends."""
 _ENDING = frozenset({1, 2, 3, 15})
-"""The signals by which somebody stops a job: HUP, INT, QUIT, TERM."""
+"""The terminating signals: HUP, INT, QUIT, TERM."""
 _KILLED = 128 + 9
 _TICKS = os.sysconf("SC_CLK_TCK")
 _QUIET_SECONDS = 1.5
@@ -60,7 +60,7 @@ class _Root:
 
 
 @dataclass(frozen=True, slots=True)
-class _LastLook:
+class _FinalStat:
     """The entry in /proc of a process that has ended, before it is reaped."""
 
     key: Key
@@ -111,7 +111,7 @@ class Session:
         self._figures = Figures()
         self._incidents = RunIncidents(self._was_killed)
         self._roots: dict[int, _Root] = {}
-        self._looks: dict[int, _LastLook] = {}
+        self._final_stats: dict[int, _FinalStat] = {}
         self._oom_kills: dict[str, float] = {}
         self._own_peak = 0.0
         self._oom: OomWatch | None = None
@@ -237,7 +237,7 @@ class Session:
             signals = len(self._children.signals)
 
             def wait() -> bool:
-                self._children.wait(0.01, self._look)
+                self._children.wait(0.01, self._read_final_stat)
                 return len(self._children.signals) == signals
 
             self._output.finish(wait)
@@ -276,7 +276,7 @@ class Session:
         guard("measuring", ticking.start, None)
         guard("delivering", self._delivery.start, None)
         while self._children.running:
-            for ended in self._children.wait(1.0, self._look):
+            for ended in self._children.wait(1.0, self._read_final_stat):
                 self._ended(ended)
         guard("passing on output", self._finish_output, None)
         stop.set()
@@ -288,16 +288,16 @@ class Session:
         if loop:
             self._guard("measuring", lambda: loop.run(stop, interval_ms, _RAMP_MS), None)
 
-    def _look(self, pid: int) -> None:
-        self._guard("looking at what ended", lambda: self._take_look(pid), None)
+    def _read_final_stat(self, pid: int) -> None:
+        self._guard("reading ended processes", lambda: self._take_final_stat(pid), None)
 
-    def _take_look(self, pid: int) -> None:
+    def _take_final_stat(self, pid: int) -> None:
         stat = read_stat(_PROC, pid)
         if stat is None:
             return
         root = self._roots.get(pid)
         member = root.member if root else self._collectors.table.member_of(pid)
-        self._looks[pid] = _LastLook(
+        self._final_stats[pid] = _FinalStat(
             stat.key, read_io(_PROC, pid), member.owner if member else None, stat.waited_ticks / _TICKS
         )
 
@@ -306,11 +306,11 @@ class Session:
         if root:
             root.life.exit_code = ended.status
             root.life.end = max(self._clock.now_ms(), root.life.start)
-        self._guard("counting what ended", lambda: self._count_ended(ended), None)
+        self._guard("counting ended processes", lambda: self._count_ended(ended), None)
 
     def _count_ended(self, ended: Exit) -> None:
         """Count the final figures of a replica's first process, or of an adopted orphan."""
-        look = self._looks.pop(ended.pid, None)
+        look = self._final_stats.pop(ended.pid, None)
         if look is None or look.owner is None:
             return
         # Until its exec a process is a copy of this one: a peak that is not above ours is not the command's.

@@ -19,7 +19,7 @@ _GONE = (1, 9, 15, 28)
 """The library has to be opened again: not initialised, driver unloaded, device lost or not found."""
 _UNKNOWN_VALUE = 2**64 - 1
 _MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
-"""As the kernel has it, which keeps 15 letters of a program's name."""
+"""The kernel's form of the name, truncated to 15 letters."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 _log = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ class PynvmlDevice:
             self._guarded(self._nvml.nvmlGpmSampleFree, last)
 
     def processes(self) -> Sequence[DeviceProcess]:
-        """See ``NvmlDevice``. Clients of MPS are in a list of their own; the server that they share is nobody's user.
+        """See ``NvmlDevice``. Clients of MPS are in a separate list; their shared server does not count as a user.
 
         https://docs.nvidia.com/deploy/mps/: `nvidia-smi` shows clients as M+C.
         """

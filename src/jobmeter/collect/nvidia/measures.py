@@ -103,7 +103,7 @@ SLOW_MEASURES: tuple[Measure, ...] = (
     _remapped,
     _one("gpu.pcie.replay", lambda device: device.pcie_replays()),
 )
-"""Read once a minute: limits, and counters of what should never happen."""
+"""Read once a minute: limits, and counters of errors."""
 
 METRICS: tuple[str, ...] = (
     "gpu.utilization",

@@ -16,7 +16,7 @@ PATIENCE = 60.0
 LONGEST = 600.0
 """Seconds for which a pod waits while the server does not answer at all."""
 MOST_SAMPLES = 30_000
-"""Samples that wait; the pod that has waited longest goes out under its own name beyond that."""
+"""Most waiting samples; beyond that the longest waiting pod is sent under its own name."""
 _AGAIN = 60.0
 """Seconds between requests for a pod that waits no longer."""
 _FORGET = 3_600.0

@@ -13,7 +13,7 @@ from jobmeter.collect.clock import elapsed_ns
 _log = logging.getLogger(__name__)
 
 Reached = dict[Owner, dict[str, float]]
-"""By replica: what each counter had reached, by its name."""
+"""The values of counters by name, for each replica."""
 
 
 class _Entry(msgspec.Struct):

@@ -9,7 +9,7 @@ from jobmeter.collect.cgroup.usage import count_cpus, lowest
 from jobmeter.collect.host.network import interfaces
 
 Allowance = tuple[float | None, float | None]
-"""Cores and bytes of memory, None where nothing says."""
+"""Cores and bytes of memory, None where unknown."""
 
 
 def machine_limits(proc_root: str) -> Allowance:

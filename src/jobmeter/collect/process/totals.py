@@ -19,7 +19,7 @@ O = TypeVar("O", bound=Hashable)  # noqa: E741
 Values = tuple[float, ...]
 
 _REMEMBERED = 4_096
-"""How many processes that are gone are remembered, in case that they are not."""
+"""How many vanished processes are remembered, in case they reappear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Reading(Generic[K, O]):
 
 @dataclass(frozen=True, slots=True)
 class _Missing(Generic[K, O]):
-    """A process that is gone: what it had counted, with everything that was read then, and its heir."""
+    """A process that is gone: its last counts, all readings of that time, and its heir."""
 
     reading: Reading[K, O]
     base: Mapping[K, Reading[K, O]]

@@ -35,12 +35,12 @@ class Watch:
         """Poll now and every interval, until ``stop`` is set."""
         while True:
             began = self._clock.monotonic()
-            self.turn()
+            self.poll_once()
             wait = min(self._interval * 2 ** min(self._failures, 16), max(_LONGEST_REST, self._interval))
             if stop.wait(max(began + wait - self._clock.monotonic(), 0.0)):
                 return
 
-    def turn(self) -> str:
+    def poll_once(self) -> str:
         """Poll once; gives why that failed, empty when it did not."""
         try:
             self._spool_records(self._scheduler.poll(self._clock.now_ms()))

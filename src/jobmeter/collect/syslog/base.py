@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Position = dict[str, Any]
-"""A place between two lines of a source, as JSON; what it says is the source's own matter."""
+"""A position between two lines of a source, as JSON in the source's own format."""
 
 
 @dataclass(frozen=True, slots=True)

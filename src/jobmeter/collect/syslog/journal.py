@@ -130,7 +130,7 @@ class JournalSource:
                 os.set_blocking(stdout.fileno(), False)
 
     def close_ended(self, process: "subprocess.Popen[bytes]") -> None:
-        """The reader has ended by itself: it is started again with the next reading."""
+        """Close a reader that has exited; the next reading starts another one."""
         waiting = self._waiting
         if self._process is process:
             self.close()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from jobmeter.collect.syslog.files import FileSource
 
 _INTERVAL = 0.25
-_LOOK_EVERY = 8
-"""Rounds between two looks for new files."""
+_SCAN_EVERY = 8
+"""Rounds between two scans for new files."""
 _READINGS = 8
 """Readings of one source in a round, before the others have their turn."""
 _log = logging.getLogger(__name__)
@@ -98,8 +98,8 @@ class SystemLogReader:
 
     def round(self) -> bool:
         """Read some lines of each source; True when there are more."""
-        if self._rounds % _LOOK_EVERY == 0:
-            self._look()
+        if self._rounds % _SCAN_EVERY == 0:
+            self._scan_files()
         self._rounds += 1
         if self._waits:
             if self._outbox.size:
@@ -126,7 +126,7 @@ class SystemLogReader:
             if not more:
                 self._stopping.wait(_INTERVAL)
 
-    def _look(self) -> None:
+    def _scan_files(self) -> None:
         if self._rounds == 0:
             self._forget([key for key in self._saved.places if is_gone(key)])
         if not self._waits:

@@ -12,7 +12,7 @@ from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.job import JobState
 
 JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
-"""The others have ended well, have not begun, or may have ended unnoticed."""
+"""Jobs in other states have succeeded, have not started, or may have ended unobserved."""
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:

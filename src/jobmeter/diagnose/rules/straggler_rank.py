@@ -28,7 +28,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         apart = ((values > numbers["ratio"] * others) | (values * numbers["ratio"] < others)) & large
         if all(signal.replica in pressure for signal in signals):
             waits = np.vstack([pressure[signal.replica].at(time) for signal in signals])
-            apart |= (values > numbers["ratio"] * others) & _wants_more(values + waits, numbers)
+            apart |= (values > numbers["ratio"] * others) & _cpu_demand_differs(values + waits, numbers)
         odd = [row for row in range(len(signals)) if _most(time, apart[row], numbers)]
         # More than a third is no straggler: then the job is uneven by design.
         if odd and len(odd) <= len(signals) / 3:
@@ -38,7 +38,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
     return found
 
 
-def _wants_more(wanted: np.ndarray, numbers: Numbers) -> Bools:
+def _cpu_demand_differs(wanted: np.ndarray, numbers: Numbers) -> Bools:
     """Where a replica wants more CPU than the others, cores in use and time of waiting for one taken together.
 
     On a machine that has little to spare, one that computes gets hardly more than those that wait for it.

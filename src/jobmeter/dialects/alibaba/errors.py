@@ -56,7 +56,7 @@ _CREDENTIALS: Mapping[str, tuple[int, str, str]] = MappingProxyType(
 
 
 NOT_FOUND: Mapping[str, str] = MappingProxyType({"job": "InvalidJobId.NotFound"})
-"""The code for what is not there, by kind; a product may have others. Where a kind has none: ``NotFound``."""
+"""The code for a missing object, by kind; a product may have others. The default is ``NotFound``."""
 
 
 def render(

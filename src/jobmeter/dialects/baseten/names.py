@@ -38,7 +38,7 @@ DEFAULT_STATUS: Mapping[JobState, str] = MappingProxyType(
 )
 """The status of a job of which only the state is known: the first one above."""
 STATUS_KEY = "current_status"
-"""Where ``Job.extra["baseten"]`` keeps the finer word."""
+"""The key of the finer status in ``Job.extra["baseten"]``."""
 
 FIELDS: Mapping[str, str] = MappingProxyType(
     {

@@ -27,4 +27,4 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 NOT_FOUND: Mapping[str, str] = MappingProxyType(
     {"job": "ResourceNotFound", "metric": "ResourceNotFound", "namespace": "ResourceNotFound"}
 )
-"""Their code for what is not there, by kind."""
+"""Their code for a missing object, by kind."""

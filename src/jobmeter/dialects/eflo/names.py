@@ -26,4 +26,4 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 NOT_FOUND: Mapping[str, str] = MappingProxyType(
     {"node": "ResourceNotFound", "task": "ResourceNotFound", "job": "ResourceNotFound"}
 )
-"""Their code for what is not there, by kind."""
+"""Their code for a missing object, by kind."""

@@ -42,7 +42,7 @@ def _form(call: Call, values: dict[str, str]) -> Call:
 
 
 def json_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
-    """The object of a JSON text. Raises InvalidRequestError saying that ``name`` is none."""
+    """The object of a JSON text. Raises InvalidRequestError naming ``name`` for any other text."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (ValueError, RecursionError) as error:

@@ -44,7 +44,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 """Their name of a field that one of our own errors names."""
 
 JOB, INSTANCE, RUNNING = "jobName", "instanceId", "running instance"
-"""Kinds of what may not be there, for NotFoundError."""
+"""Kinds of missing objects, for NotFoundError."""
 
 NOT_FOUND: Mapping[str, str] = MappingProxyType(
     {

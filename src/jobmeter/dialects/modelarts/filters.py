@@ -147,4 +147,4 @@ _KEYS: Mapping[str, Callable[[Filter, list[str]], SearchFilter]] = MappingProxyT
     }
 )
 KEYS = tuple(_KEYS)
-"""What a search may be filtered by."""
+"""The keys of search filters."""

@@ -26,7 +26,7 @@ def extra_of(job: Job) -> Mapping[str, Any]:
 
 
 def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str, Any]:
-    """The job; what is unknown is left out. With ``hosts`` it names its tasks on those nodes."""
+    """The job, without unknown fields. With ``hosts`` it names its tasks on those nodes."""
     job = view.job
     brought: dict[str, Any] = {part: value for part, value in extra_of(job).items() if part in PARTS}
     own = {"metadata": _metadata(job), "status": _status(view, now_ms)}

@@ -155,7 +155,7 @@ STEPPED = {
     "pfsum": lambda steps: steps.sum,
     "zimsum": lambda steps: steps.sum,
 }
-"""Functions that are answered from what is known of a step, so that old readings may be rolled up already."""
+"""Functions that can be computed from roll-ups of a step."""
 
 
 def from_steps(steps: BucketColumns, name: str) -> Columns:

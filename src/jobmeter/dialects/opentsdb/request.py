@@ -77,7 +77,7 @@ class RateBody(msgspec.Struct, frozen=True):
 
 
 class SubQueryBody(msgspec.Struct, frozen=True):
-    """A sub query in a body; what it has besides is not read."""
+    """A sub query in a body; unknown fields are ignored."""
 
     aggregator: str | None = None
     metric: str | None = None
@@ -92,7 +92,7 @@ class SubQueryBody(msgspec.Struct, frozen=True):
 
 
 class QueryBody(msgspec.Struct, frozen=True):
-    """A body; what it has besides is not read."""
+    """A body; unknown fields are ignored."""
 
     start: int | float | str | None = None
     end: int | float | str | None = None

@@ -24,7 +24,7 @@ from jobmeter.errors import (
 from jobmeter.wire.otlp.answers import status
 
 RETRY_MS = 5_000
-"""When to try again where nobody knows better."""
+"""The default time until a retry."""
 Headers = tuple[tuple[str, str], ...]
 
 

@@ -24,7 +24,7 @@ SORTS: Mapping[str, str] = MappingProxyType(
         "GmtRunningTime": "start",
     }
 )
-"""What a list may be sorted by."""
+"""The sort keys of a list."""
 _ALL = frozenset(JobState)
 TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = MappingProxyType(
     {
@@ -40,7 +40,7 @@ TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = MappingProxyType(
 """What StartTime and EndTime may bound: our field, and the states that show it."""
 _SUMS = ("RequestCPU", "RequestGPU", "RequestMemory", "NodeCount")
 NUMBERS = ("Duration", "Priority", *_SUMS)
-"""What NumericRangeMin and NumericRangeMax may bound."""
+"""The fields of NumericRangeMin and NumericRangeMax."""
 MODES = ("Wildcard", "Fuzzy", "Exact")
 PAYMENTS = ("PrePaid", "Spot", "PostPaid")
 OVERSOLD = ("ForbiddenQuotaOverSold", "ForceQuotaOverSold", "AcceptQuotaOverSold-true", "AcceptQuotaOverSold-false")

@@ -20,7 +20,7 @@ STORED_FIELDS = (
     *("Accessibility", "CodeSource", "CredentialConfig", "DataSources", "ElasticSpec", "Envs"),
     *("JobSpecs", "Priority", "SchedulingStrategy", "Settings", "ThirdpartyLibDir", "ThirdpartyLibs", "UserVpc"),
 )
-"""What CreateJob takes, and a list and GetJob both give back word for word."""
+"""Fields of CreateJob that a list and GetJob return verbatim."""
 _ONLY_LISTED = (
     *("JobMaxRunningTimeMinutes", "TemplateId", "TemplateName", "UserScript", "WorkingDir", "SystemEnvs"),
     *("RetryCount", "EnablePreemptibleJob", "UseOversoldResource"),

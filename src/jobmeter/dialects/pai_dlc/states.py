@@ -22,7 +22,7 @@ STATUSES: Mapping[str, JobState] = MappingProxyType(
         "Stopped": JobState.STOPPED,
     }
 )
-"""What each of their words means."""
+"""The meaning of each of their words."""
 
 WORDS: Mapping[JobState, str] = MappingProxyType(
     {
@@ -35,7 +35,7 @@ WORDS: Mapping[JobState, str] = MappingProxyType(
         JobState.UNKNOWN: "Stopped",
     }
 )
-"""Their word for each of our states, where nobody gave a finer one."""
+"""Their default word for each of our states."""
 
 REASONS: Mapping[JobState, tuple[str, str]] = MappingProxyType(
     {
@@ -47,7 +47,7 @@ REASONS: Mapping[JobState, tuple[str, str]] = MappingProxyType(
         JobState.UNKNOWN: ("JobUnknown", "Nobody saw how the job ended."),
     }
 )
-"""ReasonCode and ReasonMessage of a state, where the job's record says no more."""
+"""ReasonCode and ReasonMessage of a state, where the job's record has none."""
 
 _PODS = {
     JobState.QUEUED: "Pending",

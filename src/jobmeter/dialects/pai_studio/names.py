@@ -56,7 +56,7 @@ NOT_FOUND: Mapping[str, str] = MappingProxyType(
         "workspace": "InvalidWorkspaceId.NotFound",
     }
 )
-"""The code for what is not there, by kind."""
+"""The code for a missing object, by kind."""
 
 _KB = 1024
 _MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")

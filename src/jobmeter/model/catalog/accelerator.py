@@ -6,7 +6,7 @@ from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Sco
 
 _D = Scope.DEVICE
 _AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}"})
-"""Units of what the devices of a node have together; shares of time, temperatures and clocks have a mean."""
+"""Units of metrics that are summed over the devices of a node; shares of time, temperatures and clocks have a mean."""
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "gpu.utilization": {
         "pai-dlc": "GpuCoreUsage",

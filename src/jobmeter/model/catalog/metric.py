@@ -12,7 +12,7 @@ class Kind(StrEnum):
     GAUGE = "gauge"
     """Each sample is a reading of its own."""
     COUNTER = "counter"
-    """Samples only grow, but for resets; stored as they were read, asked for as a rate per second."""
+    """Samples only grow, except for resets; stored as read, queried as a rate per second."""
 
 
 class Scope(StrEnum):

@@ -10,7 +10,7 @@ from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.sink import Origin, SinkSettings
 
 _LABELS = ("resource_group", "project", "job", "replica", "node", "stream")
-"""What makes a stream: a source. The rest is structured metadata, which makes none."""
+"""Labels of a stream: those of its source. The rest is structured metadata."""
 
 
 class LokiSink(PostSink):

@@ -34,7 +34,7 @@ class S3Sink:
         origin: Origin,
         clock: Clock = SystemClock(),  # noqa: B008 - frozen
     ) -> None:
-        """Raises ConfigurationError for a URL that is none, or where the access key is missing."""
+        """Raises ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
         self.linger_seconds = LINGER_SECONDS if settings.linger_seconds is None else settings.linger_seconds
         self._region = settings.region

@@ -44,7 +44,7 @@ class SlsSink:
         origin: Origin,
         clock: Clock = SystemClock(),  # noqa: B008 - frozen
     ) -> None:
-        """Raises ConfigurationError for a URL that is none, or where the access key is missing."""
+        """Raises ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
         self.linger_seconds = settings.linger_seconds or 0.0
         self._clock = clock

@@ -45,7 +45,7 @@ _MAX_DESCRIPTOR = 64 * 1024
 _SMALL_FRAME = 256 * 1024
 """Bytes of a frame that the event loop may unpack."""
 _CHECKED = 5 * 1024
-"""Bytes whose checksum the library takes without letting other threads run."""
+"""Most bytes for which ``zlib`` hashes without releasing the GIL."""
 
 
 _RECORD_DEPTH, _LINE_DEPTH = 2, 4

@@ -15,7 +15,7 @@ from jobmeter.wire.otlp.written import Builder, Header, Kind, Owner
 CUMULATIVE = 2
 _DELTA = 1
 NO_VALUE = 1
-"""The flag of a data point that says that there is no value."""
+"""The flag of a data point without a value."""
 
 
 class Named(NamedTuple):

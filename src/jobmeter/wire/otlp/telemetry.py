@@ -16,7 +16,7 @@ T = TypeVar("T")
 MOST_SHARED = 32 * 1_024
 """Largest resource, and largest scope, as they were sent: they are stored again with each span."""
 MOST_TOTAL = 256 * 2**20
-"""What the spans of a request may have together, each with its resource and its scope."""
+"""Most bytes of the spans of a request, each with its resource and its scope."""
 _FIELDS = 4
 """How many times as many fields as parts of one kind a message may have."""
 Span = tuple[int, int]

@@ -19,7 +19,7 @@ DATE_MS = 1_795_188_838_000
 
 
 def signed(segments: list[str], query: dict[str, str], body: bytes, secret: str, *, legacy: bool) -> Call:
-    """Sign as the legacy core does (everything unescaped, Content-MD5) or as newer clients told ``v2`` do."""
+    """Sign as the legacy core does (everything unescaped, Content-MD5) or as newer clients with ``v2`` do."""
     method = "POST" if body else "GET"
     wire = "/" + "/".join(quote(segment, safe="~") for segment in segments)
     path = "/" + "/".join(segments) if legacy else wire

@@ -115,7 +115,7 @@ RECORDED = {
 
 
 def complete(reported: Together) -> bool:
-    """Whether every recorded job is told in its last state, with that many attempts that are in theirs."""
+    """Whether every recorded job is reported in its last state, with that many attempts in theirs."""
     found = {
         name: (str(job.state), sum(one[2] == str(job.state) for one in reported.attempts(name)))
         for name, job in reported.jobs.items()

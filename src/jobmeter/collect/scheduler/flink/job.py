@@ -107,7 +107,7 @@ def lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
 
 
 def endpoint_host(endpoint: str) -> str:
-    """The host of ``host:port`` as a name of a node; empty for what is none, such as ``(unassigned)``."""
+    """The host of ``host:port`` as a name of a node; empty for an invalid one, such as ``(unassigned)``."""
     host = endpoint.rpartition(":")[0].strip("[]")
     return host if host and is_name(host) else ""
 

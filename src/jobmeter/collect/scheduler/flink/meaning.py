@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 _NS_PER_MS = 1e6
 UNSET = -1.0
-"""Flink's value of a gauge that has nothing to say."""
+"""Flink's value of an unset gauge."""
 
 
 class Measured(NamedTuple):
@@ -148,7 +148,7 @@ def of_subtask(read: Mapping[str, float]) -> Iterator[Measured]:
 
 
 def _of_operator(name: str) -> tuple[str, str] | None:
-    """The operator and its metric; None for what is no operator's, or not read."""
+    """The operator and its metric; None for other metrics."""
     if match := _STATE.fullmatch(name):
         return match["operator"], name[len(match["operator"]) + 1 :]
     operator, _, metric = name.rpartition(".")

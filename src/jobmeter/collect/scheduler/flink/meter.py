@@ -40,8 +40,8 @@ class Meter:
     _lists: dict[tuple[str, str], _Listed] = field(default_factory=dict)
     _restarts: dict[str, _Restarts] = field(default_factory=dict)
 
-    def measure(self, job: FlinkJob, alone: frozenset[str], now_ms: int) -> list[Sample]:
-        """The samples of a running job. ``alone`` are the task managers that work for this job only.
+    def measure(self, job: FlinkJob, exclusive: frozenset[str], now_ms: int) -> list[Sample]:
+        """The samples of a running job. ``exclusive`` are the task managers that work for this job only.
 
         Values that Flink has not collected yet, or does not measure, are absent.
         """
@@ -52,7 +52,7 @@ class Meter:
         for vertex, task in zip(details.vertices, _tasks(details), strict=True):
             found += self._of_task(job, vertex, task, now_ms)
         for name, node in _task_managers(job):
-            found += self._of_task_manager(job, name, node, alone, now_ms)
+            found += self._of_task_manager(job, name, node, exclusive, now_ms)
         return found
 
     def forget(self, running: Iterable[str]) -> None:
@@ -100,13 +100,13 @@ class Meter:
                 yield _sample(place, one._replace(labels=(*_short(one.labels), *labels)), now_ms)
 
     def _of_task_manager(
-        self, job: FlinkJob, name: str, node: str, alone: frozenset[str], now_ms: int
+        self, job: FlinkJob, name: str, node: str, exclusive: frozenset[str], now_ms: int
     ) -> Iterator[Sample]:
         read = self.rest.values(f"/taskmanagers/{name}/metrics", meaning.TASK_MANAGER)
         place = Series("", "", self.cluster, node, job=job.listed.jid, replica=name, attempt=job.restarts)
         for one in meaning.of_task_manager(read):
             yield _sample(place, one, now_ms)
-        if name in alone and (used := read.get(meaning.CPU_TIME, -1.0)) >= 0:
+        if name in exclusive and (used := read.get(meaning.CPU_TIME, -1.0)) >= 0:
             yield Sample(_series("cpu.time", place), now_ms, used / 1e9)
 
     def _place(self, job: FlinkJob, subtask: Subtask) -> Series:
@@ -116,7 +116,7 @@ class Meter:
 
 
 def exclusive_task_managers(jobs: Iterable[FlinkJob]) -> frozenset[str]:
-    """The task managers that work for one of these jobs alone."""
+    """The task managers that work for one of these jobs exclusively."""
     users = Counter(name for job in jobs for name, _ in _task_managers(job))
     return frozenset(name for name, count in users.items() if count == 1)
 

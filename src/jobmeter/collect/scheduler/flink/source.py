@@ -78,11 +78,11 @@ class FlinkCluster:
         """See ``MeasuringScheduler.measure``. Where the requests of an interval are too few, jobs take turns."""
         running = [job for job in self._jobs.values() if job.listed.state == "RUNNING"]
         self._meter.forget(job.listed.jid for job in running)
-        alone, found, self._turn = exclusive_task_managers(running), list[Sample](), self._turn + 1
+        exclusive, found, self._turn = exclusive_task_managers(running), list[Sample](), self._turn + 1
         first = self._turn % len(running) if running else 0
         try:
             for job in running[first:] + running[:first]:
-                found += [one for one in self._meter.measure(job, alone, now_ms) if _legal(one)]
+                found += [one for one in self._meter.measure(job, exclusive, now_ms) if _legal(one)]
         except LimitExceededError as error:
             if not self._short:
                 _log.warning(

@@ -14,7 +14,7 @@ from jobmeter.model.job import JobState
 _DEPTH = 8
 """Most owners above each other."""
 _TRIES = 3
-"""How often a pod without its owner is checked again: the two come by different watches."""
+"""How often a pod without its owner is checked again: the two arrive by different watches."""
 _POD = "Pod"
 _PASSIVE = frozenset({"ReplicaSet", "StatefulSet", "RayCluster", "LeaderWorkerSet"})
 """Kinds that are jobs only while they have pods."""
@@ -26,7 +26,7 @@ class Presence(StrEnum):
     THERE = "there"
     DELETED = "deleted"
     MISSING = "missing"
-    """It was there, and how it went nobody saw."""
+    """It existed, and its deletion was not observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Owner:
     kind: OwnerKind
     workload: Workload
     presence: Presence = Presence.THERE
-    gone_ms: int | None = None
+    deleted_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Member:
 
 @dataclass(slots=True)
 class Job:
-    """A job: its id and project, what it is, and its pods by uid in the order in which they came."""
+    """A job: its id and project, its root owner, and its pods by uid in the order of their creation."""
 
     job_id: str
     project: str
@@ -97,16 +97,16 @@ class ClusterState:
             job.owner = owner
             self._dirty[uid] = None
 
-    def workload_gone(self, uid: str, now_ms: int, presence: Presence) -> None:
+    def workload_deleted(self, uid: str, now_ms: int, presence: Presence) -> None:
         """Note that a workload was deleted."""
         if (owner := self._owners.get(uid)) is not None and owner.presence is Presence.THERE:
-            owner.presence, owner.gone_ms = presence, now_ms
+            owner.presence, owner.deleted_ms = presence, now_ms
             self._dirty[uid] = None
 
     def missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
         """Remove the workloads of a kind that are not in a complete list."""
         for uid in [uid for uid, owner in self._owners.items() if owner.kind is kind and uid not in there]:
-            self.workload_gone(uid, now_ms, Presence.MISSING)
+            self.workload_deleted(uid, now_ms, Presence.MISSING)
 
     def pods(self, found: Iterable[Pod]) -> None:
         """Add or update pods; several states of one pod in order of time."""
@@ -121,7 +121,7 @@ class ClusterState:
             member.runs.update(read_runs(pod))
             self._note(job, member)
 
-    def pod_gone(self, uid: str, presence: Presence) -> None:
+    def pod_deleted(self, uid: str, presence: Presence) -> None:
         """Note that a pod was deleted."""
         self._waiting.pop(uid, None)
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
@@ -137,7 +137,7 @@ class ClusterState:
     def missing_pods(self, there: frozenset[str]) -> None:
         """Remove the pods that are not in a complete list."""
         for uid in [uid for uid in self._job_of_pod if uid not in there]:
-            self.pod_gone(uid, Presence.MISSING)
+            self.pod_deleted(uid, Presence.MISSING)
 
     def touched(self) -> Iterator[Job]:
         """The jobs that changed since the last call."""

@@ -131,4 +131,4 @@ KINDS = (
 """The kinds that are watched where the API server has them."""
 WATCHED = frozenset(kind.name for kind in KINDS)
 SCHEDULES = frozenset({"CronJob"})
-"""Kinds that start jobs and are none: each of what they own is a job of its own."""
+"""Kinds that create jobs and are none themselves: each object that they own is a job."""

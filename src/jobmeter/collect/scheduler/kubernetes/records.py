@@ -87,7 +87,7 @@ def _status(job: Job) -> WorkloadStatus:
         return status
     if owner.presence is Presence.MISSING:
         return WorkloadStatus(JobState.UNKNOWN, status.start)
-    end = milliseconds(owner.workload.metadata.deletion_timestamp) or owner.gone_ms
+    end = milliseconds(owner.workload.metadata.deletion_timestamp) or owner.deleted_ms
     return WorkloadStatus(JobState.STOPPED, status.start, end, "Deleted")
 
 

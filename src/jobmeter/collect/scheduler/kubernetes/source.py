@@ -101,7 +101,7 @@ class KubernetesScheduler:
             elif change.uids is not None:
                 self._cluster_state.missing_workloads(kind, change.uids, now_ms)
             else:
-                self._cluster_state.workload_gone(change.uid, now_ms, Presence.DELETED)
+                self._cluster_state.workload_deleted(change.uid, now_ms, Presence.DELETED)
 
     def _take_pods(self) -> None:
         together: list[Pod] = []
@@ -114,7 +114,7 @@ class KubernetesScheduler:
             if change.uids is not None:
                 self._cluster_state.missing_pods(change.uids)
             else:
-                self._cluster_state.pod_gone(change.uid, Presence.DELETED)
+                self._cluster_state.pod_deleted(change.uid, Presence.DELETED)
         self._cluster_state.pods(together)
 
     def _changes(self, job: Job) -> list[JobRecord]:

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from jobmeter.collect.scheduler.slurm.hostlist import expand
-from jobmeter.collect.scheduler.slurm.slurm_job import GIVEN_BACK, Attempt, Exit, SlurmJob, Step
+from jobmeter.collect.scheduler.slurm.slurm_job import REQUEUED, Attempt, Exit, SlurmJob, Step
 from jobmeter.collect.scheduler.slurm.tres import parse_tres, whole_number
 
 DELIMITER = "\x1f"
@@ -66,7 +66,7 @@ def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> SlurmJob:
 def _of_one_job(rows: Sequence[tuple[Row, Attempt]]) -> Iterable[Attempt]:
     """The attempts of the latest job of a number: a cluster that lost its state gives the same numbers out again."""
     first = len(rows) - 1
-    while first and rows[first - 1][1].state in GIVEN_BACK and _same(rows[first - 1][0], rows[first][0]):
+    while first and rows[first - 1][1].state in REQUEUED and _same(rows[first - 1][0], rows[first][0]):
         first -= 1
     attempts = [attempt for _, attempt in rows[first:]]
     # A run that was requeued before it began is no attempt.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 
 SECONDS = 60.0
-"""How long a command may take: without a controller every one gives up by itself after about ten seconds."""
+"""How long a command may take: without a controller every one fails after about ten seconds."""
 MOST_BYTES = 256 * 2**20
 
 

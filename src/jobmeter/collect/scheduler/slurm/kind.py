@@ -16,7 +16,7 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SystemClock
 
 _BATCH = 1_000
-"""Jobs that one ``sacct`` is asked about: a command line has a limit."""
+"""Jobs in one query of ``sacct``: a command line has a limit."""
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 
 

@@ -14,7 +14,7 @@ from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.time import Clock
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(47, 37, -1))
-"""Those that are asked for, newest first: 38 came with Slurm 22.05. A server speaks three or four of them."""
+"""The versions that are tried, newest first: 38 came with Slurm 22.05. A server supports three or four of them."""
 _UNIX = "unix:"
 _REFUSED = frozenset({401, 403})
 

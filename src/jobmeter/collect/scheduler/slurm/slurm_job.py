@@ -15,7 +15,7 @@ WAITING = frozenset(
         "POWER_UP_NODE",
     }
 )
-GIVEN_BACK = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"})
+REQUEUED = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"})
 """States of an attempt that another one may follow."""
 
 
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One run of a job, from its start on. ``start`` None: it has not begun."""
+    """One run of a job, from its start on. ``start`` None: it has not started."""
 
     state: str
     submit: int | None = None

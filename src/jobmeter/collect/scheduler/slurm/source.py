@@ -14,13 +14,13 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.record import EventRecord, JobRecord, Records
 
 _BACK_MS = 24 * 3_600_000
-"""How far a first start looks back."""
+"""The range of the first query."""
 _MARGIN_MS = 600_000
-"""How far behind the last answer a later start looks back: the database is told late."""
+"""How far before the last answer a later start queries: the database is updated late."""
 _LONGEST_BACK_MS = 30 * 24 * 3_600_000
 _TRIES_RUNNING = 3
 _TRIES_ENDED = 60
-"""How often the database is asked again about a job that it does not yet know as the controller does."""
+"""How often the database is queried again for a job whose end it does not have yet."""
 _STATE = "slurm.json"
 
 _log = logging.getLogger(__name__)

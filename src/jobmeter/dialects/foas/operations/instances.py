@@ -44,7 +44,7 @@ STATES = {state: state for state in ("WAITING", "RUNNING", "PAUSED", "TERMINATED
 DELAY = METRICS["delay"]
 DELAY_SPAN_MS = 5 * MINUTE
 STORED_FIELDS = ("ApiType", "Code", "Properties", "Packages", "PlanJson", "EngineVersion", "ClusterId", "QueueName")
-"""What a record may keep of a registered job, by foas, to be given back word for word."""
+"""Fields of a registered job that its record stores and foas returns verbatim."""
 
 
 def list_instance(call: Call, context: Context) -> Steps:

@@ -20,7 +20,7 @@ from jobmeter.query.request import GroupRef
 
 DEFAULT_STEP_MS = 5 * MINUTE
 UNKNOWN = ""
-"""The text of a rate that nobody measured."""
+"""The text of an unknown rate."""
 
 
 def get_user_view_metrics(call: Call, context: Context) -> Steps:
