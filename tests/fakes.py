@@ -35,7 +35,7 @@ class SetClock:
 
 
 class FakeRegistry:
-    """Jobs, nodes and what was told of them, in the order in which it was told. It has no log shippers."""
+    """Jobs, nodes and their records, in the order of arrival. It has no log shippers."""
 
     shippers: Shippers
 

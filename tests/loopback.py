@@ -18,7 +18,7 @@ class NetworkError(AssertionError):
 
 
 class Guard:
-    """Refuses what would leave this machine, and remembers it until it is asked."""
+    """Refuses connections that would leave this machine, and records them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -17,7 +17,7 @@ from tests.waiting import SECONDS
 
 
 class Terminal:
-    """``jobmeter`` on a terminal of its own; the longest screen that fits is kept with what scrolled out of it."""
+    """``jobmeter`` on a terminal of its own; it stores the longest screen and the lines that scrolled out of it."""
 
     def __init__(self, columns: int, rows: int, *arguments: str, **environment: str) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=10_000)
@@ -60,7 +60,7 @@ class Terminal:
         os.close(self._master)
 
     def close(self) -> int:
-        """The exit status; the process is ended where it goes on."""
+        """The exit status; a process that still runs is ended."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
         if self.process.poll() is None:

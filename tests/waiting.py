@@ -20,7 +20,7 @@ def wait_until(condition: Callable[[], T], what: str = "it", seconds: float = SE
 
 
 async def until(condition: Callable[[], T], what: str = "it", seconds: float = SECONDS) -> T:
-    """As ``wait_until``, while the event loop goes on."""
+    """As ``wait_until``, while the event loop runs."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds:g} s"
@@ -39,5 +39,5 @@ async def never(seconds: float = 3_600.0) -> None:
 
 
 def pause() -> None:
-    """A moment between two looks at something that goes on by itself."""
+    """A pause between two polls of something that runs by itself."""
     time.sleep(_PAUSE)

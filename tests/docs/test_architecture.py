@@ -15,7 +15,7 @@ def test_it_names_modules() -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_what_the_map_names_is_there(name: str) -> None:
+def test_modules_named_by_the_map_exist(name: str) -> None:
     if any(word in name for word in ("NAME", "amd")):
         pytest.skip("an example")
     assert any((base / name).exists() for base in (ROOT / "src" / "jobmeter", ROOT))

@@ -1,4 +1,4 @@
-"""A server that a vendor's clients ask, what is stored in it, and what they should be told: by pandas."""
+"""A server for a vendor's clients, its stored data, and the expected answers, computed by pandas."""
 
 import json
 import subprocess

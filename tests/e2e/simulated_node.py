@@ -138,7 +138,7 @@ class Machine:
 
 
 class Processes(ProcessTable):
-    """The processes of a machine, which goes on before each look at it."""
+    """The processes of a machine, which advances before each scan."""
 
     def __init__(self, machine: Machine, node: str) -> None:
         proc = str(machine.root / "proc")

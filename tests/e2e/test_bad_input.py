@@ -59,7 +59,7 @@ BODIES = {
 }
 
 
-def test_what_a_newer_agent_sends_is_taken_but_for_what_is_unknown(server: ServerProcess) -> None:
+def test_records_of_a_newer_agent_are_accepted_without_unknown_fields(server: ServerProcess) -> None:
     newer = {"jobs": [{"job_id": "newer", "mood": 1, "state": "Paused", "replicas": [{"name": "w", "mood": 2}]}]}
     body = samples([row(metric="cpu.usage", points=[(NOW, 1.0)], job="newer")])
     body += bad(metric="gpu.utilisation", job="newer") + frame(json.dumps(newer).encode(), kind=2)
@@ -72,7 +72,7 @@ def test_what_a_newer_agent_sends_is_taken_but_for_what_is_unknown(server: Serve
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_ingest_refuses_and_keeps_nothing(server: ServerProcess, name: str) -> None:
+def test_ingest_refuses_and_stores_nothing(server: ServerProcess, name: str) -> None:
     body, field = BODIES[name]
     reply = server.ingest(body)
     assert reply.status in {400, 413}, reply.body

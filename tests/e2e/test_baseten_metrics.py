@@ -1,4 +1,4 @@
-"""The metrics that the vendor's own SDK is told, with nothing but the address changed: every number by pandas."""
+"""The metrics in the vendor's own SDK, with only the address changed, compared with pandas."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Jobs, checkpoints, logs and refusals as the vendor's own SDK is told them, with nothing but the address changed."""
+"""Jobs, checkpoints, logs and errors in the vendor's own SDK, with only the address changed."""
 
 import json
 from datetime import UTC, datetime

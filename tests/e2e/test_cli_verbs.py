@@ -52,7 +52,7 @@ def test_a_job_is_named_in_every_verb(stored, jobmeter, verb, text, job):
         (("metrics", "last"), "train-2-bb has: cpu.usage"),
     ],
 )
-def test_what_is_not_there_is_answered_with_what_is_near(stored, jobmeter, words, near):
+def test_unknown_names_get_suggestions(stored, jobmeter, words, near):
     result = jobmeter(*words)
     assert result.status != 0
     assert near in result.err

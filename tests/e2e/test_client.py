@@ -121,7 +121,7 @@ def test_logs_events_latest_and_comparison(client):
     assert isinstance(client.nodes(), list)
 
 
-def test_what_is_not_there_says_what_is_near(client):
+def test_unknown_names_list_similar_ones(client):
     with pytest.raises(NotFoundError, match="did you mean train-1"):
         client.job("tarin-1")
     with pytest.raises(InvalidRequestError, match=r"did you mean gpu\.utilization"):

@@ -38,7 +38,7 @@ class Sender(threading.Thread):
 
 
 def batch(base: int, worker: int, number: int) -> bytes:
-    """50 samples, a second apart, that nobody else sends; the value says which batch and place it is."""
+    """50 unique samples, a second apart; the value encodes batch and position."""
     points = [(base + (number * PER_REQUEST + i) * 1000, number + i / 100) for i in range(PER_REQUEST)]
     return samples([row("app.number", points, job="crash", replica=f"worker-{worker}")])
 

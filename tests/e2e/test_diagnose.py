@@ -1,4 +1,4 @@
-"""Real jobs with a known fault, on a real server: each is named, in the findings and in the events."""
+"""Real jobs with a known fault, on a real server: each appears in the findings and in the events."""
 
 import json
 import os

@@ -100,7 +100,7 @@ def test_an_answer_that_cannot_be_completed_is_cut_off(larger: ServerProcess) ->
     connection.close()
 
 
-def test_the_command_line_keeps_no_part_for_the_whole(larger: ServerProcess, tmp_path: Path) -> None:
+def test_the_command_line_leaves_no_partial_file(larger: ServerProcess, tmp_path: Path) -> None:
     file = tmp_path / "big.csv"
     end = START + 200 * EACH
     whole = _metrics_command(larger, file, "--end", str(end), "--since", "1d")

@@ -1,4 +1,4 @@
-"""``jobmeter agent --job-rules`` with processes that nobody told of."""
+"""``jobmeter agent --job-rules`` with processes without tags or a scheduler."""
 
 import subprocess
 import sys

@@ -139,7 +139,7 @@ def test_the_slow_rank_is_named_and_chosen(viewer):
     assert f"worker-{SLOW} is" in (page.get_attribute(".heat canvas", "aria-label") or "")
 
 
-def test_that_no_rule_fired_is_no_promise_beside_a_slow_rank(viewer, server):
+def test_a_slow_rank_is_shown_although_no_rule_fired(viewer, server):
     assert server.call("GET", "/api/jobmeter/v1/jobs/train-1/findings").json() == []
     page = viewer.open("jobs/train-1", "p.findings:has-text('No rule fired')")
     text = page.inner_text("p.findings")

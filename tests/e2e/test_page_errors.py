@@ -1,4 +1,4 @@
-"""What the page says when something is wrong: the server away, the session over, too much asked, a job out of reach."""
+"""The page's errors: no server, an expired session, a query beyond the limits, a job without permission."""
 
 import re
 

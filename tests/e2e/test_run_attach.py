@@ -148,7 +148,7 @@ def test_what_cannot_be_attached_to_is_refused(tmp_path):
 
 
 class Reaped(ProcessEnd):
-    """One whose parent was quicker, on a kernel that tells nobody else."""
+    """A process that its parent has reaped, on a kernel that gives the status to no other."""
 
     def _of_zombie(self):
         return None
@@ -174,7 +174,7 @@ def kernel():
     return int(major), int(minor)
 
 
-def test_a_job_whose_end_nobody_reported_is_unknown():
+def test_a_job_without_a_reported_end_is_unknown():
     plan = Plan(job="j", name="n", kind="", command=["x"], user="u")
     life = ReplicaLife("worker-0", 0, 1_000, end=5_000)
     records = JobRecorder(plan, Place("node"), {}, 1_000).end_unknown(life, 5_000)

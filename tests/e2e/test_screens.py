@@ -1,6 +1,6 @@
-"""What people see: listings in a real pseudo-terminal of two sizes, compared with the screens that are kept beside.
+"""Listings in a real pseudo-terminal of two sizes, compared with stored screens.
 
-``UPDATE_SCREENS=1`` writes the kept screens again: look at them before they are kept.
+``UPDATE_SCREENS=1`` rewrites the stored screens: check them before they are committed.
 """
 
 import os
@@ -127,7 +127,7 @@ def read_some(terminal, seconds):
 
 
 def compare(name, text):
-    """With what is kept under that name."""
+    """Compare with the stored screen of that name."""
     golden = GOLDEN / name
     if os.environ.get("UPDATE_SCREENS"):
         golden.parent.mkdir(exist_ok=True)

@@ -188,7 +188,7 @@ def test_a_host_of_any_form_and_a_path_as_sent(tmp_path):
                 assert client.recv(100).split()[1] == str(status).encode(), (target, host)
 
 
-def test_a_slow_or_broken_client_stops_nobody(tmp_path):
+def test_a_slow_or_broken_client_does_not_block_others(tmp_path):
     with running(tmp_path / "data", *MEMORY) as server:
         address = ("127.0.0.1", urlsplit(server.url).port)
         head = b"POST /api/jobmeter/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc"

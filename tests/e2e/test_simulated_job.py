@@ -1,4 +1,4 @@
-"""A job of 128 ranks on 16 nodes, an agent's process for each: what goes wrong is told, and nothing is lost.
+"""A job of 128 ranks on 16 nodes, an agent's process for each: failures are reported, and nothing is lost.
 
 The nodes are simulated (``simulated_node``); the agents, their spools, their connections and the server are real.
 """

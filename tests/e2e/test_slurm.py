@@ -108,7 +108,7 @@ def _in_state(server: ServerProcess, number: int | str, state: str) -> dict[str,
 
 
 def same_as_slurm(server: ServerProcess, slurm: Slurm, number: int) -> dict[str, Any]:
-    """The job, once it is told as the accounting has it: state, times, names, nodes, exit status."""
+    """The job, once it agrees with the accounting: state, times, names, nodes, exit status."""
     says = slurm.accounts(number)
     state, _, _ = says["State"].partition(" by ")
     found = wait_for_state(server, number, STATES[state])
@@ -303,7 +303,7 @@ def test_slurmrestd_is_queried_with_a_token_that_is_renewed(slurm, server, tmp_p
     assert said.count("the scheduler answers again") == 1, said
 
 
-def test_slurmrestd_without_a_token_says_what_it_wants(slurm, server):
+def test_slurmrestd_without_a_token_requests_one(slurm, server):
     needs("slurmrestd")
     needs("auth_jwt")
     with slurm.rest_with_tokens() as address:
@@ -311,7 +311,7 @@ def test_slurmrestd_without_a_token_says_what_it_wants(slurm, server):
         begin = len(watching.log.read_text())
         assert watching.process.wait(60) == 1
         said = watching.log.read_text()[begin:]
-    assert f"slurmrestd at {address} wants a token (401): give one in SLURM_JWT or --rest-token-file" in said
+    assert f"slurmrestd at {address} requires a token (401): give one in SLURM_JWT or --rest-token-file" in said
 
 
 def test_slurm_is_queried_once_an_interval_whatever_happens(slurm, server, tmp_path):
@@ -363,7 +363,7 @@ def counted(slurm: Slurm, server: ServerProcess, folder: Path) -> Iterator[Calla
         watching.stop()
 
 
-def test_what_ended_while_nobody_watched_is_reported_after_a_restart(slurm, server):
+def test_jobs_that_ended_unobserved_are_reported_after_a_restart(slurm, server):
     first = Watching(slurm, server)
     number = slurm.submit("sleep 1; exit 4")
     wait_for_state(server, number, "Running")

@@ -53,7 +53,7 @@ def members(
 
 
 def values(samples: pd.DataFrame, metric: str, start: int, end: int, step: int) -> tuple[pd.DataFrame, bool]:
-    """The values by member, derived where nobody measured them; True when a ratio may be one of sums."""
+    """The values by member, derived where they were not measured; True when a ratio may be one of sums."""
     if metric == "cpu.usage":
         own = members(samples, metric, start, end, step)
         rate = members(samples, "cpu.time", start, end, step)

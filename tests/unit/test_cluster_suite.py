@@ -27,7 +27,7 @@ def test_a_wrong_part_is_refused():
     assert b"there is no part x" in done.stderr
 
 
-def test_what_is_left_out_is_said_and_a_failure_counts(monkeypatch, capsys, tmp_path):
+def test_skipped_parts_are_reported_and_a_failure_counts(monkeypatch, capsys, tmp_path):
     def missing():
         pytest.skip("slurmd is not installed: make programs")
 

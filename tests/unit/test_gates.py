@@ -9,7 +9,7 @@ _SLEEP = re.compile(r"\bsleep\(")
 
 
 def test_no_test_sleeps_but_to_wait_for_a_state():
-    """Whoever waits for another thread or process waits for what it does: see ``tests.waiting``."""
+    """A test that waits for another thread or process waits for its effect: see ``tests.waiting``."""
     found = [
         f"{path.relative_to(TESTS)}:{number}"
         for path in sorted(TESTS.rglob("*.py"))

@@ -1,8 +1,7 @@
 """The name of each operation in policies: ``paidlc:GetJobMetrics``.
 
-A name is that of a service, a colon, and the operation's own. Some operations have two names, as their vendors'
-documents do: a policy may use either. Services of Alibaba Cloud:
-https://www.alibabacloud.com/help/en/ram/product-overview/services-that-work-with-ram
+A name is ``SERVICE:OPERATION``. Some operations have two names in their vendor's documents: a policy may use either.
+Services of Alibaba Cloud: https://www.alibabacloud.com/help/en/ram/product-overview/services-that-work-with-ram
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ SERVICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "native": ("jobmeter",),
     }
 )
-"""By the API's name, the services whose names its operations have. An API that is not here is a service of its name."""
+"""The services of each API's operations, by the API's name; by default the service has the API's name."""
 
 
 def services_of(api: str) -> tuple[str, ...]:
@@ -27,5 +26,5 @@ def services_of(api: str) -> tuple[str, ...]:
 
 
 def names_of(api: str, operation: str) -> tuple[str, ...]:
-    """Every name of an operation, the one to show first."""
+    """Every name of an operation; the first one is shown to people."""
     return tuple(f"{service}:{operation}" for service in services_of(api))

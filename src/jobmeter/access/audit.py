@@ -41,10 +41,10 @@ class Audit:
         client: str = "",
         request_id: str = "",
     ) -> None:
-        """Write down one refusal.
+        """Write the audit line of a refusal.
 
-        ``claimed`` is what ``Authenticator.claimed`` says of an unproven call; never hand over what a stranger sent. A
-        line that cannot be written is reported to the program's log, and fails nothing.
+        ``claimed`` is what ``Authenticator.claimed`` gives for an unverified call, never a raw value of the request. A
+        line that cannot be written is reported in the program's log; no error is raised.
         """
         now_ms = self._clock.now_ms()
         line = {
@@ -64,7 +64,7 @@ class Audit:
             if self._suppressed:
                 line["suppressed"] = str(self._suppressed)
                 self._suppressed = 0
-            # ASCII only, controls escaped: nothing in it can begin a line of its own or steer a terminal.
+            # ASCII only, control characters escaped: a value can neither start a line nor control a terminal.
             self._write(json.dumps(line, ensure_ascii=True) + "\n")
 
     def _admit(self, second: int) -> bool:

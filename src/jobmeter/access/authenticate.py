@@ -31,18 +31,18 @@ USED_EVERY_MS = 10 * MINUTE
 """How often a key's last use is written down."""
 _UNKNOWN_KEY = {
     ClaimKind.TOKEN: "the token is not that of a key",
-    ClaimKind.SESSION: "the session's key is not one",
-    ClaimKind.LINK: "the session's key is not one",
-    ClaimKind.TRACE: "the trace token's key is not one",
+    ClaimKind.SESSION: "the session's key is unknown",
+    ClaimKind.LINK: "the session's key is unknown",
+    ClaimKind.TRACE: "the trace token's key is unknown",
     ClaimKind.ACCESS_KEY: "the access key id is not that of a key",
 }
 
 
 @dataclass(slots=True)
 class Credential:
-    """What the headers of a call prove: whose it claims to be, and that such a key exists and is active.
+    """The credential in the headers of a call; its key exists and is active.
 
-    ``principal`` is who they stand for. ``signed``: whether ``scheme`` has a signature for ``prove`` to check.
+    ``principal`` is the holder of the key.
     """
 
     scheme: Scheme
@@ -53,7 +53,7 @@ class Credential:
 
     @property
     def signed(self) -> bool:
-        """True where the rest of the call, its body with it, has to be checked as well."""
+        """True where ``prove`` still has to verify a signature over the whole call, its body included."""
         return self.claim.kind is ClaimKind.ACCESS_KEY
 
 
@@ -77,7 +77,7 @@ class Authenticator:
         nonces: NonceMemory | None = None,
         sessions: Sessions | None = None,
     ) -> None:
-        """``nonces`` should be one with a file; by default it is one that begins now."""
+        """``nonces`` should have a file; by default they are in memory only."""
         self._registry = registry
         self._vault = vault
         self._clock = clock
@@ -118,21 +118,24 @@ class Authenticator:
         return credential.key is not None and self._use_is_due(credential.key)
 
     def prove(self, call: Call, credential: Credential) -> Principal:
-        """Who sent the whole call. Raises as ``authenticate``; a nonce or the code of a link is used up by this."""
+        """The sender of the whole call, its signature verified.
+
+        Raises as ``authenticate``; uses up a nonce or the code of a link.
+        """
         key = credential.key
         if key is None:
-            return _somebody(credential)
+            return _require_principal(credential)
         if credential.signed:
             if not credential.scheme.verify(call, credential.secret):
                 raise _bad_signature()
-            self._check_moment(key, credential.claim)
+            self._check_date(key, credential.claim)
         if credential.claim.kind is ClaimKind.LINK:
             self._sessions.redeem(credential.claim.value)
         self._note_use(key)
-        return _somebody(credential)
+        return _require_principal(credential)
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
-        """The claim that would be checked, unchecked. Raises UnauthenticatedError when there is none, or a bad one."""
+        """The claim of a call, not verified. Raises UnauthenticatedError when there is none, or a malformed one."""
         shares: list[tuple[Scheme, Claim]] = []
         malformed: UnauthenticatedError | None = None
         for scheme in schemes:
@@ -222,7 +225,7 @@ class Authenticator:
     def _grant(self, claim: Claim) -> TraceGrant:
         return read_trace(self._vault, claim.value, self._clock.now_ms())
 
-    def _check_moment(self, key: StoredKey, claim: Claim) -> None:
+    def _check_date(self, key: StoredKey, claim: Claim) -> None:
         if claim.date_ms is None:
             return
         if not self._nonces.fresh(claim.date_ms):
@@ -234,14 +237,14 @@ class Authenticator:
             raise UnauthenticatedError("a request with this nonce was received before", "replayed")
 
     def _cached(self, name: bytes | str) -> _CachedKey | None:
-        """What the registry said of it within the last second."""
+        """The cached key, at most a second old."""
         now = self._clock.monotonic()
         with self._lock:
             cached = self._keys.get(name)
             return cached if cached is not None and cached.until > now else None
 
     def _load(self, name: bytes | str) -> _CachedKey:
-        """What the registry says of it now."""
+        """The key as the registry has it; during an outage of the registry, see ``_confirmed_recently``."""
         now = self._clock.monotonic()
         try:
             key = (
@@ -261,9 +264,9 @@ class Authenticator:
         return fresh
 
     def _confirmed_recently(self, name: bytes | str, now: float) -> _CachedKey | None:
-        """What the registry said of it before, believed for another moment; None where that is too long ago.
+        """The cached key, valid for another second although the registry does not answer; None where it is too old.
 
-        A key that was revoked in this process was forgotten.
+        A key that was revoked in this process is not in the cache.
         """
         with self._lock:
             cached = self._keys.get(name)
@@ -283,7 +286,7 @@ class Authenticator:
             if not self._use_is_due(key):
                 return
             self._used[key.id] = now_ms
-        # A registry that can only be read still serves readers.
+        # A read-only registry still serves readers.
         with suppress(UnavailableError):
             self._registry.key_used(key.id, now_ms)
 
@@ -300,7 +303,7 @@ def _principal(key: StoredKey) -> Principal:
     )
 
 
-def _somebody(credential: Credential) -> Principal:
+def _require_principal(credential: Credential) -> Principal:
     if credential.principal is None:
         raise UnauthenticatedError("a credential is required", "missing")
     return credential.principal

@@ -12,7 +12,7 @@ _MOST_PARAMETERS = 1_000
 
 
 class _CachedProperty(Generic[T]):
-    """A property that is worked out once, without the lock of ``functools.cached_property``: that costs more."""
+    """A property that is computed once, without the lock that ``functools.cached_property`` takes."""
 
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
@@ -23,7 +23,7 @@ class _CachedProperty(Generic[T]):
 
     def __get__(self, instance: object, owner: type | None = None) -> T:
         value = self._work(instance)
-        instance.__dict__[self._name] = value  # found there the next time, before this is
+        instance.__dict__[self._name] = value  # takes precedence over this descriptor
         return value
 
 
@@ -48,7 +48,7 @@ def _nothing() -> None:
 
 @dataclass
 class Call:
-    """One HTTP request. Nobody changes it.
+    """One HTTP request, immutable.
 
     ``raw_path`` and ``query`` are as on the wire (``%2F``, ``//`` and case stored; no scheme, no host, no ``?``).
     ``headers`` are (lower-case name, value) pairs in order, values decoded as Latin-1. ``body`` is what came, before
@@ -67,13 +67,13 @@ class Call:
     """Called when the call's credential proved valid, so that its connection stays open. From any thread."""
 
     def with_body(self, body: bytes, memory: MemoryAccount | None) -> "Call":
-        """The same call with its body, and the account of it."""
+        """The same call with its body and the account of the memory that it takes."""
         made = replace(self, body=body, memory=memory)
-        made.__dict__["_headers"] = self._headers  # read to decide whether the body is taken
+        made.__dict__["_headers"] = self._headers  # parsed already, to decide whether to read the body
         return made
 
     def with_first_parameters(self) -> "Call":
-        """The same call with as many of its parameters as are read."""
+        """The same call without the parameters beyond the limit."""
         return replace(self, query="&".join(self.query.split("&", _MOST_PARAMETERS)[:_MOST_PARAMETERS]))
 
     def take(self, size: int) -> None:

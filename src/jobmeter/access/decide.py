@@ -31,10 +31,10 @@ ACTIONS: Mapping[str, Role] = {
 """Every action, and the least role that may perform it."""
 
 SHARED = frozenset({"metrics:read"})
-"""What the holder of a share token may do, with its job alone. A job's record, events and lines may contain secrets."""
+"""The actions of a share token, on its job only. A job's record, events and lines may contain secrets."""
 
 LINKED = SHARED | {"catalog:read", "jobs:read"}
-"""What the holder of a link may do: read the page of its job. Its documentation says that it shows the record,
+"""The actions of a link: reading the page of its job. Its documentation says that it shows the record,
 the events and the lines."""
 
 WHOLE_SERVER = frozenset({"server:read", "server:admin"})
@@ -73,7 +73,7 @@ def writes(action: str) -> bool:
 def authorize(
     principal: Principal, action: str, project: str | None = None, operation: tuple[str, str] = UNNAMED
 ) -> Scope:
-    """What the principal may reach when it performs that action, on ``project`` where one is named.
+    """The scope in which the principal may perform that action, on ``project`` where one is named.
 
     ``operation`` is what it calls, by the names of the API and of the operation: a key's policies decide by it.
     Raises ForbiddenError when it may not, InvalidRequestError for a project that cannot be one.

@@ -23,7 +23,7 @@ class Glob:
         if start is None:
             return False
         at = start.end()
-        for part in self._middle:  # the leftmost place leaves the most to those that follow
+        for part in self._middle:  # the leftmost match leaves the most text to the parts that follow
             found = part.search(text, at)
             if found is None:
                 return False

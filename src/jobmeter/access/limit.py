@@ -1,7 +1,7 @@
 """How much one key may take: calls a second, and stored rows and seconds of work a minute.
 
-Calls are counted by a token bucket for each (key, operation), or (account, operation). What a question costs is known
-at its end: a key may begin while it has anything left, and pays by waiting for what it took too much.
+Calls are counted by a token bucket for each (key, operation), or (account, operation). The cost of a query is known at
+its end: a key may start one while it has any allowance left, and waits afterwards until an overdraft is refilled.
 """
 
 import math
@@ -17,7 +17,7 @@ from jobmeter.model.time import Clock
 
 MOST_BUCKETS = 100_000
 MOST_KEYS = 10_000
-"""Keys whose spending is remembered; beyond that the least recently used is dropped."""
+"""Keys whose allowance is tracked; beyond that the least recently used is dropped."""
 _MINUTE = 60.0
 EVERY = "*"
 """The name under which the rate of all other operations stands."""
@@ -33,9 +33,9 @@ class Per(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``per_second`` calls in the long run, ``burst`` of them at once.
+    """A token bucket: ``per_second`` calls in the long run, ``burst`` of them at once.
 
-    ``per`` None: as the operation's own rate has it, else of each key.
+    ``per`` None: that of the operation's own rate, else ``Per.KEY``.
     """
 
     per_second: float
@@ -63,8 +63,8 @@ class RateLimiter:
     def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:
         """Count one call of a key; ``documented`` is the operation's own rate, where the settings name none.
 
-        ``account`` is the one that the key belongs to, for rates of a whole account. Raises ThrottledError, and counts
-        nothing, when it is one too many.
+        ``account`` is the one that the key belongs to, for rates of a whole account. Raises ThrottledError, without
+        counting the call, when it exceeds the rate.
         """
         rate = self._rates.get(operation) or self._rates.get(EVERY) or documented
         if rate is None:
@@ -122,12 +122,12 @@ class Budget:
 
 
 class Allowance:
-    """So much a minute for each key. Safe to use from any thread."""
+    """An allowance per minute for each key. Safe to use from any thread."""
 
-    def __init__(self, clock: Clock, a_minute: int, what: str, most: int = MOST_KEYS) -> None:
+    def __init__(self, clock: Clock, per_minute: int, what: str, most: int = MOST_KEYS) -> None:
         """``what`` names it in a refusal: ``stored rows``. Nothing is limited by 0 a minute."""
         self._clock = clock
-        self._a_minute = a_minute
+        self._per_minute = per_minute
         self._what = what
         self._most = most
         self._lock = threading.Lock()
@@ -135,17 +135,17 @@ class Allowance:
 
     def check(self, key: str) -> None:
         """Raises ThrottledError when the key has nothing left."""
-        if not self._a_minute:
+        if not self._per_minute:
             return
         with self._lock:
             left = self._now(key)
         if left <= 0:
-            wait = max(1, math.ceil((1 - left) * _MINUTE * 1000 / self._a_minute))
-            raise ThrottledError(f"the questions of a key may cost {self._a_minute} {self._what} a minute", wait)
+            wait = max(1, math.ceil((1 - left) * _MINUTE * 1000 / self._per_minute))
+            raise ThrottledError(f"the queries of a key may cost {self._per_minute} {self._what} a minute", wait)
 
     def spend(self, key: str, amount: float) -> None:
-        """Count what a question took."""
-        if not self._a_minute or not amount:
+        """Count what a query cost."""
+        if not self._per_minute or not amount:
             return
         with self._lock:
             self._left[key] = (self._now(key) - amount, self._clock.monotonic())
@@ -156,9 +156,9 @@ class Allowance:
     def _now(self, key: str) -> float:
         entry = self._left.get(key)
         if entry is None:
-            return float(self._a_minute)
+            return float(self._per_minute)
         left, moment = entry
-        return min(self._a_minute, left + max(0.0, self._clock.monotonic() - moment) * self._a_minute / _MINUTE)
+        return min(self._per_minute, left + max(0.0, self._clock.monotonic() - moment) * self._per_minute / _MINUTE)
 
 
 def parse_budget(text: str) -> Budget:

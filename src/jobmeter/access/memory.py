@@ -25,7 +25,7 @@ class MemoryBudget:
 
     @property
     def in_use(self) -> int:
-        """Bytes that requests have taken and not given back."""
+        """Bytes that requests use now."""
         return self._in_use
 
     @property
@@ -34,7 +34,7 @@ class MemoryBudget:
         return self._refusals
 
     def check(self, size: int) -> None:
-        """Raises ThrottledError when so many bytes are not left now, LimitExceededError when they never will be."""
+        """Raises ThrottledError when so few bytes are free, LimitExceededError when the whole budget is smaller."""
         if size > self.size - self._in_use:
             with self._lock:
                 self._refusals += 1
@@ -63,7 +63,7 @@ class MemoryBudget:
             return LimitExceededError(
                 f"reading the body takes {size} bytes, all requests together may take {self.size}", "body"
             )
-        return ThrottledError("the requests under way take all the memory that they may take, try again", _RETRY_MS)
+        return ThrottledError("the requests under way use all the memory that they may use, try again", _RETRY_MS)
 
 
 class MemoryAccount:
@@ -127,7 +127,7 @@ class MemoryAccount:
 
 
 def drop_frames(error: BaseException) -> None:
-    """Cut an exception, and those behind it, off the frames it passed through.
+    """Clear the tracebacks of an exception and of its causes.
 
     Frames reference what they worked on, such as the body of a request, and a frame with its own exception (a task
     or a future does) is freed only by the collector of cycles, which may not run for a long time.

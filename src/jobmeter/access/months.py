@@ -34,7 +34,9 @@ class Calendar:
         try:
             self._zone = ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise ConfigurationError(f"usage_zone {zone[:64]!r} is no time zone, like Asia/Shanghai or UTC") from error
+            raise ConfigurationError(
+                f"usage_zone {zone[:64]!r} is not a time zone such as Asia/Shanghai or UTC"
+            ) from error
 
     def at(self, time_ms: int) -> Month:
         """The month in which a moment lies."""

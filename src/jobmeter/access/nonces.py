@@ -1,9 +1,9 @@
 """Nonces of signed requests, so that a captured one cannot be replayed.
 
 A request is identified by its key, its nonce and its date. Each is remembered while its date lies inside the accepted
-window, in memory and in a small file, so that a restart forgets nothing that the operating system had taken over.
-Memory is bounded without a hole: when it is full, the oldest minute is dropped and requests dated in it are refused as
-stale from then on. Without a file, a new memory refuses what is dated before it began, for the same reason.
+window, in memory and in a small file that survives the process. Memory is bounded: when it is full, the oldest minute
+is dropped, and requests dated in it are refused as stale, so that none can be replayed. Without a file, requests dated
+before the start are refused for the same reason.
 """
 
 import errno
@@ -48,7 +48,7 @@ class NonceMemory:
         self._minutes: dict[int, set[bytes]] = {}
         self._count = self._written = 0
         self._retry_at = 0.0
-        # A signed date has whole seconds: one of the second in which this begins is not older than this.
+        # A signed date has whole seconds: one in the second of the start is not older than the start.
         self._floor_ms = floor_to(clock.now_ms(), SECOND)
         try:
             if file is not None:
@@ -58,11 +58,11 @@ class NonceMemory:
             raise UnavailableError(f"{file} cannot be used: {error.strerror}") from error
 
     def fresh(self, date_ms: int) -> bool:
-        """True when a request of that date may be accepted at all: in the window in which they are remembered."""
+        """True when a request of that date may be accepted: it lies in the window in which nonces are remembered."""
         return date_ms >= self._floor_ms and abs(self._clock.now_ms() - date_ms) <= self._window_ms
 
     def first(self, key: str, nonce: str, date_ms: int) -> bool:
-        """True once for each (key, nonce, date), and remembers it."""
+        """Remember a (key, nonce, date); True when it is new."""
         digest = blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
         minute = date_ms // MINUTE
         with self._lock:
@@ -83,7 +83,7 @@ class NonceMemory:
             return digest in self._minutes.get(date_ms // MINUTE, ())
 
     def close(self) -> None:
-        """Let go of the file; what comes after is remembered in memory alone."""
+        """Close the file; later requests are remembered in memory alone."""
         with self._lock:
             self._file = None
             self._release(-1)
@@ -104,7 +104,7 @@ class NonceMemory:
                 self._forget()
                 self._rewrite()
         except OSError as error:
-            # A full disk does not stop readers: memory alone is used, and a mark makes the next start begin anew.
+            # A full disk does not stop readers: memory alone is used. The mark makes the next start discard the file.
             _LOG.warning("%s cannot be written: %s", self._file, error)
             self._retry_at = self._clock.monotonic() + _RETRY_SECONDS
             self._release(-1)
@@ -117,12 +117,12 @@ class NonceMemory:
         self._written += 1
 
     def _load(self, file: Path) -> None:
-        # After a failure to write it, or when it is none of ours, the file is incomplete.
+        # The file is incomplete after a failed write, or where it has another format.
         data = file.read_bytes() if file.exists() else _HEAD.pack(_MAGIC, 0)
         if _mark(file).exists() or len(data) < _HEAD.size or not data.startswith(_MAGIC):
             return
         self._floor_ms = _HEAD.unpack_from(data)[1]
-        # A half-written last entry, left by a machine that stopped, is nothing.
+        # A half-written last entry, left by a crash, is ignored.
         whole = len(data) - (len(data) - _HEAD.size) % _ENTRY.size
         expired = (self._clock.now_ms() - self._window_ms) // MINUTE
         for minute, digest in _ENTRY.iter_unpack(data[_HEAD.size : whole]):

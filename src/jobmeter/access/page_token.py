@@ -1,4 +1,4 @@
-"""Tokens of next pages: a place in an answer, under the vault's signature, for one question and for a while."""
+"""Tokens of next pages: a position in the answer to one query, signed by the vault, valid for a limited time."""
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -24,16 +24,16 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
 
 
 def seal(vault: Vault, question: bytes, place: bytes, now_ms: int) -> str:
-    """A token for that place in the answer to a question."""
+    """A token for that position in the answer to a query."""
     content = msgspec.msgpack.encode(_Content(now_ms + LIFE_MS, place))
     data = content + vault.sign(_signed(question, content))
     return urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def unseal(vault: Vault, question: bytes, token: str, now_ms: int, field: str) -> bytes:
-    """The place that a token stands for.
+    """The position in a token.
 
-    Raises InvalidRequestError naming ``field`` for one that was changed, is of another question, or has expired.
+    Raises InvalidRequestError naming ``field`` for one that was changed, is of another query, or has expired.
     """
     wrong = InvalidRequestError(f"{field} is not one that was given for this question", field)
     if len(token) > MAX_TOKEN:

@@ -27,7 +27,7 @@ _WHOLES = ("project/", "resourcegroup/")
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
-    """One statement; a condition or a negated form is refused rather than passed over."""
+    """One statement; a condition or a negated form is refused rather than ignored."""
 
     effect: Literal["Allow", "Deny"]
     action: str | list[str]
@@ -42,7 +42,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 
 class Attached(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A policy of a key: its name, and its document where it is none of the system's."""
+    """A policy of a key: its name, and its document unless it is a system policy."""
 
     name: str
     document: Mapping[str, Any] | None = None
@@ -68,19 +68,19 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grant:
-    """What a key's policies say of one operation: the resources on which they allow it, and deny it."""
+    """A key's policies for one operation: the resources on which they allow it, and deny it."""
 
     allow: tuple[Resource, ...]
     deny: tuple[Resource, ...]
 
     @property
     def everything(self) -> bool:
-        """True when the operation is allowed on whatever there is."""
+        """True when the operation is allowed on every resource."""
         return not self.deny and any(one.everything for one in self.allow)
 
     @property
     def whole(self) -> bool:
-        """True when nothing inside of a project or a resource group is denied by a name of its own."""
+        """True when no resource inside a project or a resource group is denied by its own name."""
         return all(one.relative.text == "*" or one.relative.text.startswith(_WHOLES) for one in self.deny)
 
     @property
@@ -151,7 +151,7 @@ def read_document(content: bytes, field: str = "policy") -> Document:
 
 
 def attached(policies: Iterable[tuple[str, bytes | None]], field: str = "policy") -> str:
-    """Policies by name, each with its document's bytes where it is none of the system's, as a key keeps them.
+    """Policies by name, each with its document's bytes unless it is a system policy: the form that a key stores.
 
     Raises InvalidRequestError naming ``field``, in which ``{}`` stands for the place of the policy, from 0.
     """
@@ -173,7 +173,7 @@ def attached(policies: Iterable[tuple[str, bytes | None]], field: str = "policy"
 
 
 def documents(text: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """The policies that a key keeps, by name, each with its document; a name that is unknown today allows nothing."""
+    """The stored policies of a key by name, each with its document; an unknown name allows nothing."""
     if not text:
         return []
     return [

@@ -34,7 +34,7 @@ class Pricing(StrEnum):
     FREE = "free"
     """However often it is called."""
     UNPRICED = "unpriced"
-    """Nobody states a price for calls beyond the free ones."""
+    """The price of calls beyond the free ones is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def load_prices(path: str = "") -> Prices:
         unknown = set(own) - {"currency", "charge", "operations", "devices"}
         if unknown or not all(isinstance(own.get(name, {}), dict) for name in ("operations", "devices")):
             raise ConfigurationError(
-                f"{path}: there are currency, charge, [operations.NAME] and [devices], not {sorted(unknown)}"
+                f"{path}: the entries are currency, charge, [operations.NAME] and [devices], not {sorted(unknown)}"
             )
         table = {**table, **own, "operations": {**table["operations"], **own.get("operations", {})}}
     place = path or "prices"

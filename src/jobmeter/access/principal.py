@@ -44,13 +44,13 @@ class Principal:
 
     @property
     def account(self) -> str:
-        """Whose calls its calls are: its project's, else that of the default project."""
+        """The account that its calls are counted for: its project, else the default project."""
         return self.project or DEFAULT_PROJECT
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The projects (None: all) and, for a share token, the one job that an caller may read.
+    """The projects (None: all) and, for a share token, the one job that a caller may read.
 
     Made by ``jobmeter.access.decide`` alone. A job outside of it is answered as if it did not exist.
     """

@@ -1,7 +1,7 @@
 """Sessions of the page's users: a sealed cookie, and links that sign in once.
 
-Both carry their own content under the vault's seal; nothing is stored for a valid one. What was signed out, and
-which link was used, is remembered until it would have ended by itself.
+Both carry their own content under the vault's seal; nothing is stored for a valid one. Sessions that were signed out
+and links that were used are remembered until they would have expired.
 """
 
 import secrets
@@ -26,7 +26,7 @@ _ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a sealed text says: whose key, which session or link, and its times in epoch milliseconds."""
+    """The content of a sealed text: the key, the session or link, and its times in epoch milliseconds."""
 
     access_key_id: str
     id: str
@@ -67,18 +67,18 @@ class Sessions:
         return self._sealed(access_key_id, _LINK, LINK_MS)
 
     def peek(self, code: str) -> Opened:
-        """Whose a code is, without using it up. Raises UnauthenticatedError as ``read``."""
+        """The owner of a code, without using it up. Raises UnauthenticatedError as ``read``."""
         return self._opened(code, _LINK, "link")
 
     def redeem(self, code: str) -> Opened:
-        """The owner of a code, which is used up. Raises UnauthenticatedError as ``read``, or ``replayed``."""
+        """The owner of a code, using it up. Raises UnauthenticatedError as ``read``, or ``replayed``."""
         opened = self._opened(code, _LINK, "link")
         if not self._links.fresh(opened.issued_ms) or not self._links.first(*_fingerprints(opened)):
             raise UnauthenticatedError("the link was used before: each works once", "replayed")
         return opened
 
     def close(self) -> None:
-        """Let go of the file of sign-outs."""
+        """Close the file of signed-out sessions."""
         self._ended.close()
 
     def _sealed(self, access_key_id: str, use: str, life_ms: int) -> tuple[str, int]:
@@ -90,7 +90,7 @@ class Sessions:
         try:
             sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         except (EncodingError, UnicodeEncodeError) as error:
-            raise UnauthenticatedError(f"the {what} is not one", "malformed") from error
+            raise UnauthenticatedError(f"the {what} is malformed", "malformed") from error
         try:
             content = self._vault.open(sealed, use)
         except ConfigurationError as error:

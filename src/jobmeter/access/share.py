@@ -37,7 +37,7 @@ def issue(
 
 
 def read(vault: Vault, token: str, now_ms: int) -> Principal:
-    """Whom a token makes its holder: a reader of one job.
+    """The principal of a token: a reader of one job.
 
     Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``.
     """
@@ -53,7 +53,7 @@ def read(vault: Vault, token: str, now_ms: int) -> Principal:
 
 
 def _checked(vault: Vault, token: str) -> bytes:
-    malformed = UnauthenticatedError("the share token is not one", "malformed")
+    malformed = UnauthenticatedError("the share token is malformed", "malformed")
     body = token.removeprefix(PREFIX)
     if body == token:
         raise malformed

@@ -18,13 +18,13 @@ from jobmeter.model.time import DAY
 LIFE_MS = 7 * DAY
 """How long a token is valid."""
 ACTIONS = frozenset({"traces:write"})
-"""What its holder may do."""
+"""The actions of its holder."""
 _USE = "trace token"
 
 
 @dataclass(frozen=True, slots=True)
 class TraceGrant:
-    """What a token says: by whose key, and into which project."""
+    """The content of a token: the key that requested it, and the project to write to."""
 
     access_key_id: str
     project: str
@@ -44,14 +44,14 @@ def issue(vault: Vault, principal: Principal, now_ms: int) -> tuple[str, int]:
 
 
 def read(vault: Vault, token: str, now_ms: int) -> TraceGrant:
-    """What a token says. Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``."""
+    """The content of a token. Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``."""
     body = token.removeprefix(PREFIX)
     try:
         sealed = urlsafe_b64decode(body.encode("ascii") + b"=" * (-len(body) % 4))
     except (EncodingError, UnicodeEncodeError) as error:
-        raise UnauthenticatedError("the trace token is not one", "malformed") from error
+        raise UnauthenticatedError("the trace token is malformed", "malformed") from error
     if urlsafe_b64encode(sealed).decode().rstrip("=") != body:
-        raise UnauthenticatedError("the trace token is not one", "malformed")
+        raise UnauthenticatedError("the trace token is malformed", "malformed")
     try:
         content = vault.open(sealed, _USE)
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""Counts the calls of each account, and hands the counts to the registry every second."""
+"""Counts the calls of each account, and writes the counts to the registry every second."""
 
 import secrets
 import threading
@@ -15,8 +15,8 @@ _Counts = dict[tuple[str, str, str, str, bool], int]
 """Calls by month, account, API, operation, and whether they failed."""
 
 
-class Ledger(Protocol):
-    """Where counts are added up; see ``Registry``."""
+class UsageStore(Protocol):
+    """The part of ``Registry`` that adds up counts."""
 
     def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
         """See ``Registry.add_usage``."""
@@ -27,14 +27,14 @@ class UsageMeter:
     """Counts each call once, when it is answered, in the month of that moment. Safe to use from any thread.
 
     A call counts for the account of its key as soon as its credential is verified, whatever its result. Counts not yet
-    handed on are lost with the process: a second's calls, or those since the registry was last reached.
+    written are lost with the process: a second's calls, or those since the registry last answered.
     """
 
     name = "usage"
 
-    def __init__(self, ledger: Ledger, clock: Clock, calendar: Calendar) -> None:
+    def __init__(self, store: UsageStore, clock: Clock, calendar: Calendar) -> None:
         self.interval = FLUSH_SECONDS
-        self._ledger = ledger
+        self._store = store
         self._clock = clock
         self._calendar = calendar
         self._month = calendar.at(clock.now_ms())
@@ -55,25 +55,28 @@ class UsageMeter:
             self._counts[key] = self._counts.get(key, 0) + 1
 
     def round(self) -> None:
-        """See ``jobmeter.server.background.Work``: hand on what was counted."""
+        """See ``jobmeter.server.background.Work``: write the counts."""
         self.interval = RETRY_SECONDS
         self.flush()
         self.interval = FLUSH_SECONDS
 
     def flush(self) -> None:
-        """Hand on what was counted until now. Raises UnavailableError; the counts are handed on the next time."""
+        """Write the counts so far. Raises UnavailableError; they are written again the next time."""
         with self._flushing:
-            self._hand_on()
+            self._write()
             with self._lock:
                 counts, self._counts = self._counts, {}
             self._batch = self._batch[0] + 1, counts
-            self._hand_on()
+            self._write()
 
-    def _hand_on(self) -> None:
-        """Add the batch, and forget it. One whose fate is unknown goes again, under its number."""
+    def _write(self) -> None:
+        """Add the batch to the registry.
+
+        One of unknown outcome is sent again under the same number, and counts once.
+        """
         number, counts = self._batch
         if counts:
-            self._ledger.add_usage(self._writer, number, _rows(counts), self._clock.now_ms())
+            self._store.add_usage(self._writer, number, _rows(counts), self._clock.now_ms())
             self._batch = number, {}
 
 

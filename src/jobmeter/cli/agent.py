@@ -2,18 +2,16 @@
 
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
-from threading import Event
-from types import FrameType
 
 import click
 
+from jobmeter.cli.daemon import ca_file_option, check_server, checked, stopped
 from jobmeter.cli.key_option import key_option
 from jobmeter.cli.run import checked_interval, node_name
 from jobmeter.client.transport import Transport
-from jobmeter.collect.agent import Agent, JobFinding
+from jobmeter.collect.agent import Agent, JobDiscovery
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.clusters import SlurmClusters, own_cluster
@@ -21,7 +19,7 @@ from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.reader import LogSettings
 from jobmeter.collect.text import valid_text
-from jobmeter.errors import ConfigurationError, InvalidRequestError
+from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
 from jobmeter.model.series import check_name
 from jobmeter.model.time import SystemClock
@@ -50,12 +48,7 @@ _LONGEST_GROUP = 256
     help="Resource group whose capacity this node counts towards (JOBMETER_RESOURCE_GROUP).",
 )
 @click.option("--node", metavar="NAME", help="Name of this node (by default its host name).")
-@click.option(
-    "--ca-file",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Certificates, in PEM, to verify the server.",
-)
+@ca_file_option
 @click.option(
     "--job-rules",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -97,7 +90,7 @@ _LONGEST_GROUP = 256
     envvar="JOBMETER_LOG_RATE",
     help="Lines a second of each source at most (JOBMETER_LOG_RATE); a line says how many are left out.",
 )
-@click.option("--once", is_flag=True, help="Measure once, deliver, and leave; status 1 unless the server took it.")
+@click.option("--once", is_flag=True, help="Measure once, deliver, and exit; status 1 unless the server accepted it.")
 def command(  # noqa: PLR0913 - one for each option
     *,
     server: str,
@@ -119,11 +112,10 @@ def command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Measure this node and the jobs on it, read its system logs, and send all of it to a server."""
     logging.basicConfig(level=logging.INFO, format="jobmeter agent: %(message)s")
-    if not server.startswith(("http://", "https://")):
-        raise click.UsageError(f"--server {server!r} is not an address such as https://host:8400")
+    check_server(server)
     place = Place(
-        _checked(node or node_name(), "--node"),
-        _checked(cluster, "--cluster") if cluster else "",
+        checked(check_name, node or node_name(), "--node"),
+        checked(check_name, cluster, "--cluster") if cluster else "",
         resource_group=_group(resource_group),
     )
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
@@ -136,7 +128,7 @@ def command(  # noqa: PLR0913 - one for each option
         _spool(spool or data / "spool" / "agent"),
         interval_ms,
         LogSettings(kernel=kernel_log, journal=journal, files=log_files, lines_a_second=log_rate),
-        JobFinding(
+        JobDiscovery(
             read_rules(job_rules) if job_rules else (),
             job_mapping_dir,
             SlurmClusters(own_cluster(os.environ), JobIds(job_ids)),
@@ -146,16 +138,10 @@ def command(  # noqa: PLR0913 - one for each option
         if problem := agent.once():
             raise ConfigurationError(problem)
         return
-    stop = Event()
-
-    def stopping(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopping)
+    stop = stopped()
     logging.getLogger("jobmeter").info("measuring %s every %s for %s", place.node, interval, server)
     if not agent.run(stop):
-        logging.getLogger("jobmeter").info("what was not delivered is kept for the next start")
+        logging.getLogger("jobmeter").info("undelivered data stays in the spool for the next start")
     sys.exit(0)
 
 
@@ -171,10 +157,3 @@ def _group(name: str) -> str:
     if len(name) > _LONGEST_GROUP:
         raise click.UsageError(f"--resource-group may have {_LONGEST_GROUP} characters")
     return valid_text(name.strip())
-
-
-def _checked(name: str, option: str) -> str:
-    try:
-        return check_name(name, option)
-    except InvalidRequestError as error:
-        raise click.UsageError(error.message) from error

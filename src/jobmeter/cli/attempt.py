@@ -28,9 +28,9 @@ def next_attempt(
 ) -> int:
     """The number of this attempt of a job.
 
-    A supervisor may count it in JOBMETER_ATTEMPT. Otherwise the server gives it. While it does not answer, or what an
-    earlier attempt on this machine measured is not delivered yet, it is the seconds since 1970: later than every
-    attempt before, and none of them. Raises a usage error where the job is still running.
+    A supervisor may count it in JOBMETER_ATTEMPT. Otherwise the server gives it. While the server does not answer, or
+    samples of an earlier attempt wait on this machine, it is the seconds since 1970: above every earlier number. Raises
+    a usage error where the job is still running.
     """
     counted = _counted(os.environ)
     if counted is not None:
@@ -46,7 +46,7 @@ def next_attempt(
 
 
 def _counted(environment: Mapping[str, str]) -> int | None:
-    """What a supervisor counted; what a surrounding run set is its own attempt."""
+    """The number that a supervisor set; None where the variable is a surrounding run's."""
     text = environment.get("JOBMETER_ATTEMPT", "")
     if "JOBMETER_MEASURED" in environment or not (text.isascii() and text.isdigit() and len(text) < 10):
         return None
@@ -59,6 +59,6 @@ def _request_attempt(server: Transport, job: str, project: str, owner: str) -> i
         answer = server.request("GET", f"{API}/jobs/{quote(job, safe='')}/attempt?{named}")
         return msgspec.json.decode(answer.body, type=_NextAttempt).attempt
     except msgspec.DecodeError as error:
-        raise JobmeterError("the server's answer is not one") from error
+        raise JobmeterError("the server's answer cannot be read") from error
     finally:
         server.close()

@@ -24,7 +24,7 @@ def command(directory: Path, data: Path | None, key: str | None, server: str | N
     The server itself writes the folder, on its own machine; it must be empty or not be there yet. The copy is
     consistent while samples come in, and holds the key that seals secrets: keep it as safe as the data folder.
     """
-    transport = local.connect(server, key, data, start=False).patient(HOURS_SECONDS)
+    transport = local.connect(server, key, data, start=False).with_timeout(HOURS_SECONDS)
     body = msgspec.json.encode({"directory": str(directory.absolute())})
     try:
         transport.request("POST", f"{API}/backup", body)

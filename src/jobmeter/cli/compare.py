@@ -83,7 +83,7 @@ def _used(out: Console, answer: Comparison) -> None:
 def _curves(out: Console, answer: Comparison, metric: str) -> None:
     lines = [line for line in answer.lines if line.metric == metric]
     if not lines:
-        out.print(f"\n{metric}: measured of none of them", markup=False)
+        out.print(f"\n{metric}: not measured for any of them", markup=False)
         return
     end = max(line.points[-1][0] for line in lines) + answer.step
     highest = max(value for line in lines for _, value in line.points)

@@ -1,4 +1,7 @@
-"""What Tab offers for jobs and metrics: of a server that answers soon; none is started for it, and nothing is said."""
+"""Shell completion of jobs and metrics from a running server, with a short timeout.
+
+No server is started, no error shown.
+"""
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,7 +16,7 @@ _PATIENCE_SECONDS = 1.0
 
 
 def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
-    """Ids and names of jobs that begin so, and ``last``; the help is a job's name and state."""
+    """Ids and names of jobs with that prefix, and ``last``; the help is a job's name and state."""
     found = [CompletionItem("last", help="the newest job")] if "last".startswith(incomplete) else []
     try:
         search = JobSearch(name=incomplete, project=context.params.get("project"), limit=MOST)
@@ -27,7 +30,7 @@ def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
 
 
 def metrics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
-    """Names of metrics that begin so: those that the job has, else those of the catalogue."""
+    """Names of metrics with that prefix: those that the job has, else those of the catalogue."""
     measured = _measured(context)
     return [
         CompletionItem(name, help=metric.text if (metric := catalog.find(name)) else None)
@@ -37,7 +40,7 @@ def metrics(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 
 def _measured(context: click.Context) -> list[str]:
-    # An option that waits for its value hides from click which word is the job.
+    # While an option's value is completed, click does not say which word is the job.
     named = context.params.get("job") or next(iter(context.args), None)
     if not named:
         return []
@@ -54,4 +57,4 @@ def _api(context: click.Context) -> Api:
 
     given = context.params
     found = connect(given.get("server"), given.get("key"), given.get("data"), start=False)
-    return Api(found.patient(_PATIENCE_SECONDS))
+    return Api(found.with_timeout(_PATIENCE_SECONDS))

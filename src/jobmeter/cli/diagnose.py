@@ -18,7 +18,7 @@ __all__ = ["command", "headline"]
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Check this node instead; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
-@click.option("--since", default="1h", show_default=True, help="How far back to read what is stored of nodes.")
+@click.option("--since", default="1h", show_default=True, help="How far back to read stored data of nodes.")
 @click.option("--task", metavar="ID", help="Show a diagnostic task that was made before.")
 @click.option("--tasks", "listed", is_flag=True, help="List the newest diagnostic tasks.")
 @click.option("--json", "as_json", is_flag=True, help="An array of findings; of nodes and tasks the whole task.")

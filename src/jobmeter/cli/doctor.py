@@ -8,6 +8,7 @@ import click
 from rich.markup import escape
 
 from jobmeter.cli import local
+from jobmeter.cli.daemon import ca_file_option
 from jobmeter.cli.key_option import key_option
 from jobmeter.cli.output import console, print_json
 from jobmeter.client.transport import Transport
@@ -32,12 +33,7 @@ _STYLES = {Status.OK: "green", Status.LIMITED: "yellow", Status.ABSENT: "dim", S
     metavar="DIR",
     help="The agent's spool (by default spool/agent in the data folder).",
 )
-@click.option(
-    "--ca-file",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Certificates, in PEM, to verify the server.",
-)
+@ca_file_option
 @click.option("--kubeconfig", metavar="FILE", help="How to reach a Kubernetes API server (KUBECONFIG).")
 @click.option("--flink", metavar="URL", help="A Flink job manager (FLINK_REST).")
 @click.option("--json", "as_json", is_flag=True, help="The checks as JSON.")

@@ -14,7 +14,7 @@ from jobmeter.model.event import Event, EventSource, EventType, Level
 from jobmeter.model.time import parse_duration
 
 SHOWN = 100
-"""Events in the table when nobody says how many."""
+"""The default number of events in the table."""
 
 
 def _words(kind: type[Level] | type[EventType] | type[EventSource]) -> click.Choice[str]:

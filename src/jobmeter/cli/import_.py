@@ -32,7 +32,10 @@ _SECONDS = "the last of them is of 1970: are the times in seconds? They must be 
 @click.command(short_help="Import samples and job records from files.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--format", "form", type=click.Choice(("csv", "jsonl", "parquet")), help="By default as the name or content says."
+    "--format",
+    "form",
+    type=click.Choice(("csv", "jsonl", "parquet")),
+    help="By default detected by the name or content.",
 )
 @click.option(
     "--batch-rows",

@@ -1,4 +1,4 @@
-"""Why a program that is there cannot be started: the interpreter that its first line names is not."""
+"""Explains why an existing script does not start: the interpreter in its first line is missing."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ _FIRST_LINE = 256
 
 
 def missing_interpreter(program: str) -> str:
-    """``its interpreter PATH is not there``; empty where that is not what is wrong."""
+    """``its interpreter PATH is not there``; empty where the interpreter exists."""
     found = shutil.which(program, os.F_OK)
     if found is None:
         return ""

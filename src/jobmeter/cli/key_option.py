@@ -14,7 +14,7 @@ _ARGUMENTS_BEGIN = 48
 
 
 def key_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
-    """The option, with what else ``click.option`` takes. What was given is overwritten where other users see it."""
+    """The option. Its value is overwritten in the command line that other users see."""
     return click.option("--key", metavar="TOKEN", help=help_text, callback=_checked, **more)
 
 

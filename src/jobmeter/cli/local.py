@@ -34,7 +34,7 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
 class _Listening(msgspec.Struct):
-    """``DATA/server.json``: what a server says of itself while it listens."""
+    """``DATA/server.json``: the description of a server that listens."""
 
     pid: int
     url: str
@@ -84,11 +84,11 @@ class Connection:
         return Api(connect(self.server, self.key, self.data))
 
     def find(self, job: str) -> "NamedJob":
-        """The job that somebody named by its id, a unique beginning of it, its name or ``last``."""
+        """The job of that id, unique prefix of an id, name, or ``last``."""
         return self.find_each((job,))[0]
 
     def find_each(self, jobs: Iterable[str]) -> "list[NamedJob]":
-        """The jobs that somebody named, each once, in their order."""
+        """The named jobs, each once, in their order."""
         api = self.open()
         return list(dict.fromkeys(self._found(api, job) for job in jobs))
 
@@ -150,7 +150,7 @@ def _address(server: str) -> str:
 
 
 def _own_key(server: str, folder: Path) -> str:
-    # The folder's key opens everything: it goes to no address that could be somebody else's.
+    # The folder's key opens everything: it is sent to no address that may belong to others.
     described = _described(folder)
     address = _address(server).rstrip("/")
     if urlsplit(address).hostname in LOOPBACK or (described is not None and described.url.rstrip("/") == address):
@@ -209,7 +209,7 @@ def _answers(transport: Transport, path: str) -> bool:
 
 
 def _started(folder: Path) -> str:
-    """The address of a server started on the folder, by this process or by one that was quicker."""
+    """The address of a server on the folder, started by this process or by another one at the same time."""
     missing = [name for name in ("chdb", "httptools", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
         raise ConfigurationError(
@@ -260,7 +260,7 @@ def _launch(folder: Path) -> str:
 
 
 def started_by(process: "subprocess.Popen[bytes]", folder: Path, log: Path, begin: int = 0) -> str:
-    """The address of the server that ``process`` is becoming on a data folder, once it is ready.
+    """Wait until the server in ``process`` is ready on its data folder, and give its address.
 
     Raises UnavailableError with what it logged since ``begin`` when it ends or takes too long; then it is terminated.
     """

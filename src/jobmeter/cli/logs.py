@@ -23,7 +23,7 @@ _PAUSE = 1.0
 _LATE_MS = 10 * SECOND
 """How much later than others a line may arrive and still be shown by --follow."""
 _STATE_EVERY = 3
-"""Looks between two questions whether the job still runs."""
+"""Polls between two checks whether the job still runs."""
 _COLOURS = {"error": "31", "warning": "33", "debug": "2"}
 _INTERRUPTED = 130
 # Colours may reach a terminal; nothing else that it would act on.
@@ -86,7 +86,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where lines come from: ``read`` gives those of a search, ``ended`` says whether no more will come."""
+    """A source of lines: ``read`` gives those of a search, ``ended`` says whether no more will come."""
 
     read: Callable[[LogSearch], Iterator[LogEntry]]
     ended: Callable[[], bool]
@@ -141,7 +141,7 @@ class _Follower:
     def lines(self, first: Iterable[LogEntry], tail: int | None) -> Iterator[LogEntry]:
         """The stored lines (the last ``tail``, if given), then new ones until the job has ended."""
         if tail is not None:
-            # What is older than the tail is not new.
+            # Lines before the tail are not new.
             first = list(first)
             now_ms = SystemClock().now_ms()
             self._floor_ns = int(first[0].time_ns) if first else 0 if tail else now_ms * 1_000_000
@@ -182,7 +182,7 @@ class _Form:
     system: bool = False
 
     def line(self, entry: LogEntry) -> str:
-        """The line with what comes before it, without its end."""
+        """The line with its prefix, without a line end."""
         parts = []
         if self.timestamps:
             parts.append(f"{_moment(int(entry.time_ns))} ")

@@ -52,7 +52,7 @@ class _Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The verb of that name, None for a name that is none."""
+        """The verb of that name, None for an unknown one."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = import_module(f"jobmeter.cli.{_MODULES.get(cmd_name, cmd_name)}").command
@@ -61,7 +61,7 @@ class _Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click has it; a verb that is none is refused with those that are near."""
+        """See ``click.Group``; the error for an unknown verb suggests similar ones."""
         if args and not args[0].startswith("-") and args[0] not in VERBS:
             near = did_you_mean(args[0], VERBS) or "; see `jobmeter --help`"
             raise click.UsageError(f"No such command {args[0]!r}{near}", ctx)

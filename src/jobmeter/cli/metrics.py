@@ -52,7 +52,7 @@ CHARTED = 4
     type=click.Choice(("replica", "device", "job")),
     default="replica",
     show_default=True,
-    help="What one line stands for.",
+    help="The scope of one line.",
 )
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device, such as gpu0.")
@@ -123,7 +123,7 @@ def _form_of(output: Path | None) -> str:
 
 
 def _offered(named: local.NamedJob) -> str:
-    """What to say where no metric was named: those that the job has."""
+    """The error for a missing --metric: it lists those that the job has."""
     measured = [metric.metric for metric in named.api.job(named.id, named.project).summary.metrics]
     if not measured:
         return f"Missing option '--metric'; nothing was measured of {named.id} yet."
@@ -166,7 +166,7 @@ def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
         _print_table(out, answer, lines)
         if len(lines) <= CHARTED:
             for line in lines:
-                out.print(f"\n{_name(line)}\n{chart(_course(answer, line), line.unit, room=out.width)}", markup=False)
+                out.print(f"\n{line.title}\n{chart(_course(answer, line), line.unit, room=out.width)}", markup=False)
         out.print()
 
 
@@ -195,13 +195,9 @@ def _print_table(out: Console, answer: MetricAnswer, lines: Sequence[MetricLine]
     for line in lines:
         values = [value for _, value in line.points]
         numbers = (sum(values) / len(values), min(values), max(values), values[-1])
-        row = (_name(line), str(len(values)), *(quantity(number, line.unit) for number in numbers))
+        row = (line.title, str(len(values)), *(quantity(number, line.unit) for number in numbers))
         rows.append(row if charted else (*row, sparkline(_course(answer, line), course_width(out))))
     show_listing(out, columns, rows, right=columns[1:6], spare=("points", "last", "min", "mean"))
-
-
-def _name(line: MetricLine) -> str:
-    return " ".join(part for part in (line.replica, line.device) if part) or line.node or "job"
 
 
 def _course(answer: MetricAnswer, line: MetricLine) -> Course:

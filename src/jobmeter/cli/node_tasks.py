@@ -1,4 +1,4 @@
-"""Diagnostic tasks on the command line: made, waited for, shown."""
+"""Diagnostic tasks on the command line: create, wait for and show them."""
 
 from threading import Event
 
@@ -12,7 +12,7 @@ from jobmeter.client.api import Api
 from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, Verdict
 from jobmeter.model.time import SystemClock
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _GRACE_MS = 30_000
 """How much longer than the task's own deadline its end is waited for."""
 _LISTED = 100
@@ -26,13 +26,13 @@ _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOW
 
 
 def check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int) -> DiagnosticTask:
-    """Have nodes checked, and wait for the end of it; as far as it came where the server does not end it."""
+    """Create a task that checks nodes and wait for its end; its last state where the server does not end it."""
     now_ms = SystemClock().now_ms()
     task = api.create_task(NewTask(nodes=nodes, cluster=cluster, project=project, start=now_ms - back_ms, end=now_ms))
     clock, pause = SystemClock(), Event()
     give_up = clock.monotonic() + (task.deadline - task.created + _GRACE_MS) / 1000
     while task.state in {TaskState.WAITING, TaskState.RUNNING} and clock.monotonic() < give_up:
-        pause.wait(_LOOK_SECONDS)
+        pause.wait(_POLL_SECONDS)
         task = api.task(task.id)
     return task
 
@@ -53,7 +53,7 @@ def show_task(task: DiagnosticTask, *, as_json: bool) -> None:
     for one in task.findings:
         print_finding(out, one)
     if not task.findings:
-        out.print("no rule found anything in what is stored", markup=False)
+        out.print("no rule found anything in the stored data", markup=False)
 
 
 def list_tasks(api: Api, project: str | None, *, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from rich.table import Table
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, iso
 
 BARS = "▁▂▃▄▅▆▇█"
-_NOBODY_READS = 141
+_BROKEN_PIPE_STATUS = 141
 _WIDE = 1_000
 """Columns that plain output may take: it is never folded."""
 _ROOMY, _NARROWEST = 120, 40
@@ -40,7 +40,7 @@ def console(stream: IO[str] | None = None) -> Console:
     """Where people read: the terminal's width and colours, or wide and plain."""
     file = stream or sys.stdout
     if isinstance(file, TextIOWrapper):
-        # Where the encoding has no bars, a question mark is better than no answer.
+        # An encoding without bars shows question marks instead of failing.
         file.reconfigure(errors="replace")
     return Console(file=file, width=None if file.isatty() else _WIDE, highlight=False, soft_wrap=not file.isatty())
 
@@ -51,9 +51,9 @@ def piped() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # Not even what waits in the buffer.
+        # The buffer is discarded too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_NOBODY_READS)
+        sys.exit(_BROKEN_PIPE_STATUS)
 
 
 def print_json(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], stream: IO[str] | None = None) -> None:
@@ -165,7 +165,7 @@ class Course:
 
 
 def sparkline(course: Course, width: int = 32) -> str:
-    """A course in ``width`` characters, from 0 (or the lowest value, if that is below) to the highest.
+    """Values over time in ``width`` characters, from 0 (or the lowest value, if that is below) to the highest.
 
     A blank is a time without a measurement.
     """

@@ -18,7 +18,7 @@ _FIELDS = (("raw_days", "readings"), ("minute_days", "minutes"), ("hour_days", "
 @click.option("--minute-days", type=_DAYS, metavar="N", help="Store the values of each minute for N days.")
 @click.option("--hour-days", type=_DAYS, metavar="N", help="Store the values of each hour for N days.")
 @click.option("--default", "back", is_flag=True, help="Go back to the retention of the server.")
-@click.option("--yes", is_flag=True, help="Do not ask before something is kept for a shorter time.")
+@click.option("--yes", is_flag=True, help="Do not ask before shortening a retention.")
 @click.option("--json", "as_json", is_flag=True, help="The days as an object.")
 @local.connection_options
 def command(back: bool, yes: bool, as_json: bool, connection: local.Connection, **days: int | None) -> None:

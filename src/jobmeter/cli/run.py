@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import next_attempt
+from jobmeter.cli.daemon import checked
 from jobmeter.cli.interpreter import missing_interpreter
 from jobmeter.cli.key_option import key_option
 from jobmeter.client.transport import Transport
@@ -59,7 +60,7 @@ _SHORTEST_INTERVAL_MS = 100
     help="Measure this process and its descendants, which run already, in place of a command.",
 )
 @click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
-@click.option("--quiet", is_flag=True, help="Say nothing but what goes wrong.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one for each option
     *,
@@ -88,8 +89,8 @@ def command(  # noqa: PLR0913 - one for each option
     target = None if pid is None else _target_of(pid, clock)
     words = target.command if target else words
     shown = name or job_name(words)
-    job = _checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
-    place = Place(node_name(), project=_checked(check_project, project, "--project") if project else "")
+    job = checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
+    place = Place(node_name(), project=checked(check_project, project, "--project") if project else "")
     folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     spool = _spool(folder, job, server or os.environ.get("JOBMETER_SERVER") or "")
@@ -124,7 +125,7 @@ def command(  # noqa: PLR0913 - one for each option
 
 def _connector(server: str | None, key: str | None, data: Path | None) -> Callable[[], Transport]:
     def connect() -> Transport:
-        # Loaded late and by name: finding a server needs nothing that a command should wait for.
+        # Imported in the background thread: the command does not wait for it.
         found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
         return found
 
@@ -158,7 +159,7 @@ def _measured(
     *,
     quiet: bool,
 ) -> Result:
-    """What became of the command, or of the process that runs already."""
+    """The result of the command, or of the process that runs already."""
     if target is None:
         return _run(_session(plan, place, connect, clock, spool, quiet=quiet), interval_ms, plan.command[0], spool)
     from jobmeter.collect.launch.attach import Attachment
@@ -177,7 +178,7 @@ def _session(
 
 
 def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) -> Result:
-    """What became of the command. Exits with a shell's status where it cannot be started."""
+    """Run the command and give its result. Exits with a shell's status where it cannot be started."""
     try:
         return session.run(os.environ, interval_ms)
     except OSError as error:
@@ -188,7 +189,7 @@ def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) 
 
 
 def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
-    """The same, which prints the job's link: on a terminal only, as logs must not have secrets."""
+    """``connect``, which also prints the job's link: on a terminal only, as logs must not have secrets."""
 
     def connected() -> Transport:
         found = connect()
@@ -203,19 +204,22 @@ def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, q
 
 
 def _report(result: Result, spool: Spool | None) -> None:
-    """Say what went wrong."""
+    """Print what went wrong."""
     if result.undelivered:
         unsent = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
         _say(f"the last samples were not delivered ({result.undelivered}): {unsent}")
     if result.set_aside:
-        _say(f"the server refused a part of what was measured: {result.set_aside}")
+        _say(f"the server refused a part of the data: {result.set_aside}")
     if result.remaining:
         count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
         _say(f"{count} {'process' if count == 1 else 'processes'} of the command still run, unmeasured: {numbers}")
 
 
 def checked_interval(text: str, shortest_ms: int) -> int:
-    """Milliseconds of an ``--interval``. Raises a usage error for what is none, or shorter than ``shortest_ms``."""
+    """Milliseconds of an ``--interval``.
+
+    Raises a usage error for one that is malformed or shorter than ``shortest_ms``.
+    """
     try:
         interval_ms = parse_duration(text, "--interval", bare_unit="s")
     except InvalidRequestError as error:
@@ -228,13 +232,6 @@ def checked_interval(text: str, shortest_ms: int) -> int:
 def node_name() -> str:
     """This machine's name, in the letters that a node's name may have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname()).strip("-._")[:128] or "localhost"
-
-
-def _checked(check: Callable[[str, str], str], value: str, option: str) -> str:
-    try:
-        return check(value, option)
-    except InvalidRequestError as error:
-        raise click.UsageError(error.message) from error
 
 
 def _user() -> str:
@@ -251,7 +248,7 @@ def _close(spool: Spool | None) -> None:
 
 
 def _spool(folder: Path, job: str, target: str) -> Spool | None:
-    """The spool of this run, with what earlier runs could not deliver to the same server in front."""
+    """The spool of this run; frames that earlier runs could not deliver to the same server come first."""
     root = folder / "spool"
     try:
         spool = Spool(root / f"run-{job}")
@@ -262,7 +259,7 @@ def _spool(folder: Path, job: str, target: str) -> Spool | None:
     except ConflictError as error:
         raise click.UsageError(f"another run has the job id {job}") from error
     except OSError as error:
-        _say(f"samples cannot be stored on disk ({error}): what is not delivered when the command ends will be lost")
+        _say(f"samples cannot be stored on disk ({error}): those not delivered when the command ends will be lost")
         return None
     return spool
 
@@ -291,8 +288,8 @@ def _say(line: str) -> None:
 
 
 def _open_streams() -> None:
-    """Give closed standard streams something to be: else the next file that is opened, the spool's say, would be it."""
-    logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # what matters is said in one line
+    """Open /dev/null for closed standard streams: else the next opened file would take their descriptor."""
+    logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # errors are printed in one line
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -303,9 +300,9 @@ def _open_streams() -> None:
 
 
 def _be_silent() -> None:
-    """Nobody reads standard error any more: what is still to be written there must not change the exit status."""
+    """Standard error is closed: later writes to it must not change the exit status."""
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the end
 
 
 def _say_nothing(line: str) -> None:
-    """Take the place of ``_say`` when the user wants it quiet."""
+    """Replaces ``_say`` with --quiet."""

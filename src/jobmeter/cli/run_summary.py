@@ -19,7 +19,7 @@ _COLORS = {JobState.SUCCEEDED: "green", JobState.FAILED: "red", JobState.STOPPED
 
 _NETWORKS = (
     ("network", "network.receive", "network.transmit"),
-    # Without a network of its own the job's part is unknown: what the whole machine moved meanwhile.
+    # Without its own network namespace the job's share is unknown: the machine's total is shown.
     ("network (node)", "node.network.receive", "node.network.transmit"),
 )
 
@@ -99,7 +99,7 @@ def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:
 
 
 def _together(courses: list[list[float]]) -> list[float]:
-    """The courses of what is read and of what is written as one; each covers the whole run."""
+    """The curves of bytes read and written, added; each covers the whole run."""
     count = max(map(len, courses), default=0)
     return [sum(course[at * len(course) // count] for course in courses if course) for at in range(count)]
 

@@ -12,9 +12,9 @@ from jobmeter.errors import ConfigurationError
 
 
 def save(pieces: Iterator[bytes], output: Path | None) -> None:
-    """Write what arrives as it arrives; to a file that has ``.part`` at its end until it is complete.
+    """Write the pieces as they arrive; to ``OUTPUT.part`` until the answer is complete.
 
-    Where it does not become complete, there is no file, and one that was there before stays as it was.
+    On failure no file is left, and an existing one stays as it was.
     """
     if output is None:
         with piped():
@@ -37,7 +37,7 @@ def save(pieces: Iterator[bytes], output: Path | None) -> None:
 
 @contextmanager
 def writing(output: Path) -> Iterator[None]:
-    """Say in one sentence why a file cannot be written. Raises ConfigurationError in place of OSError."""
+    """Raises ConfigurationError, with one sentence, in place of OSError."""
     try:
         yield
     except OSError as error:

@@ -2,14 +2,12 @@
 
 import logging
 import os
-import signal
 from pathlib import Path
-from threading import Event
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobmeter.cli.daemon import ca_file_option, check_server, checked, stopped
 from jobmeter.cli.key_option import key_option
 from jobmeter.cli.run import checked_interval
 from jobmeter.client.transport import Transport
@@ -20,7 +18,7 @@ from jobmeter.collect.scheduler.in_cluster import in_cluster
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
 from jobmeter.collect.scheduler.watch import Watch
 from jobmeter.collect.spool import Spool
-from jobmeter.errors import ConfigurationError, InvalidRequestError
+from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
 from jobmeter.model.series import check_name
 from jobmeter.model.time import SystemClock
@@ -76,12 +74,7 @@ _COMMON = (
         metavar="DIR",
         help="Folder for what waits for the server (by default spool/scheduler-CLUSTER in the data folder).",
     ),
-    click.option(
-        "--ca-file",
-        type=click.Path(exists=True, dir_okay=False),
-        metavar="FILE",
-        help="Certificates, in PEM, to verify the server.",
-    ),
+    ca_file_option,
     click.option(
         "--job-ids",
         type=click.Choice([one.value for one in JobIds]),
@@ -90,7 +83,7 @@ _COMMON = (
         envvar="JOBMETER_JOB_IDS",
         help="What is in the ids of jobs: what the scheduler calls them, or that and @CLUSTER (JOBMETER_JOB_IDS).",
     ),
-    click.option("--once", is_flag=True, help="Ask once, deliver, and leave; status 1 unless the server took it."),
+    click.option("--once", is_flag=True, help="Poll once, deliver, and exit; status 1 unless the server accepted it."),
 )
 
 
@@ -109,12 +102,8 @@ def _run(  # noqa: PLR0913 - one for each option
     **options: str | None,
 ) -> None:
     logging.basicConfig(level=logging.INFO, format=f"jobmeter scheduler {name}: %(message)s")
-    if not server.startswith(("http://", "https://")):
-        raise click.UsageError(f"--server {server!r} is not an address such as https://host:8400")
-    try:
-        check_name(cluster, "--cluster")
-    except InvalidRequestError as error:
-        raise click.UsageError(error.message) from error
+    check_server(server)
+    checked(check_name, cluster, "--cluster")
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     spool_folder = Spool(Path(spool) if spool else data / "spool" / f"scheduler-{cluster}")
@@ -130,8 +119,8 @@ def _run(  # noqa: PLR0913 - one for each option
         if once:
             _once(watch, delivery)
         else:
-            logging.getLogger("jobmeter").info("asking every %s for %s", interval, server)
-            watch.run(_stopped())
+            logging.getLogger("jobmeter").info("polling every %s for %s", interval, server)
+            watch.run(stopped())
             delivery.flush(_FLUSH_SECONDS)
     finally:
         scheduler.close()
@@ -140,21 +129,9 @@ def _run(  # noqa: PLR0913 - one for each option
 
 
 def _once(watch: Watch, delivery: Delivery) -> None:
-    if problem := watch.turn():
+    if problem := watch.poll_once():
         raise ConfigurationError(problem)
     if not delivery.flush(_FLUSH_SECONDS):
         raise ConfigurationError(f"the jobs were not delivered, they stay in the spool: {delivery.last_error}")
     if delivery.set_aside:
         raise ConfigurationError(f"the server refused a part, it is set aside: {delivery.set_aside}")
-
-
-def _stopped() -> Event:
-    """Set by SIGTERM and SIGINT."""
-    stop = Event()
-
-    def stopping(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopping)
-    return stop

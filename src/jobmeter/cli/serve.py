@@ -37,7 +37,7 @@ _LEVELS = ("debug", "info", "warning", "error")
     type=click.IntRange(0),
     default=0,
     metavar="SECONDS",
-    help="Stop when no request came for so long (0: never).",
+    help="Stop when no request has arrived for so long (0: never).",
 )
 @click.option(
     "--new-registry", is_flag=True, help="Begin with an empty registry beside samples whose registry is lost."
@@ -57,8 +57,8 @@ def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("jobmeter").setLevel(log_level.upper())
     logging.captureWarnings(capture=True)
-    # Nothing of what is loaded goes away again: the collector of cycles would look through it in vain, a tenth of the
-    # start. The server turns it on.
+    # Loaded modules stay: garbage collection during the imports would free nothing and take a tenth of the start. The
+    # server enables it.
     gc.disable()
     # Until the server handles it, a SIGTERM during the start must still unwind what was opened.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

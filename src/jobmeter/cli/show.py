@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import (
     Course,
@@ -21,7 +22,6 @@ from jobmeter.cli.output import (
     quantity,
     sparkline,
 )
-from jobmeter.cli.story import show_story
 from jobmeter.client.api import Api, JobDetail, JobSummary, MetricSummary
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.job import Job
@@ -31,7 +31,7 @@ _OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32
 """Replicas or devices in a table, at most; of more only their number is shown."""
 MOST_SENTENCES = 3
-"""Of what there is to say of a job's data."""
+"""Most sentences about the quality of a job's data."""
 
 
 @click.command(short_help="Show one job: its replicas, devices, summary.")
@@ -66,11 +66,11 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
         )
     else:
         out.print("nothing was measured yet")
-    show_story(out, named.api, detail.job)
+    show_history(out, named.api, detail.job)
 
 
 def _quality(api: Api, job: Job) -> JobQuality | None:
-    # A server of an older release has none, and of a very large job it takes more than one question may.
+    # A server of an older release has no such endpoint, and a very large job exceeds the limits of a query.
     with suppress(NotFoundError, LimitExceededError, QueryTimeoutError):
         return api.quality(job.id, job.project)
     return None
@@ -110,7 +110,7 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
         "command": job.command,
         "exit status": "" if job.exit_code is None else str(job.exit_code),
         "error": job.error,
-        "state": "" if job.recorded else "not recorded, told from the samples",
+        "state": "" if job.recorded else "not recorded, derived from the samples",
     }
     for name, value in facts.items():
         if value:

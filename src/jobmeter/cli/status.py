@@ -1,4 +1,4 @@
-"""``jobmeter status``: how the server does."""
+"""``jobmeter status``: the state of the server."""
 
 from collections.abc import Iterator
 

@@ -59,7 +59,7 @@ def view(api: Api, job: str | None, project: str | None, clock: Clock) -> Render
 
 
 def _tables(api: Api, job: str | None, project: str | None, clock: Clock, pause: float) -> None:
-    """The same tables again and again, where Textual is not installed."""
+    """The tables, redrawn every interval, where Textual is not installed."""
     # Interrupting is how one leaves a live view: it is no failure.
     with (
         suppress(KeyboardInterrupt),

@@ -15,7 +15,7 @@ from jobmeter.model.span import SpanStatus
 from jobmeter.model.time import parse_duration
 
 SHOWN, SPANS, WIDTH = 5, 40, 80
-"""Traces when nobody says how many, spans of each, and characters of a line at most."""
+"""The default number of traces, spans of each, and characters of a line at most."""
 _DEEP = 16
 
 
@@ -87,7 +87,7 @@ def _head(trace: TraceEntry, width: int) -> Text:
 def tree(spans: Sequence[SpanEntry], width: int) -> Iterator[Text]:
     """A line a span: its name below that of its parent, its service, how long it took; an error is marked.
 
-    A span whose parent is not there stands as a root; a ring of parents ends where it began.
+    A span without its parent is shown as a root; a cycle of parents is cut where it closes.
     """
     span_ids = {span.span for span in spans}
     children: dict[str, list[SpanEntry]] = {}
@@ -96,7 +96,7 @@ def tree(spans: Sequence[SpanEntry], width: int) -> Iterator[Text]:
     waiting = [(0, span) for span in reversed(children.get("", ()))]
     shown: set[str] = set()
     while waiting or len(shown) < len(spans):
-        # What hangs on itself alone is shown from its first span on.
+        # A cycle without a root is shown from its first span on.
         deep, span = waiting.pop() if waiting else (0, next(one for one in spans if one.span not in shown))
         if span.span in shown:
             continue
@@ -118,7 +118,7 @@ def _line(span: SpanEntry, deep: int, width: int) -> Text:
 
 
 def _fitting(text: str, width: int) -> str:
-    """The text on one line, its end left out where it is too wide; nothing in it acts on a terminal."""
+    """The text on one line, cut where it is too wide, without control characters."""
     plain = Text.from_markup(cell(text)).plain
     return plain if cell_len(plain) <= width else set_cell_size(plain, width - 1).rstrip() + "…"
 

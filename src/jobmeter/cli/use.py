@@ -1,4 +1,4 @@
-"""What jobs and their parts use right now, as cells: shared by the tables and the screens of ``jobmeter top``."""
+"""The current usage of jobs and their members as cells: for the tables and the screens of ``jobmeter top``."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,9 +23,9 @@ COLUMNS = (
     ("npu memory", "npu.memory.usage"),
 )
 SPARE = ("user", "node", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name")
-"""What a narrow terminal shows no column of, in this order."""
+"""Columns that a narrow terminal drops, in this order."""
 BUSY = ("gpu.utilization", "npu.utilization", "cpu.usage")
-"""What says how busy a job is, the first that it has."""
+"""Metrics of how busy a job is; the first that it has is used."""
 MISSING = "-"
 
 
@@ -53,7 +53,7 @@ def joined(values: Sequence[LatestValue], metric: str) -> Joined:
 
 
 def cells(values: Sequence[LatestValue]) -> list[str]:
-    """What they use, a cell for each of ``COLUMNS``."""
+    """Current usage, a cell for each of ``COLUMNS``."""
     return [joined(values, metric).text for _, metric in COLUMNS]
 
 

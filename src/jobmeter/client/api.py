@@ -129,7 +129,7 @@ class Api:
         return self._get(f"{_of(job)}/findings", given(project=project), list[Finding])
 
     def quality(self, job: str, project: str | None = None) -> JobQuality:
-        """How complete what is stored of a job is. Raises NotFoundError."""
+        """The quality of a job's stored samples. Raises NotFoundError."""
         return self._get(f"{_of(job)}/quality", given(project=project), JobQuality)
 
     def usage(self, month: str | None = None, project: str | None = None) -> UsageReport:
@@ -144,7 +144,7 @@ class Api:
         return self._get(f"{_of(job)}/timeline", pairs, list[TimelineMoment])
 
     def create_task(self, task: NewTask) -> DiagnosticTask:
-        """Have nodes, a job or log lines diagnosed. Raises NotFoundError for a node or a job that there is not."""
+        """Create a task that diagnoses nodes, a job or log lines. Raises NotFoundError for an unknown node or job."""
         body = msgspec.json.encode({name: value for name, value in msgspec.structs.asdict(task).items() if value})
         headers = {"Content-Type": "application/json"}
         return _decode(self.transport.request("POST", f"{API}/tasks", body, headers), DiagnosticTask)
@@ -168,7 +168,7 @@ class Api:
     def samples(self, job: str, search: MetricSearch, form: str) -> Iterator[bytes]:
         """Every stored reading as a file, however long, as it arrives: ``form`` is ``csv``, ``json`` or ``parquet``.
 
-        ``step``, ``by``, ``aggregate`` and ``statistic`` mean nothing here and must be None.
+        ``step``, ``by``, ``aggregate`` and ``statistic`` do not apply and must be None.
         """
         query = urlencode([*search.parameters(), ("format", form)])
         return self.transport.pieces(f"{API}{_of(job)}/samples?{query}")
@@ -215,7 +215,7 @@ class Api:
         return _decode(answer, ShareToken)
 
     def status(self) -> ServerStatus:
-        """How the server does."""
+        """The state of the server."""
         return self._get("/status", [], ServerStatus)
 
     def retention(self, project: str) -> Retention:
@@ -223,7 +223,7 @@ class Api:
         return self._get(_retention_of(project), [], Retention)
 
     def set_retention(self, project: str, retention: Retention | None) -> Retention:
-        """Keep a project's samples for so many days from now on; None goes back to the server's own retention."""
+        """Set for how many days a project's samples are stored; None resets to the server's own retention."""
         if retention is None:
             self._call("DELETE", _retention_of(project), [])
             return self.retention(project)
@@ -246,7 +246,7 @@ class Api:
         return _decode(answer, ShipperInfo)
 
     def delete_shipper(self, shipper_id: str) -> ShipperInfo:
-        """Ship no more; gives what the shipper was. Raises NotFoundError."""
+        """Delete a shipper; gives its last state. Raises NotFoundError."""
         return _decode(self._call("DELETE", f"/shippers/{quote(shipper_id, safe='')}", []), ShipperInfo)
 
     def ingest(self, frames: bytes) -> IngestReceipt:

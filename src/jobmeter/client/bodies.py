@@ -1,4 +1,4 @@
-"""What a server answers, as plain structs. Times are epoch milliseconds; None is what is unknown."""
+"""A server's answers as plain structs. Times are epoch milliseconds; unknown fields are None."""
 
 import msgspec
 
@@ -22,7 +22,7 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of a job over its life. None is what was not measured.
+    """One metric of a job over its life. None: not measured.
 
     ``job_mean``, ``job_max`` and ``points`` (in steps of ``JobSummary.step_ms``) are of the job: of its members
     together where the unit adds up. ``mean`` and ``max`` are those of one member. ``total`` is a counter's increase
@@ -54,7 +54,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     gpu_energy_joules: float | None = None
 
     def find(self, metric: str) -> MetricSummary | None:
-        """What is reported for that metric; None when the job was not measured for it."""
+        """The summary of that metric; None when the job was not measured for it."""
         return next((one for one in self.metrics if one.metric == metric), None)
 
 
@@ -79,6 +79,11 @@ class MetricLine(msgspec.Struct, frozen=True, kw_only=True):
     device: str = ""
     rank: int | None = None
     points: list[tuple[int, float]] = []
+
+    @property
+    def title(self) -> str:
+        """Its replica and device; its node, or ``job``, where it has neither."""
+        return " ".join(part for part in (self.replica, self.device) if part) or self.node or "job"
 
 
 class MetricAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +167,7 @@ class DamagedPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server does: rows and bytes stored, what is in memory, requests under way by lane."""
+    """The state of a server: rows and bytes stored, bytes in memory, requests under way by lane."""
 
     version: str = ""
     kernel: str = ""
@@ -185,7 +190,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls of one account and operation; amounts are decimal texts, None where nobody states a price."""
+    """The calls of one account and operation; amounts are decimal texts, None without a price."""
 
     account: str
     api: str
@@ -252,7 +257,7 @@ class ShipperInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of what was sent: see ``docs/reference/wire-format.md``."""
+    """How many samples, records and lines were accepted and rejected: see ``docs/reference/wire-format.md``."""
 
     accepted: int = 0
     records: int = 0

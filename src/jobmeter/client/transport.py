@@ -1,4 +1,4 @@
-"""One request to a Jobmeter server: its address, a key, an answer or one of our errors."""
+"""Requests to a Jobmeter server: an address and a key, answers or our errors."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ class Transport:
             try:
                 yield from answer.stream(_CHUNK)
             finally:
-                # What was not read to its end cannot serve another request.
+                # A connection with an unread answer cannot be used again.
                 answer.close()
         except urllib3.exceptions.HTTPError as error:
             raise UnavailableError(f"no answer from {self.server}: {error}") from error
@@ -105,7 +105,7 @@ class Transport:
         if rest:
             yield rest
 
-    def patient(self, timeout: float) -> "Transport":
+    def with_timeout(self, timeout: float) -> "Transport":
         """As this one, to the same server with the same key, but it waits so many seconds for an answer."""
         return Transport(self.server, self.key, ca_file=self._ca_file, timeout=timeout)
 
@@ -133,7 +133,7 @@ def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterErro
     try:
         problem = msgspec.json.decode(body, type=_ProblemBody).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        if status == _TOO_LARGE:  # of a proxy: a smaller body may pass
+        if status == _TOO_LARGE:  # from a proxy: a smaller body may pass
             return LimitExceededError("a proxy answered 413: the body is too large for it", "body")
         return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's", _wait(headers))
     if problem.code in {"invalid_request", "limit_exceeded"}:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Place, RecordSource, Samples
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import ClockReporter, SampleClock
-from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.clusters import SlurmClusters
@@ -30,12 +30,12 @@ from jobmeter.collect.worker import Worker
 
 _LONGEST_TURN = 5.0
 _FLUSH_SECONDS = 8.0
-"""How long the end may wait for the server: what starts and stops services gives them ten seconds or more."""
+"""How long the end may wait for the server: service managers allow ten seconds or more."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobFinding:
-    """What finds jobs besides what every node has; ``job_mapping`` is the folder of a scheduler's prolog."""
+class JobDiscovery:
+    """Optional sources of jobs on a node; ``job_mapping`` is the folder of a scheduler's prolog."""
 
     rules: Sequence[JobRule] = ()
     job_mapping: Path | None = None
@@ -53,12 +53,12 @@ class Agent:
         spool: Spool | None,
         interval_ms: int,
         logs: LogSettings | None = None,
-        finding: JobFinding | None = None,
+        finding: JobDiscovery | None = None,
     ) -> None:
         self._interval_ms = interval_ms
         self._outbox = Outbox(spool)
         self._delivery = Delivery(self._outbox, connect, clock)
-        jobs = _discovered_jobs(place, clock, spool, finding or JobFinding())
+        jobs = _discovered_jobs(place, clock, spool, finding or JobDiscovery())
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
         workers = [
             Worker(planned.collector, planned.every_ms, clock, timeout)
@@ -81,7 +81,7 @@ class Agent:
             workers,
             sources,
             self._outbox,
-            Cost(place),
+            AgentMetrics(place),
             clock,
             watch=lambda samples: _watch(samples, incidents, kills),
             refused=lambda: dict(refused),
@@ -108,13 +108,13 @@ class Agent:
         self._poller.stop()
         if self._logs:
             self._logs.stop()
-        self._loop.tick(whatever=True)
+        self._loop.tick(force=True)
         return self._finish()
 
     def once(self) -> str:
-        """Measure once; why not everything was delivered, empty when it was."""
+        """Measure once; gives why not everything was delivered, empty when it was."""
         self._delivery.start()
-        self._loop.tick(whatever=True)
+        self._loop.tick(force=True)
         delivery = self._delivery
         if not self._finish():
             return f"the samples were not delivered, they stay in the spool: {delivery.last_error}"
@@ -122,11 +122,11 @@ class Agent:
             return f"the server refused a part, it is set aside: {delivery.set_aside}"
         if not delivery.acknowledged:
             reasons = ", ".join(f"{count} {reason}" for reason, count in delivery.refused.items()) or "no reason given"
-            return f"the server took no sample: {reasons}"
+            return f"the server accepted no sample: {reasons}"
         return ""
 
     def _finish(self) -> bool:
-        self._pod_poller.last_turn()
+        self._pod_poller.last_poll()
         self._loop.release()
         delivered = self._delivery.flush(_FLUSH_SECONDS)
         self._delivery.stop()
@@ -134,7 +134,7 @@ class Agent:
         return delivered
 
 
-def _discovered_jobs(place: Place, clock: SampleClock, spool: Spool | None, finding: JobFinding) -> JobCollectors:
+def _discovered_jobs(place: Place, clock: SampleClock, spool: Spool | None, finding: JobDiscovery) -> JobCollectors:
     return job_collectors(
         place,
         NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters),

@@ -22,21 +22,20 @@ class Collector(Protocol):
         ...
 
     def describe(self) -> Sequence[str]:
-        """Every catalogue name that ``collect`` may give, whether this machine has it or not."""
+        """Every catalogue name that ``collect`` may return, whether this machine has it or not."""
         ...
 
     def collect(self, now_ms: int) -> Samples:
-        """What there is to measure now, each sample at ``now_ms``. What cannot be read is absent, never 0.
+        """Current samples, each at ``now_ms``. A value that cannot be read is absent, never 0.
 
-        Before a counter's first reading comes its zero at the time of its start, where that time is known.
-
-        Any exception counts as a failure of this collector alone.
+        A counter's first reading is preceded by a zero at the time of its start, where that time is known. Any
+        exception counts as a failure of this collector alone.
         """
         ...
 
 
 class RecordSource(Protocol):
-    """Something that learns facts about jobs or nodes (who runs, who has which device)."""
+    """A source of records about jobs or nodes (which jobs run, which devices they have)."""
 
     def records(self, now_ms: int) -> Records:
         """What changed since the last call; may be empty."""
@@ -44,9 +43,9 @@ class RecordSource(Protocol):
 
 
 class Attribution(Protocol):
-    """Renames samples and records of pods to those of their jobs, once these are known.
+    """Renames samples and records of pods to those of their jobs, once these are known. Called by the loop's thread.
 
-    Called by the loop's thread. What waits for its name is returned later, with its own times.
+    Samples that wait for a name are returned later, with their own times.
     """
 
     @property
@@ -71,7 +70,7 @@ class Attribution(Protocol):
 class Place:
     """Where the agent measures. ``project`` empty means that of the agent's key.
 
-    ``resource_group`` is the one whose capacity the node counts towards, empty where nobody said.
+    ``resource_group`` is the one whose capacity the node counts towards, empty where unset.
     """
 
     node: str
@@ -84,7 +83,7 @@ class Place:
         return Series(metric, self.project, self.cluster, self.node, labels=labels)
 
     def of_device(self, metric: str, device: str, owner: "Owner | None" = None) -> Series:
-        """A series of a device, for the replica that has it (None: for nobody)."""
+        """A series of a device, for the replica that has it (None: without a job)."""
         if owner is None:
             return Series(metric, self.project, self.cluster, self.node, device)
         return Series(metric, self.project, self.cluster, self.node, device, owner.job, owner.replica, owner.attempt)
@@ -105,7 +104,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whom a process works for: one attempt of one replica of a job.
+    """The owner of a process: one attempt of one replica of a job.
 
     An empty ``replica`` means several replicas of the job, where a device is concerned. An empty ``project`` is the
     agent's.

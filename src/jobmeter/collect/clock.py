@@ -1,4 +1,4 @@
-"""The time of everything that an agent or a run stamps: it outlasts a wall clock that is stepped.
+"""The clock of an agent or a run for timestamps: steps of the wall clock do not disturb it.
 
 See docs/decisions/0018-sample-clock.md.
 """
@@ -25,7 +25,7 @@ SLEW = 0.05
 _TRUST_NS = 3_600 * _SECOND_NS
 """For how long after a step the wall clock may return to its former time without a new waiting period."""
 _READ_NS = 100 * _MILLI_NS
-"""Two readings further apart than this were interrupted, and say nothing of the difference between the clocks."""
+"""Two readings further apart than this were interrupted, and are not compared."""
 OVERLAP_MS = 300_000
 """The furthest ahead that a server takes samples by default."""
 
@@ -49,7 +49,7 @@ class ClockChange:
 
 @dataclass(slots=True)
 class _Offset:
-    """Where the epoch lies on the clock of elapsed time, and since when the wall clock has said so."""
+    """The offset of the epoch from elapsed time, and since when the wall clock has agreed."""
 
     value_ns: int
     since_ns: int
@@ -99,9 +99,9 @@ class SampleClock:
     def stamp(self, *, needed: bool = False) -> int | None:
         """Observe, and give a time for new samples, later than the last one given.
 
-        Where the time was set back by up to five minutes there is none (None) until the last one given has passed:
-        counters in between would seem to start again. ``needed`` gives the first one behind it. Where the time was set
-        back by more, the server cannot have taken what lies ahead, and the new time is given.
+        After a step back of up to five minutes it gives None until the last time has passed, as counters would seem to
+        restart; with ``needed`` it gives the next millisecond instead. After a larger step back it gives the new time:
+        the server cannot have accepted times so far ahead.
         """
         self.observe()
         now_ms, last_ms = self.now_ms(), self._last_ms
@@ -133,7 +133,7 @@ class SampleClock:
                 self._stepped(_Offset(measured, now))
 
     def changes(self) -> list[ClockChange]:
-        """What happened to the wall clock since the last call."""
+        """Changes of the wall clock since the last call."""
         with self._lock:
             changes, self._changes = self._changes, []
         return changes

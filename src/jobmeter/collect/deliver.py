@@ -1,4 +1,4 @@
-"""Sends what waits in the outbox to the server, and tries again for as long as it takes."""
+"""Sends the frames of the outbox to the server, and retries without end."""
 
 import logging
 import random
@@ -37,7 +37,7 @@ class Requester(Protocol):
 
 
 class Renewal(Protocol):
-    """What a request carries besides, when it is due: see ``jobmeter.collect.launch.lease.RunLease``."""
+    """A frame that is added to a request when it is due: see ``jobmeter.collect.launch.lease.RunLease``."""
 
     def frame(self) -> bytes:
         """The frame, empty when none is due."""
@@ -62,15 +62,14 @@ class _Receipt(msgspec.Struct):
 
 
 class Delivery:
-    """A thread that empties the outbox. ``connect`` finds the server; it is called again until it gives one.
+    """A thread that delivers the outbox. ``connect`` finds the server; it is retried until it succeeds.
 
-    ``refused`` counts samples that the server did not want, by its reason, ``refused_lines`` log lines. ``last_error``
-    says why the last attempt failed, empty after one that worked. ``failed_attempts`` counts those that failed.
-    ``set_aside`` says why a frame was set aside last, empty when none was. ``renewal``
-    may be set before it starts.
+    ``refused`` counts samples that the server refused, by reason, ``refused_lines`` log lines. ``last_error`` says why
+    the last attempt failed, empty after one that worked. ``failed_attempts`` counts those that failed. ``set_aside``
+    says why a frame was set aside last, empty when none was. ``renewal`` may be set before it starts.
 
-    What may be taken later stays in the outbox: samples that are ahead of a server whose clock is behind, and those of
-    a project that has reached its limit of series.
+    What the server may accept later stays in the outbox: samples that are ahead of a server whose clock is behind, and
+    those of a project that has reached its limit of series.
     """
 
     def __init__(self, outbox: Outbox, connect: Callable[[], Requester], clock: Clock) -> None:
@@ -99,7 +98,7 @@ class Delivery:
         self._thread.start()
 
     def request_flush(self) -> int:
-        """Make the next attempt now, whatever the wait was to be; the number of attempts that failed so far."""
+        """Make the next attempt now; gives the number of attempts that failed so far."""
         failed = self.failed_attempts
         self._flush_requested.set()
         self._outbox.filled.set()
@@ -157,10 +156,10 @@ class Delivery:
         if receipt.early:
             self._early(batch, receipt)
             return
-        # Everything is noted before the batch is removed: a caller that waits for an empty spool reads the notes next.
+        # Counters are updated before the batch is removed: a caller that waits for an empty spool reads them next.
         self._count(receipt)
         if self._failures and self._clocks_apart_ms is None:
-            _log.info("the server takes samples again")
+            _log.info("the server accepts samples again")
         self._failures = 0
         self.last_error = ""
         self._passed(batch)
@@ -180,20 +179,20 @@ class Delivery:
         self.refused_lines += sum(receipt.rejected_lines.values())
         for reason, count in receipt.rejected.items():
             if count and reason not in self.refused:
-                _log.warning("the server did not want %d samples: %s", count, reason)
+                _log.warning("the server refused %d samples: %s", count, reason)
             self.refused[reason] = self.refused.get(reason, 0) + count
 
     def _refused(self, batch: Batch, error: InvalidRequestError) -> None:
-        """A body is taken or refused as a whole: send its frames one by one, and put away the one that is wrong."""
+        """A body is accepted or refused as a whole: send its frames one by one, and set aside refused ones."""
         if batch.frames > 1:
             self._one_by_one(batch)
         elif isinstance(error, LimitExceededError) and error.field == "project":
-            self._failed(error)  # series that nobody writes any more make room
+            self._failed(error)  # the limit may free up as idle series expire
         else:
             self._put_aside(batch, f"{error.field}: {error.message}" if error.field else error.message)
 
     def _early(self, batch: Batch, receipt: _Receipt) -> None:
-        """Retain samples ahead of the server's clock, unless they are as far ahead of this node's clock too."""
+        """Keep samples ahead of the server's clock in the outbox, unless they are as far ahead of this node's clock."""
         if batch.frames > 1:
             self._one_by_one(batch)
             return

@@ -1,4 +1,4 @@
-"""Reads the control groups of a process at the moment of its end: soon after, they are gone with what they counted.
+"""Reads the control groups of a process at its end, before they are removed with their counts.
 
 The maker of a group (Slurm's step daemon, a container's runtime) removes it when its last process has ended, within
 milliseconds. A process's pidfd becomes readable as it ends: https://man7.org/linux/man-pages/man2/pidfd_open.2.html.
@@ -33,7 +33,7 @@ whoever removes the groups does. It reads a few files for each end, for less tha
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """What a group of a replica had used when one of its processes ended, and its job: CPU seconds, where known."""
+    """The usage of a replica's group when one of its processes ended, and CPU seconds of its job, where known."""
 
     owner: Owner
     groups: GroupKey
@@ -61,7 +61,10 @@ def take_precedence() -> bool:
 
 
 class EndWatch:
-    """Watches processes for their ends. ``watch`` and ``drain`` are for one thread; reading has its own."""
+    """Watches processes for their ends.
+
+    ``watch`` and ``drain`` are for one thread; the groups are read in another one.
+    """
 
     def __init__(self, reader: Reads) -> None:
         self._reader = reader
@@ -79,7 +82,7 @@ class EndWatch:
         }
         with self._lock:
             for key in [key for key in self._watched if key not in targets]:
-                # One that has ended is read by the thread, which may not have come to it yet.
+                # One that has ended is still to be read by the thread.
                 if not _has_ended(self._watched[key].descriptor):
                     self._drop(key)
             for key in self._watched.keys() & targets.keys():

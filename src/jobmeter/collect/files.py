@@ -1,4 +1,4 @@
-"""Small files of /proc and /sys, read with as few system calls as there can be."""
+"""Reads small files of /proc and /sys with as few system calls as possible."""
 
 import os
 from collections.abc import Iterator
@@ -21,6 +21,14 @@ def read(path: str) -> bytes | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def required(*paths: str) -> bytes:
+    """The first of these files that can be read. Raises OSError when there is none."""
+    text = next((text for path in paths if (text := read(path)) is not None), None)
+    if text is None:
+        raise OSError(f"{paths[-1]} cannot be read")
+    return text
 
 
 def read_number(path: str) -> int | None:

@@ -39,7 +39,7 @@ _SHARES: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 class IncidentWatch:
-    """See ``RecordSource``. ``watch`` sees each tick's samples before ``records`` gives what they show.
+    """See ``RecordSource``. ``watch`` gets each tick's samples before ``records`` gives their events.
 
     A counter's first reading is no event. Remembers a number for each watched series.
     """

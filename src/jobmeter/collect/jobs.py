@@ -1,4 +1,4 @@
-"""What the replicas of jobs use: CPU time, memory, storage, network, from control groups where they have their own.
+"""Usage of the replicas of jobs: CPU time, memory, storage, network, from control groups where they have their own.
 
 Otherwise, and for what groups do not count, from their processes.
 """
@@ -60,7 +60,7 @@ class _Replica:
 
 
 class JobsCollector:
-    """See ``Collector``. Nothing that it counts falls while it runs, whatever processes come and go."""
+    """See ``Collector``. Its counters never decrease as processes come and go."""
 
     name = "jobs"
 
@@ -77,8 +77,8 @@ class JobsCollector:
     ) -> None:
         """``state``: folder in which to remember the counters over a restart of the agent.
 
-        ``ends`` reads what a group had used when a process in it ends; without it that is known up to the last scan.
-        ``starts`` has when counters were zero; without it usage before the first scan is left out.
+        ``ends`` reads a group's usage when a process in it ends; without it the last scan counts. ``starts`` knows when
+        counters were zero; without it usage before the first scan is left out.
         """
         self._place = place
         self._table = table
@@ -119,7 +119,7 @@ class JobsCollector:
         Before the first reading of a counter comes its zero, where its time is known.
         """
         if self._starts:
-            self._starts.look()
+            self._starts.begin_scan()
         ended = list(_drain(self._ended))
         gone = {final.key for final in ended}
         processes = [
@@ -128,8 +128,8 @@ class JobsCollector:
         began = self._began(processes, ended)
         self._forget_namesakes(began)
         finals = self._finals(processes)
-        for other in self._peaks.look(processes):
-            finals.pop(other, None)  # which have counted, and whose peak is the other job's
+        for other in self._peaks.update(processes):
+            finals.pop(other, None)  # their counters and peak are the earlier job's
         self._read_job_groups(processes)
         replicas = self._replicas(processes, ended, finals)
         self._by_process.update(processes, ended)
@@ -193,7 +193,7 @@ class JobsCollector:
         return began
 
     def _forget_namesakes(self, began: Mapping[Owner, int]) -> None:
-        """Take back what is remembered of a replica of the same name, where every process has begun since."""
+        """Forget the stored counters of an earlier replica of the same name: every process started later."""
         saved_ms = self._retained_of_processes.saved_ms
         if saved_ms is None:
             return
@@ -247,7 +247,7 @@ class JobsCollector:
         }
 
     def _pick(self, owner: Owner, kind: str, first: float | None, second: float | None) -> float | None:
-        """The first where there is one, for the replica's whole life: two ways to count must not be mixed."""
+        """The first value where there is one, for the replica's whole life: two ways of counting must not be mixed."""
         prefers_first = self._prefers_first.setdefault((owner, kind), first is not None)
         return first if prefers_first else second
 
@@ -256,9 +256,10 @@ class JobsCollector:
         groups = replica.groups.values() if replica.living else ()
         charged = [usage.memory for usage in groups if usage.memory is not None]
         resident = float(sum(process.stat.memory for process in replica.living))
-        # A replica that lives uses some memory: 0 is a moment between its processes.
+        # A living replica uses some memory: 0 is a moment between its processes.
         now = (sum(charged) or None) if charged else (resident or None)
-        # A group's own high-water mark sees what lies between two looks; file cache, which it counts too, is charged.
+        # A group's own high-water mark covers the time between two scans; file cache, which it includes, is charged
+        # too.
         marks = (usage.memory_peak for usage in (*replica.groups.values(), *replica.last))
         peaks = [*(final.memory_peak for final in replica.ended), *(mark for mark in marks if mark is not None)]
         highest = self._peaks.highest(owner, [*peaks, now or 0.0])

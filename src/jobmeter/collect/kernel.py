@@ -60,7 +60,7 @@ def _event(reason: str, message: str, time_ms: int, place: Place, level: Level, 
 
 
 class KernelWatch:
-    """See ``RecordSource``. Reads what the kernel says from now on; nothing where its log may not be read."""
+    """See ``RecordSource``. Reads new lines of the kernel's log; none where it may not be read."""
 
     def __init__(self, place: Place, path: str = "/dev/kmsg", since_boot_ns: Callable[[], int] = since_boot_ns) -> None:
         self._place = place

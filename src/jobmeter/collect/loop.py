@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable, Sequence
 from threading import Event
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Attribution, RecordSource, Samples
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.cost import Cost
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Outcome, Worker
 from jobmeter.errors import InvalidRequestError
@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 class Loop:
     """Ticks by the monotonic clock, so that a step of the wall clock neither floods nor starves.
 
-    ``watch`` sees every tick's samples. ``refused`` gives the counts of samples given up behind the outbox.
-    ``attribution`` names whose the samples and records are before they go into it.
+    ``watch`` gets every tick's samples. ``refused`` gives the counts of samples that the server refused.
+    ``attribution`` renames samples and records before they go into the outbox.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Loop:
         workers: Sequence[Worker],
         sources: Sequence[RecordSource],
         outbox: Outbox,
-        cost: Cost,
+        cost: AgentMetrics,
         clock: SampleClock,
         *,
         watch: Callable[[Samples], None] | None = None,
@@ -50,7 +50,7 @@ class Loop:
     def run(self, stop: Event, interval_ms: int, ramp_ms: Sequence[int] = ()) -> None:
         """Tick at once, after each of ``ramp_ms`` (milliseconds from the start), then every interval until ``stop``.
 
-        A tick that comes too late is left out, not made up for.
+        A tick that would be late is skipped.
         """
         start = self._clock.monotonic()
         early = [ms for ms in ramp_ms if ms < interval_ms]
@@ -65,17 +65,17 @@ class Loop:
             if stop.wait(max(due_ms - passed, 0.0) / 1000):
                 return
 
-    def tick(self, *, whatever: bool = False) -> int | None:
-        """Run the collectors that are due (``whatever``: all) and deliver their samples; returns the samples' time.
+    def tick(self, *, force: bool = False) -> int | None:
+        """Run the collectors that are due (``force``: all) and deliver their samples; returns the samples' time.
 
-        None, and nothing is run, while the clock gives no time (see ``SampleClock.stamp``), which ``whatever`` makes
+        None, and nothing is run, while the clock gives no time (see ``SampleClock.stamp``), which ``force`` makes
         it do.
         """
-        now_ms = self._clock.stamp(needed=whatever)
+        now_ms = self._clock.stamp(needed=force)
         if now_ms is None:
             return None
         started = self._clock.monotonic()
-        running = [worker for worker in self._workers if worker.begin(now_ms, whatever=whatever)]
+        running = [worker for worker in self._workers if worker.begin(now_ms, force=force)]
         outcomes = {worker.name: worker.finish(started + worker.timeout) for worker in running}
         samples = [sample for outcome in outcomes.values() for sample in outcome.samples]
         self._taken += len(samples)
@@ -94,7 +94,7 @@ class Loop:
         return now_ms
 
     def release(self) -> None:
-        """Put into the outbox what waited for its name, where that is known now."""
+        """Put samples and records into the outbox whose names have become known."""
         if self._attribution:
             if samples := self._attribution.samples([]):
                 self._deliver(samples)
@@ -121,6 +121,6 @@ class Loop:
             _log.warning("a tick's samples cannot be written: %s", error.message)
 
     def spool_records(self, records: Records) -> None:
-        """Put records into the outbox; nothing for empty ones."""
+        """Put records into the outbox, unless they are empty."""
         if records.jobs or records.nodes or records.events:
             self._outbox.put(records_frame(records))

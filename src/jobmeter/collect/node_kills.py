@@ -1,4 +1,4 @@
-"""Processes of a node that were killed for want of memory: one event, of the kernel's line and of its counter."""
+"""Out-of-memory kills on a node: one event each, from the kernel's line or from its counter."""
 
 from msgspec.structs import replace
 
@@ -13,8 +13,8 @@ _COUNTER = "node.memory.oom.kills"
 class NodeKills:
     """See ``RecordSource``: what ``kernel`` gives, and kills that the node's counter shows and no line of the kernel.
 
-    ``watch`` sees each tick's samples before ``records`` reads the lines. So a kill whose line is there was counted
-    before, or, where it came between the two, is counted in the next tick.
+    ``watch`` gets each tick's samples before ``records`` reads the lines. So the count of a kill comes before its line,
+    or, where it happened between the two, in the next tick.
     """
 
     def __init__(self, place: Place, kernel: RecordSource) -> None:
@@ -35,7 +35,7 @@ class NodeKills:
             self._grown, self._ahead = max(0, grown - self._ahead), 0
 
     def records(self, now_ms: int) -> Records:
-        """See ``RecordSource.records``: an event for each line, and one for the kills of which there is none."""
+        """See ``RecordSource.records``: an event for each line, and one for the kills without a line."""
         events = self._kernel.records(now_ms).events
         grown, self._grown = self._grown, 0
         lines = [place for place, event in enumerate(events) if event.reason == OOM_KILLING]

@@ -1,4 +1,4 @@
-"""What has been measured and not yet been acknowledged: on disk, and in memory while the disk takes nothing."""
+"""Frames that the server has not acknowledged: on disk, and in memory while the disk fails."""
 
 import logging
 from collections import deque
@@ -25,8 +25,8 @@ class Outbox:
         self._memory_bytes = memory_bytes
         self._bytes = 0
         self._taken = 0
-        self._given_up = 0
-        self._given_up_lines = 0
+        self._dropped = 0
+        self._dropped_lines = 0
         self._failing = False
         self._lock = Lock()
         self.filled = Event()
@@ -34,14 +34,14 @@ class Outbox:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Samples given up so far, by reason."""
+        """Samples dropped so far, by reason."""
         counts = dict(self._spool.dropped) if self._spool else {}
-        return {**counts, "memory.full": self._given_up}
+        return {**counts, "memory.full": self._dropped}
 
     @property
     def dropped_lines(self) -> int:
-        """Log lines given up so far."""
-        return self._given_up_lines + (self._spool.dropped_lines if self._spool else 0)
+        """Log lines dropped so far."""
+        return self._dropped_lines + (self._spool.dropped_lines if self._spool else 0)
 
     @property
     def size(self) -> int:
@@ -66,12 +66,12 @@ class Outbox:
                 self._memory.append(frame)
                 self._bytes += len(frame)
                 while self._bytes > self._memory_bytes and len(self._memory) > 1:
-                    self._give_up(self._memory.popleft())
+                    self._drop(self._memory.popleft())
         self.filled.set()
         return on_disk
 
     def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
-        """See ``Spool.peek``; what is in memory comes behind what is on disk."""
+        """See ``Spool.peek``; frames in memory come after those on disk."""
         batch = self._spool.peek(max_bytes, max_frames) if self._spool else None
         if batch is not None:
             return batch
@@ -93,16 +93,16 @@ class Outbox:
                 self._forget(self._memory.popleft())
 
     def set_aside(self, batch: Batch, reason: str) -> None:
-        """See ``Spool.set_aside``; what was in memory is dropped."""
+        """See ``Spool.set_aside``; frames in memory are dropped."""
         if batch.end.segment >= 0 and self._spool:
             self._spool.set_aside(batch, reason)
             return
         with self._lock:
             while self._memory and self._taken < batch.end.offset:
-                self._give_up(self._memory.popleft())
+                self._drop(self._memory.popleft())
 
     def close(self) -> None:
-        """Let go of the folder; what waits on disk stays there."""
+        """Close the folder; frames on disk stay there."""
         if self._spool:
             self._spool.close()
 
@@ -123,9 +123,9 @@ class Outbox:
         self._bytes -= len(frame)
         self._taken += 1
 
-    def _give_up(self, frame: bytes) -> None:
+    def _drop(self, frame: bytes) -> None:
         self._forget(frame)
         found = read_frame(frame)
         if found:
-            self._given_up += count_samples(found[0])
-            self._given_up_lines += count_lines(found[0])
+            self._dropped += count_samples(found[0])
+            self._dropped_lines += count_lines(found[0])

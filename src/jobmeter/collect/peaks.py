@@ -1,8 +1,8 @@
-"""The most memory that each replica ever had: of one job, not of another one that was given its number later.
+"""The peak memory of each replica, not mixed with that of a later job with the same number.
 
-Slurm counts its jobs anew when it has lost its state, so a number alone does not say which job it is: its start does.
-Slurm 24.11 and later tell tasks the start of their job. Before that the steps do: each step of a job runs once, so one
-that runs again is another job's. Numbers of steps rise, and the batch script comes before all of them.
+Slurm numbers its jobs anew when it has lost its state, so the start identifies a job, not the number alone. Slurm 24.11
+and later tell tasks the start of their job. Before that the steps do: each step of a job runs once, so one that runs
+again is another job's. Numbers of steps rise, and the batch script comes before all of them.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ class _Replica:
     job_start: str = ""
 
     def is_other(self, members: Iterable[Member]) -> bool:
-        """Whether these, none of whom was there before, work for another job."""
+        """Whether these new processes work for another job."""
         for member in members:
             if member.job_start and self.job_start:
                 return member.job_start != self.job_start
@@ -41,8 +41,8 @@ class Peaks:
     def __init__(self) -> None:
         self._replicas: defaultdict[Owner, _Replica] = defaultdict(_Replica)
 
-    def look(self, processes: Iterable[Process]) -> set[Owner]:
-        """Take in the processes there are. The replicas that are another job's now begin anew, and are returned."""
+    def update(self, processes: Iterable[Process]) -> set[Owner]:
+        """Update with the current processes. Replicas that now belong to another job are reset and returned."""
         found: defaultdict[Owner, list[Process]] = defaultdict(list)
         for process in processes:
             if process.member.source is Source.SLURM:
@@ -61,13 +61,13 @@ class Peaks:
         return others
 
     def highest(self, owner: Owner, values: Iterable[float]) -> float:
-        """The highest of these and of all before."""
+        """The highest of these and of all earlier values."""
         replica = self._replicas[owner]
         replica.highest = max((*values, replica.highest))
         return replica.highest
 
     def forget(self, owner: Owner) -> None:
-        """Drop what is remembered of a replica that is over."""
+        """Drop a finished replica."""
         self._replicas.pop(owner, None)
 
 

@@ -29,7 +29,7 @@ from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.collect.starts import Starts
 
 _SLOW_MS = 60_000
-"""The interval of what changes slowly or may take long."""
+"""The interval of slow collectors, and of metrics that change slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class JobCollectors:
 
     @property
     def sources(self) -> list[RecordSource]:
-        """Which job had which device, and where that is disputed."""
+        """Sources of allocations, and of disagreements about them."""
         return [self.nvidia.allocations, self.nvidia.disagreements]
 
     def devices(self) -> Sequence[Described]:
@@ -91,8 +91,8 @@ def job_collectors(
 ) -> JobCollectors:
     """The collectors of the jobs whose processes ``classifier`` finds.
 
-    ``alone``: one job measures itself, and leaves what is nobody's to the agent of the node. ``state``: folder in which
-    counters are remembered over a restart. ``job_mapping``: folder in which a prolog writes who has which device.
+    ``alone``: one job measures itself, and leaves metrics without a job to the agent of the node. ``state``: folder in
+    which counters are remembered over a restart. ``job_mapping``: folder in which a prolog writes who has which device.
     """
     table = ProcessTable(classifier)
     hierarchies = Hierarchies()

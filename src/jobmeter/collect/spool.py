@@ -1,9 +1,9 @@
 """Frames on disk that wait for the server.
 
-A spool is a folder of append-only segment files, each a sequence of frames as they go over the wire. What was appended
-survives the death of the process at any moment; the end of a frame that was being written then is cut off at the next
-start. A segment is deleted once the server has acknowledged all of it. After a restart a segment that was acknowledged
-in part is sent again as a whole, which the server counts once.
+A spool is a folder of append-only segment files, each a sequence of frames as they go over the wire. Appended frames
+survive the death of the process at any moment; a partial frame is truncated at the next start. A segment is deleted
+once the server has acknowledged all of it. After a restart a segment that was acknowledged in part is sent again as a
+whole, which the server counts once.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from jobmeter.wire.native.logs import count_lines
 
 _SUFFIX = ".frames"
 _MOST_REJECTED = 64
-"""How many refused bodies are cached for a look; the oldest goes first."""
+"""How many refused bodies are stored for inspection; the oldest is dropped first."""
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Spool:
             return None
 
     def release(self, end: Position) -> None:
-        """Forget everything before ``end``: the server has it."""
+        """Delete everything before ``end``: the server has acknowledged it."""
         with self._lock:
             for segment in [number for number in self._sizes if number < end.segment]:
                 self._remove(segment)
@@ -116,7 +116,7 @@ class Spool:
             self._read = max(self._read, end)
 
     def set_aside(self, batch: Batch, reason: str) -> None:
-        """Move what the server will never take out of the way, into the folder ``rejected``, and count it."""
+        """Move frames that the server refuses permanently into the folder ``rejected``, and count them."""
         folder = self.directory / "rejected"
         with self._lock:
             self._count(batch.body, "refused")
@@ -133,9 +133,9 @@ class Spool:
         self.release(batch.end)
 
     def adopt(self, directory: Path) -> bool:
-        """Take over what another spool left, in front of everything appended later; False while somebody uses it.
+        """Take over the frames of another spool, before all appended later; False while another process uses it.
 
-        Only before the first ``append``: what was left is older.
+        Only before the first ``append``: those frames are older.
         """
         try:
             other = Spool(directory, self.max_bytes, self._segment_bytes)
@@ -165,7 +165,7 @@ class Spool:
             _log.debug("the spool %s stays: %s", self.directory, error)
 
     def close(self) -> None:
-        """Let another process use the folder. What waits stays."""
+        """Release the folder to other processes. Waiting frames stay."""
         with self._lock:
             self._finish_segment()
             os.close(self._guard)
@@ -177,14 +177,14 @@ class Spool:
         return self.directory / f"{segment:012d}{_SUFFIX}"
 
     def _recover(self) -> dict[int, int]:
-        """The segments that are there, the last one without the frame that was being written when its writer died."""
+        """The existing segments; a partial frame at the end of the last one is truncated."""
         found = sorted(path for path in self.directory.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         sizes = {int(path.stem): path.stat().st_size for path in found}
         if found:
             last = int(found[-1].stem)
             whole = _whole_length(found[-1].read_bytes())
             if whole < sizes[last]:
-                _log.warning("the last %d bytes of %s are no whole frame: cut off", sizes[last] - whole, found[-1])
+                _log.warning("the last %d bytes of %s are a partial frame: truncated", sizes[last] - whole, found[-1])
                 os.truncate(found[-1], whole)
                 sizes[last] = whole
         for segment in [number for number, size in sizes.items() if size == 0]:
@@ -271,7 +271,7 @@ def _next_frame(data: memoryview, offset: int) -> int | None:
 
 
 def _whole_length(data: bytes) -> int:
-    """Up to where the data is whole frames. Damage with whole frames behind it is left for the reader to step over."""
+    """The length of the data up to its last whole frame. Damage before that is left for the reader to skip."""
     view, end, at = memoryview(data), 0, _next_frame(memoryview(data), 0)
     while at is not None:
         while (following := _end_of_frame(view, at)) is not None:

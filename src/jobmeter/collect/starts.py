@@ -1,7 +1,7 @@
-"""When the counters of a replica were zero: at its start, where it began while the agent ran.
+"""Zero points of a replica's counters: its start, where it began while the agent ran.
 
-The increase of a counter leaves out what was before its first sample. A replica that was not there at the last look has
-used nothing before its first process started, so its counters have a reading of zero at that moment.
+The increase of a counter excludes usage before its first sample. A replica that was absent in the last scan used
+nothing before its first process started, so its counters get a zero at that time.
 """
 
 import os
@@ -26,16 +26,16 @@ COUNTERS = frozenset(
 Network traffic is not among them: a network namespace is often older than the replica that uses it, as a pod's is.
 """
 SHORTEST_MS = 250
-"""A reading that comes sooner after the zero waits for the next look: over so short a time its rate says nothing."""
-_LOOKS = 2
-"""A replica is found one look after its first process where that was, at the look before, a copy of its parent."""
+"""A reading sooner after the zero waits for the next scan: its rate over so short a time means nothing."""
+_SCANS = 2
+"""A replica is found one scan after its first process where that was still a copy of its parent in the scan before."""
 
 
 class Starts:
-    """Says when the counters of a replica stood at zero. For one thread.
+    """Finds when the counters of a replica were zero. For one thread.
 
-    What had started before this was made had perhaps used something, and so had what began before the look before the
-    last: neither has a zero.
+    Replicas that started before this object was created, or before the scan before the last, may have used something
+    already and get no zero.
     """
 
     def __init__(
@@ -53,23 +53,23 @@ class Starts:
         self._elapsed = elapsed
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._cores = cores or os.cpu_count() or 1
-        self._looks = [elapsed()] * _LOOKS
-        self._now = self._looks[-1]
+        self._scans = [elapsed()] * _SCANS
+        self._now = self._scans[-1]
 
-    def look(self) -> None:
+    def begin_scan(self) -> None:
         """Call this before the processes are listed, once a scan."""
-        self._looks = [*self._looks[1:], self._now]
+        self._scans = [*self._scans[1:], self._now]
         self._now = self._elapsed()
 
     def zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:
-        """When counters stood at zero that read ``values`` at ``now_ms``: epoch milliseconds.
+        """When counters that read ``values`` at ``now_ms`` were zero, in epoch milliseconds.
 
-        ``start`` is that of the replica's first process, in ticks since the start of the machine. None where what was
-        used before is unknown: it began before the first scan, or its group has more CPU time than there was since.
+        ``start`` is that of the replica's first process, in ticks since the start of the machine. None where earlier
+        usage is unknown: it began before the first scan, or its group has more CPU time than there was since.
         """
-        if start < self._in_ticks(self._looks[0]):
+        if start < self._in_ticks(self._scans[0]):
             return None
-        most = (self._elapsed() - self._looks[0]) / 1e9 * self._cores + 1 / self._ticks
+        most = (self._elapsed() - self._scans[0]) / 1e9 * self._cores + 1 / self._ticks
         if (values.get("cpu.time") or 0.0) > most:
             return None
         # At the end of that tick: a job is recorded with the time at which it was started, which lies inside of it.

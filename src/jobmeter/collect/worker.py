@@ -1,4 +1,4 @@
-"""One collector in a thread of its own: what it does wrong, it does to itself."""
+"""Runs one collector in its own thread, so that its failures and hangs do not affect others."""
 
 import logging
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Outcome:
-    """What one turn of a collector gave: ``success`` False when it failed, hangs, or is being left alone."""
+    """The result of one turn of a collector: ``success`` is False when it failed, hangs, or is suspended."""
 
     success: bool
     duration: float
@@ -28,7 +28,7 @@ class Outcome:
 class Worker:
     """Runs a collector, waits for it at most ``timeout`` seconds, and never runs it twice concurrently.
 
-    After three failures in a row the collector is left alone for 2, then 4, up to 64 turns.
+    After three failures in a row the collector is suspended for 2, then 4, up to 64 turns.
     """
 
     def __init__(self, collector: Collector, every_ms: int, clock: Clock, timeout: float = 5.0) -> None:
@@ -48,17 +48,17 @@ class Worker:
         self._resting = 0
         self._thread: Thread | None = None
 
-    def begin(self, now_ms: int, *, whatever: bool = False) -> bool:
-        """Start a turn, when one is due (``whatever``: even when none is) and the last one has come back.
+    def begin(self, now_ms: int, *, force: bool = False) -> bool:
+        """Start a turn, when one is due (``force``: even when none is) and the last one has come back.
 
         True when ``finish`` has an outcome.
         """
         turn_ms = int(self._clock.monotonic() * 1000)
-        if not whatever and turn_ms < self._due_ms:
+        if not force and turn_ms < self._due_ms:
             return False
-        # A turn that comes a little early counts as on time: the loop's ticks are not exact to the millisecond.
+        # A turn slightly early counts as on time: the loop's ticks are not exact to the millisecond.
         self._due_ms = turn_ms + self._every_ms - self._every_ms // 10
-        if self._resting and not whatever:
+        if self._resting and not force:
             self._resting -= 1
             self._outcome = Outcome(success=False, duration=0.0)
             return True
@@ -75,7 +75,7 @@ class Worker:
         return True
 
     def finish(self, deadline: float) -> Outcome:
-        """What became of the turn; a collector that has not come back by ``deadline`` (monotonic seconds) hangs.
+        """The result of the turn; a collector that has not returned by ``deadline`` (monotonic seconds) hangs.
 
         One that hung before is not waited for again.
         """
@@ -100,7 +100,7 @@ class Worker:
                 self._failures = 0
                 outcome = Outcome(success=True, duration=self._clock.monotonic() - started, samples=samples)
             if outcome.duration > self.timeout:
-                outcome.samples = []  # the loop has ticked since; these would be older than they say
+                outcome.samples = []  # the loop has ticked since: their time would be wrong
             self._outcome = outcome
             self._done.set()
 

@@ -1,1 +1,1 @@
-"""Rules that explain a job: stored samples, log lines, events and records in, findings with evidence out."""
+"""Rules that explain a job: from stored samples, log lines, events and records to findings with evidence."""

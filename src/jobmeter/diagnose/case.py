@@ -1,4 +1,4 @@
-"""Everything that rules may look at: one job's record, arrays, events and lines, read once for all of them."""
+"""The input of rules: one job's record, arrays, events and lines, read once for all of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ _NOTHING: Signals = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Case:
-    """A job and what is stored of it over ``span`` (its life, until now while it runs).
+    """A job and its stored data over ``span`` (its life, until now while it runs).
 
-    ``means`` are gauges and rates of counters by metric, in the unit of an answer; ``increases`` what counters grew by
-    in each step. ``nodes`` are the same two of the nodes that it was on: gauges, and counters as rates. ``events`` and
-    ``lines`` are in order of time; of many lines those that warn and the last ones are there. ``kernel`` are lines of
-    the kernels of its nodes that are about the job or its devices, ``faults`` events about its devices of which no
-    line is there. ``open_rules`` are those whose findings of the job were there a moment ago. Of a job that runs
-    ``span`` may be the last part alone, with ``began_ms`` its real start.
+    ``means`` are gauges and rates of counters by metric, in the unit of an answer; ``increases`` the increase of
+    counters in each step. ``nodes`` are gauges and rates of the nodes that it was on. ``events`` and ``lines`` are in
+    order of time; of many lines those that warn and the last ones are there. ``kernel`` are lines of the kernels of its
+    nodes that are about the job or its devices, ``faults`` events about its devices of which no line is there.
+    ``open_rules`` are the rules with an open finding of the job. For a running job ``span`` may be the last part alone;
+    ``began_ms`` is its real start.
     """
 
     view: JobView
@@ -46,7 +46,7 @@ class Case:
         return self.view.job
 
     def judged(self, numbers: Numbers) -> TimeRange:
-        """The job's life without its warm-up, which is the rule's own or max(warm_up, a share of the life)."""
+        """The job's life without its warm-up: the rule's own, or max(warm_up, a share of the life)."""
         start, end = self.span.start_ms, self.span.end_ms
         began = start if self.began_ms is None else self.began_ms
         warm_up = numbers["warm_up"]
@@ -55,7 +55,7 @@ class Case:
         return TimeRange(min(max(began + int(warm_up), start), end), end)
 
     def signals(self, metric: str, numbers: Numbers) -> list[Signal]:
-        """The means of a metric behind the warm-up, where enough of the time was sampled to judge."""
+        """The means of a metric after the warm-up, where enough of the time was sampled."""
         return self._enough(self.means, metric, numbers)
 
     def of_nodes(self, metric: str, numbers: Numbers) -> list[Signal]:
@@ -63,7 +63,7 @@ class Case:
         return self._enough(self.nodes, metric, numbers)
 
     def by_member(self, metric: str) -> Mapping[tuple[str, str, str], Signal]:
-        """The means of a metric by whose they are, whole."""
+        """The means of a metric by member, over the whole span."""
         return {signal.member: signal for signal in self.means.get(metric, ())}
 
     def _enough(self, signals: Signals, metric: str, numbers: Numbers) -> list[Signal]:
@@ -71,7 +71,7 @@ class Case:
         found = []
         for signal in signals.get(metric, ()):
             inside = signal.within(span.start_ms, span.end_ms)
-            # What a member's own life covers: it may have come later, or gone earlier, than the job.
+            # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
             if len(inside) and inside.coverage(int(inside.time[0]), _end(inside)) >= numbers["coverage"]:
                 found.append(inside)
         return found

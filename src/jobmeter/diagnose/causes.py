@@ -1,4 +1,4 @@
-"""What the rules about a job's end share: which patterns, exit statuses and reasons tell of a cause."""
+"""Shared by the rules about a job's end: patterns, exit statuses and reasons that indicate a cause."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,18 +14,18 @@ from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
 
 _NS = 1_000_000
-_NOBODYS_FAULT = {"KeyboardInterrupt", "SystemExit"}
+_INTERRUPTIONS = {"KeyboardInterrupt", "SystemExit"}
 THRESHOLDS = "causes"
 _NVRX = "https://github.com/NVIDIA/nvidia-resiliency-ext"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """What tells of a cause, as patterns without regard to case. ``lines`` may stand in any of a replica's last lines.
+    """The indications of a cause, as case-insensitive patterns. ``lines`` may stand in any of a replica's last lines.
 
     ``raised`` (a class and message) in the exception that ended it or, where no exception did, in its very last lines.
-    ``reasons`` in what the record or an event says of the end. ``exits`` are exit statuses that suffice. With
-    ``exception`` any exception that ended it does. ``states`` are the job's states in which it is looked for.
+    ``reasons`` in the reason of the end in the record or an event. ``exits`` are exit statuses that suffice; with
+    ``exception`` any exception that ended it suffices. ``states`` are the job's states in which it is looked for.
     """
 
     lines: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Signs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """The words of a rule about an end."""
+    """The texts of a rule about an end."""
 
     name: str
     sees: str
@@ -119,7 +119,7 @@ class _Compiled:
         self._reasons = _matcher(signs.reasons)
 
     def evidence(self, case: Case, death: Death) -> list[Evidence]:
-        """What tells of the cause in one replica's end, its status last; nothing where nothing does."""
+        """The evidence of the cause in one replica's end, its status last; empty where there is none."""
         found = [line_evidence(line) for line in death.lines if self._lines(line.text)]
         found += self._of_exception(death)
         found += [event_evidence(event) for event in _events(case, death) if self._reasons(_words(event))]
@@ -132,7 +132,7 @@ class _Compiled:
     def _of_exception(self, death: Death) -> list[Evidence]:
         raised = death.raised
         if raised is not None:
-            own = self._signs.exception and death.signal is None and raised.name not in _NOBODYS_FAULT
+            own = self._signs.exception and death.signal is None and raised.name not in _INTERRUPTIONS
             return [line_evidence(line) for line in raised.lines] if own or self._raised(raised.text) else []
         return [line_evidence(line) for line in death.tail if self._raised(line.text)]
 

@@ -1,4 +1,4 @@
-"""What rules about accelerators share."""
+"""Shared by rules about accelerators."""
 
 from dataclasses import replace
 
@@ -19,7 +19,10 @@ def device(signal: Signal) -> Subject:
 
 
 def raised_flags(rule: Rule, case: Case, severity: Severity, text: str) -> list[Finding]:
-    """Findings about the metric of a rule, a flag, that was up at any time. ``text`` has {} for the device's name."""
+    """Findings about the metric of a rule, a flag, that was raised at any time.
+
+    ``text`` has {} for the device's name.
+    """
     found = []
     for signal in case.means.get(rule.metrics[0], ()):
         up = signal.value > 0

@@ -11,7 +11,7 @@ from jobmeter.model.finding import Finding
 
 
 def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = None) -> list[Finding]:
-    """What the rules (by default all) find, worst first, roots before what followed from them."""
+    """The findings of the rules (by default all), worst first, root causes before their consequences."""
     chosen = rules() if which is None else which
     found = [one for rule in chosen for one in rule.find(case, thresholds[rule.thresholds or rule.name])]
     return rank_findings(case, found, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])

@@ -1,4 +1,4 @@
-"""Findings of jobs that run as events: one when a finding opens, one when it is found no longer."""
+"""Findings of running jobs as events: one when a finding opens, one when it closes."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ class ReportedFinding:
         return self.rule, self.opened.object
 
     def finding(self, until_ms: int) -> Finding:
-        """What the events say of it; of one that is open it lasts ``until_ms``."""
+        """The finding in the events; an open one lasts until ``until_ms``."""
         rule = next((one for one in rules() if one.name == self.rule), None)
         end = until_ms if self.ended is None else self.ended.time
         parts = [event for event in (self.opened, self.ended) if event is not None]
@@ -55,13 +55,13 @@ class ReportedFinding:
 
 
 def opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
-    """The event that a finding of a job that runs opens."""
+    """The event that a finding of a running job opened."""
     event = _event(project, job, one.subject, time_ms)
     return replace(event, reason=FINDING, message=one.sentence, level=LEVEL_OF[one.severity])
 
 
 def ending(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, over: bool = False) -> EventRecord:
-    """The event that it is found no longer; ``over``: because the job has ended."""
+    """The event that a finding closed; ``over``: because the job has ended."""
     rule, subject = key
     minutes = max(time_ms - since_ms, 0) / 60_000
     why = "the job ended with it" if over else "it is found no longer"
@@ -87,7 +87,7 @@ def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
     open_at: dict[Key, int] = {}
     for event in events:
         name = _RULE.match(event.message)
-        # Those without a subject were found when the job had ended.
+        # Findings of a finished job have no subject.
         if event.reason not in {FINDING, ENDED} or not event.subject or name is None:
             continue
         key = (name[0], event.object)
@@ -103,9 +103,9 @@ def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
 def with_reported(
     found: Sequence[Finding], reported: Sequence[ReportedFinding], until_ms: int, *, running: bool
 ) -> list[Finding]:
-    """The findings, and behind them those that events reported and that are not among them: a hang that went by.
+    """The findings, and after them those that only events reported, such as a hang that passed.
 
-    Of a job that does not run those without an end are left out.
+    For a job that does not run, those without an end are left out.
     """
     there = {(one.rule, one.subject) for one in found}
     last = {one.key: one for one in reported if one.ended is not None or running}

@@ -1,4 +1,4 @@
-"""Reads everything that the rules need of a job, in a few questions whatever their number."""
+"""Reads everything that the rules need of a job, in a few queries for all rules."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -38,8 +38,7 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
     counters = names_of(which, lambda rule: rule.counters)
     step_ms = step_of(view, span, len(means) + len(counters))
 
-    # Together with metrics that nobody measured, and that an agent may begin to measure on the job's devices, the
-    # answer could not be cached.
+    # An answer that includes unmeasured metrics could not be cached: an agent may begin to measure them.
     measured = with_derived({*executor.measured(own, scope), *view.job.limits})
 
     def read(names: Sequence[str], statistic: Statistic) -> Signals:
@@ -84,7 +83,7 @@ def signals_of_job(
 
 
 def signal_of(line: Line) -> Signal:
-    """A line of an answer as rules see it."""
+    """A line of an answer as a ``Signal``."""
     return Signal(line.metric, line.time, line.value, line.replica, line.node, line.device, line.rank)
 
 
@@ -109,7 +108,7 @@ def _events(executor: Executor, ref: JobRef, scope: Scope) -> list[Event]:
 
 
 def names_of(which: Iterable[Rule], of: Callable[[Rule], Sequence[str]]) -> list[str]:
-    """What the rules need of one kind, each once."""
+    """The names that the rules need of one kind, each once."""
     return sorted({name for rule in which for name in of(rule)})
 
 
@@ -127,7 +126,7 @@ def step_of(view: JobView, span: TimeRange, metrics: int, most: int = STEPS, poi
 
 
 def _chunks(view: JobView, names: Sequence[str], span: TimeRange, step_ms: int) -> Iterable[tuple[str, ...]]:
-    """The metrics in as many questions as their answers need: one, unless the job is very large."""
+    """The metrics in chunks whose answers fit the limits: one, unless the job is very large."""
     replicas, devices = _members(view)
     buckets = span.length_ms // step_ms + 2
     some: list[str] = []

@@ -1,4 +1,4 @@
-"""What the kernels of nodes said, as far as rules look for it: found by the store's search, bounded in number."""
+"""Kernel log lines of nodes that rules look for: found by the store's search, bounded in number."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -29,11 +29,10 @@ _KERNEL = Property("facility", "kern")
 
 
 def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> Sequence[LogLine]:
-    """Lines of the kernel in order of time; none for a caller that may see the job alone.
+    """Kernel log lines in order of time; none for a caller that may see the job alone.
 
-    What a rule about nodes looks for is there. A fault of a device is there where the job had devices on that node;
-    that a process was killed where it was one of the job's. So a neighbour's fault is not reported for this
-    job.
+    Lines for rules about nodes are always included, faults of devices where the job had devices on that node, and kills
+    where the process was one of the job's: a neighbour's fault is not reported for this job.
     """
     if scope.job is not None:
         return ()
@@ -44,7 +43,7 @@ def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRang
         try:
             lines = _search(executor, scope, NodeRef(node, project=view.job.project), span)
         except (NotFoundError, LimitExceededError, QueryTimeoutError):
-            continue  # a node without an agent, or too much to search: the other rules still have their say
+            continue  # a node without an agent, or too much to search: the other rules still run
         found += [line for line in lines if _concerns(line, view, devices=node in with_devices)]
     return sorted(found, key=lambda line: line.order)
 
@@ -52,9 +51,9 @@ def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRang
 def task_lines(
     executor: Executor, scope: Scope, nodes: Iterable[NodeRef], span: TimeRange, which: Sequence[Rule]
 ) -> tuple[list[LogLine], list[str]]:
-    """The first lines of each node's kernel that each of the rules looks for, in order of time.
+    """The first lines of each node's kernel log that each of the rules looks for, in order of time.
 
-    Each line has its node as its replica. Beside them, in words, which nodes could not be searched and why.
+    Each line has its node as its replica. Also returns sentences that say which nodes could not be searched and why.
     """
     searching = [rule for rule in which if rule.kernel]
     refs = list(nodes)
@@ -65,7 +64,7 @@ def task_lines(
         for rule in searching:
             try:
                 lines = _lines_of(executor, scope, ref, span, query_of((rule,)), most)
-            except NotFoundError:  # it was forgotten meanwhile
+            except NotFoundError:  # the node was deleted meanwhile
                 break
             except (LimitExceededError, QueryTimeoutError) as error:
                 failures.append(f"the kernel's log of {ref.name} was not searched: {error.message}")
@@ -85,10 +84,10 @@ def query_of(which: tuple[Rule, ...]) -> LogQuery:
 
 
 def _search(executor: Executor, scope: Scope, ref: NodeRef, span: TimeRange) -> Sequence[LogLine]:
-    """What any rule looks for in the lines of a node's kernel.
+    """The lines of a node's kernel log that any rule looks for.
 
-    Of a quiet kernel all lines are read and looked through here: to read the conditions of all rules alone takes the
-    engine forty milliseconds, and a job has many nodes.
+    All lines of a quiet kernel are read and matched here: parsing the conditions of all rules alone takes the engine
+    forty milliseconds, and a job has many nodes.
     """
     wanted = query_of(rules())
     lines = _lines_of(executor, scope, ref, span, _KERNEL, QUIET + 1)
@@ -124,7 +123,7 @@ def _lines_of(
 def faults_of_nodes(
     executor: Executor, scope: Scope, view: JobView, span: TimeRange, lines: Sequence[LogLine]
 ) -> list[Event]:
-    """Events about devices of nodes, while the job had some there; without those whose lines are there already.
+    """Events about devices of nodes while the job had some there, without those of the given lines.
 
     In order of time; none for a caller that may see the job alone.
     """

@@ -1,4 +1,4 @@
-"""How the replicas of a job failed: exit statuses, what was recorded, and the last lines that each wrote."""
+"""How the replicas of a job failed: exit statuses, records, and the last lines of each."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -38,9 +38,9 @@ class Raised:
 
 @dataclass(frozen=True)
 class Death:
-    """One replica that failed, or the job where no replica says so. ``end`` in epoch ms; ``lines`` are its last ones.
+    """One replica that failed, or the job where no failed replica is recorded.
 
-    ``exit_code`` is as a shell shows it: above 128 by a signal.
+    ``end`` in epoch ms; ``lines`` are its last ones. ``exit_code`` is as a shell shows it: above 128 by a signal.
     """
 
     subject: Subject
@@ -83,7 +83,7 @@ def deaths(case: Case, numbers: Numbers) -> list[Death]:
 
 
 def failed(replica: Replica) -> bool:
-    """True of a replica that ended badly."""
+    """True for a replica that failed."""
     return bool(replica.exit_code) or replica.state is JobState.FAILED
 
 

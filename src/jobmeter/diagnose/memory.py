@@ -60,7 +60,7 @@ def near_limits(
 
 
 def near_limit(signal: Signal, numbers: Numbers) -> Stretch | None:
-    """The longest time in which a utilization was above the share."""
+    """The longest time for which a utilization was above the share."""
     stretches = sustained(signal.time, signal.value > numbers["share"], numbers["hold"])
     return max(stretches, key=lambda stretch: stretch.length, default=None)
 

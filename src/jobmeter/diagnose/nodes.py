@@ -1,4 +1,4 @@
-"""What the nodes of a job were measured for, part by part (mount points), while it was there."""
+"""Metrics of the nodes of a job while it ran there, part by part (mount points)."""
 
 from collections.abc import Iterator, Sequence
 

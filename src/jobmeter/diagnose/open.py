@@ -1,4 +1,4 @@
-"""Which findings of a job that runs are open: what opens, what stays open, what closes."""
+"""The open findings of a running job: which open, stay open and close."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

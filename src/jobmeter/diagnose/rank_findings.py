@@ -1,4 +1,4 @@
-"""Which finding is a root and which followed from it, and the order of the report."""
+"""Tells root causes from their consequences, and orders the report."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,11 +14,11 @@ MOST = 16
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 _ROLES = (Role.ROOT, Role.CONFIRMATION, Role.CASCADE)
 _BARE = frozenset({Weight.SIGNAL, Weight.FALLBACK})
-"""Weights of causes that only say that a replica ended."""
+"""Weights of causes that state only the end of a replica."""
 
 
 def rank_findings(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers) -> list[Finding]:
-    """The findings with their roles, worst first, roots before what followed from them.
+    """The findings with their roles, worst first, root causes before their consequences.
 
     ``numbers`` are the thresholds of causes.
     """
@@ -30,12 +30,12 @@ def rank_findings(case: Case, found: Sequence[Finding], by_name: Mapping[str, Ru
 
 
 def in_order(found: Sequence[Finding]) -> list[Finding]:
-    """Worst first, roots before what followed from them."""
+    """Worst first, root causes before their consequences."""
     return sorted(found, key=lambda one: (_SEVERITIES.index(one.severity), _ROLES.index(one.role), one.start, one.rule))
 
 
 def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers) -> list[Finding]:
-    """Of each replica's end its causes, the best of them a root in the replica that failed first."""
+    """The causes of each replica's end; the best one is the root cause in the replica that failed first."""
     by_subject: dict[Subject, list[Finding]] = {}
     for one in found:
         by_subject.setdefault(one.subject, []).append(one)
@@ -55,9 +55,9 @@ def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], n
 
 
 def _put_first(ends: list[list[Finding]], by_name: Mapping[str, Rule], numbers: Numbers) -> None:
-    """Put an end with a cause of its own before a first one that shows none, where it began no later than that ended.
+    """Put an end with its own cause before a first one without, where it began no later than that ended.
 
-    Which of two ends closer together than ``together`` was first is not known.
+    The order of two ends closer together than ``together`` is unknown.
     """
     if not ends or _weight(ends[0][0], by_name) not in _BARE:
         return
@@ -72,9 +72,9 @@ def _put_first(ends: list[list[Finding]], by_name: Mapping[str, Rule], numbers: 
 def _explained(
     ranked: list[Finding], others: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
 ) -> list[Finding]:
-    """The causes as they are, or, where the root shows none and a device had a critical fault before it, as following.
+    """The causes, as consequences where the root is unexplained and a device had a critical fault before it.
 
-    So the one fault of a device stands before the collectives that time out everywhere because of it.
+    So the fault of a device ranks before the collectives that time out because of it.
     """
     if not ranked or _weight(ranked[0], by_name) not in {*_BARE, Weight.CONSEQUENCE}:
         return ranked
@@ -91,12 +91,12 @@ def _explained(
 
 
 def _moment(one: Finding) -> int:
-    """When the replica ended; of one that vanished, when it was last seen."""
+    """When the replica ended; for one that vanished, its last sample."""
     return one.start if one.rule == "rank_lost" else one.end
 
 
 def _of_one_end(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
-    """The best explanation first, as a root; what says less about the same end is left out."""
+    """The best explanation first, as the root cause; less specific ones of the same end are left out."""
     ordered = sorted(_specific(found, by_name), key=lambda one: (_weight(one, by_name), one.start))
     best = ordered[0]
     ranked = [replace(best, role=Role.ROOT)]
@@ -125,7 +125,7 @@ def _specific(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Fin
 
 
 def _followed(one: Finding, root: Finding) -> Finding:
-    """A cause of another replica's end: the same one confirms the root, any other followed from it."""
+    """A cause of another replica's end: the same one confirms the root cause, any other is its consequence."""
     role = Role.CONFIRMATION if one.rule == root.rule else Role.CASCADE
     severity = Severity.WARNING if one.severity is Severity.CRITICAL else one.severity
     return replace(one, role=role, severity=severity)
@@ -136,7 +136,7 @@ def _weight(one: Finding, by_name: Mapping[str, Rule]) -> Weight:
 
 
 def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
-    """Many findings of one rule and role in one, which names the first of them."""
+    """Merges many findings of one rule and role into one, which names the first of them."""
     groups: dict[tuple[str, Role], list[Finding]] = {}
     for one in found:
         groups.setdefault((one.rule, one.role), []).append(one)

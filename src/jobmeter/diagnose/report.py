@@ -1,4 +1,4 @@
-"""Diagnoses a job on request: its findings, and everything that happened to it on one timeline."""
+"""Diagnoses a job on request: its findings, and one timeline of its events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import msgspec
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import FINDING
+from jobmeter.diagnose.change_points import log_peaks, metric_changes
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import reported_findings, with_reported
 from jobmeter.diagnose.gather import gather
 from jobmeter.diagnose.rank_findings import in_order
 from jobmeter.diagnose.rule import quoted, rules
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.diagnose.turns import log_peaks, metric_changes
 from jobmeter.model.event import LEVEL_OF, Event, EventFilter, EventSource, Level
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import JobState
@@ -51,7 +51,7 @@ class Diagnosis:
 
 
 def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresholds: Thresholds) -> Diagnosis:
-    """Read what is stored of a job and run every rule over it. Raises as ``Executor.run`` does.
+    """Read a job's stored data and run every rule over it. Raises as ``Executor.run`` does.
 
     Findings reported by events while the job ran are included where no rule finds them any more.
     """
@@ -129,7 +129,7 @@ def timeline(diagnosis: Diagnosis, of_nodes: Sequence[Event] = ()) -> list[Momen
         )
         for one in diagnosis.findings
     ]
-    moments += [*_of_nodes(of_nodes), *_turns(case)]
+    moments += [*_of_nodes(of_nodes), *_change_points(case)]
     return sorted(moments, key=lambda moment: moment.time)
 
 
@@ -140,7 +140,7 @@ def _of_nodes(events: Sequence[Event]) -> list[Moment]:
     ]
 
 
-def _turns(case: Case) -> list[Moment]:
+def _change_points(case: Case) -> list[Moment]:
     """Peaks of lines that warn, and changes of metrics."""
     kinds = (("peak", Level.WARNING, log_peaks(case)), ("metric", Level.INFO, metric_changes(case)))
     return [

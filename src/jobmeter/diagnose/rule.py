@@ -1,4 +1,4 @@
-"""What a rule is, and finding every one of them: a file in ``diagnose/rules`` with a ``RULE`` in it."""
+"""The contract of rules, and their discovery: each file in ``diagnose/rules`` has a ``RULE``."""
 
 import pkgutil
 from collections.abc import Callable, Sequence
@@ -17,18 +17,18 @@ _LONGEST = 500
 
 
 class Weight(IntEnum):
-    """How much a cause of a job's end explains, most first."""
+    """How specific a cause of a job's end is, most specific first."""
 
     SPECIFIC = 0
-    """It says what went wrong."""
+    """It states what went wrong."""
     GENERIC = 1
-    """It says how it went wrong: an exception."""
+    """It states how it failed: an exception."""
     SIGNAL = 2
-    """It says that it was ended, not why: a signal, a rank that is gone."""
+    """It states that it was ended, not why: a signal, a lost rank."""
     FALLBACK = 3
-    """It says that something went wrong."""
+    """It states only that something went wrong."""
     CONSEQUENCE = 4
-    """It is what others show when one of them has gone: a collective that waits for ever."""
+    """A consequence in other replicas: a collective that waits for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ class Rule:
     ``metrics`` and ``counters`` (read as their increase in each step) of the job and ``nodes``, metrics of the nodes
     that it was on, are what it needs. ``kernel`` is the search for the lines of the kernels of these nodes that it
     looks at, as ``model.log_query`` reads it: of the job alone, unless the rule is one ``of_nodes``, or, where the job
-    had devices there, one ``of_devices``. ``cause`` is set for a rule about why a replica ended. ``sees`` says
-    in a sentence what it looks for, ``advice`` what to do, ``source`` where the rule comes from.
+    had devices there, one ``of_devices``. ``cause`` is set for a rule about why a replica ended. ``sees`` is a sentence
+    about what it detects, ``advice`` about what to do; ``source`` is the origin of the rule.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Rule:
     cause: Weight | None = None
     explains: bool = False
     thresholds: str = ""
-    """Whose thresholds it uses, by default its own."""
+    """The rule whose thresholds it uses, by default its own."""
     running: bool = False
     """Whether it is evaluated while jobs run; what it needs is then read at each evaluation."""
 
@@ -87,7 +87,7 @@ class Rule:
 def measured(
     metric: str, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None, replica: str = ""
 ) -> Evidence:
-    """Evidence by a metric: what was observed, and what would have been in order."""
+    """Evidence by a metric: the observed value, and the limit."""
     rounded = float(f"{value:.6g}")
     return Evidence(
         kind="metric", text=text, metric=metric, value=rounded, limit=limit, unit=unit, time=time, replica=replica

@@ -1,4 +1,4 @@
-"""Evaluates rules over the last part of running jobs: those rules that cannot wait for the end.
+"""Evaluates rules over the last part of running jobs: those whose findings help before the end.
 
 Samples are read with one query a job (more only for a very large one); events and nodes are read for many jobs
 together, and log lines only of a job of which a replica failed lately.
@@ -42,7 +42,7 @@ JobKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was found in a job. ``found`` is None where the reads failed, with the ``error`` that says why."""
+    """The findings of a job. ``found`` is None where the reads failed; ``error`` says why."""
 
     job: JobKey
     view: JobView | None = None
@@ -51,8 +51,8 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Together:
-    """What was read for many jobs together: events of jobs, faults of devices by node, series of nodes."""
+class _SharedReads:
+    """Data read for many jobs together: events of jobs, faults of devices by node, series of nodes."""
 
     events: Mapping[JobKey, list[Event]]
     faults: Mapping[tuple[str, str], list[Event]]
@@ -86,16 +86,16 @@ def evaluate_running(
 def _view(executor: Executor, scope: Scope, key: JobKey) -> JobView | None:
     try:
         view = executor.run(JobQuestion(JobRef(key[1], key[0])), scope)
-    except NotFoundError:  # it was deleted meanwhile
+    except NotFoundError:  # the job was deleted meanwhile
         return None
     return view if view.job.state is JobState.RUNNING else None
 
 
 def _read_together(
     executor: Executor, scope: Scope, views: Sequence[JobView], which: Sequence[Rule], span: TimeRange
-) -> _Together:
+) -> _SharedReads:
     if not views:
-        return _Together({}, {}, {})
+        return _SharedReads({}, {}, {})
     places = list(dict.fromkeys(place for view in views for place in nodes_of(view)))
     wanted = EventFilter(
         projects=frozenset(view.job.project for view in views),
@@ -117,7 +117,7 @@ def _read_together(
     step_ms = default_step(span, NODE_STEPS)
     for series, signal in measured_of_nodes(executor, scope, places, metrics, span, step_ms) if places else ():
         signals.setdefault((series.project, series.node), []).append(signal)
-    return _Together(events, faults, signals)
+    return _SharedReads(events, faults, signals)
 
 
 def _events(executor: Executor, scope: Scope, wanted: EventFilter, **of: object) -> Iterable[Event]:
@@ -130,7 +130,7 @@ def _case(
     scope: Scope,
     view: JobView,
     which: Sequence[Rule],
-    together: _Together,
+    together: _SharedReads,
     since: int,
     now_ms: int,
 ) -> Case:
@@ -157,7 +157,7 @@ def _case(
 
 
 def _fitting(view: JobView, names: Sequence[str]) -> list[str]:
-    """The metrics without those of devices of a kind that the job has none of, where its devices are known."""
+    """The metrics without those of kinds of devices that the job does not have, where its devices are known."""
     kinds = {one.device.rstrip("0123456789") for one in view.allocations}
     others = tuple(f"{kind}." for kind in PREFIXES if kind not in kinds) if kinds & set(PREFIXES) else ()
     return [name for name in names if not name.startswith(others)]
@@ -170,7 +170,7 @@ def _increases(rate: Signal, step_ms: int) -> Signal:
     return replace(rate, value=np.where(rate.value > 0, np.maximum(np.round(rate.value * passed), 1.0), 0.0))
 
 
-def _of_nodes(view: JobView, together: _Together) -> Signals:
+def _of_nodes(view: JobView, together: _SharedReads) -> Signals:
     found: dict[str, list[Signal]] = {}
     for _, node in nodes_of(view):
         for signal in together.nodes.get((view.job.project, node), ()):
@@ -178,7 +178,7 @@ def _of_nodes(view: JobView, together: _Together) -> Signals:
     return found
 
 
-def _faults(view: JobView, together: _Together) -> list[Event]:
+def _faults(view: JobView, together: _SharedReads) -> list[Event]:
     """Faults of devices of the nodes on which the job had some, while it had them."""
     nodes = dict.fromkeys(one.node for one in view.allocations)
     found = [event for node in nodes for event in together.faults.get((view.job.project, node), ())]

@@ -36,12 +36,12 @@ class Signal:
 
     @property
     def member(self) -> tuple[str, str, str]:
-        """Whose line it is."""
+        """The member of the job that the line is of."""
         return self.replica, self.node, self.device
 
     @property
     def device_name(self) -> str:
-        """``node-1/gpu0``; the replica stands for a node that nobody named."""
+        """``node-1/gpu0``; without a node the replica takes its place."""
         return f"{self.node or self.replica}/{self.device}"
 
     def within(self, start_ms: int, end_ms: int) -> "Signal":
@@ -50,14 +50,14 @@ class Signal:
         return replace(self, time=self.time[first:last], value=self.value[first:last])
 
     def coverage(self, start_ms: int, end_ms: int) -> float:
-        """How much of ``[start, end)`` its points stand for, 0 to 1."""
+        """The share of ``[start, end)`` that its points cover, 0 to 1."""
         inside = self.within(start_ms, end_ms)
         if not len(inside) or end_ms <= start_ms:
             return 0.0
         return min(1.0, len(inside) * max(self.interval, 1) / (end_ms - start_ms))
 
     def at(self, time: Int64s) -> Float64s:
-        """The last value at or before each time, NaN before the first and behind a gap."""
+        """The last value at or before each time, NaN before the first and in a gap."""
         if not len(self.time):
             return np.full(len(time), np.nan)
         place = np.searchsorted(self.time, time, side="right") - 1

@@ -1,4 +1,4 @@
-"""What is stored of nodes in a range, and log lines that somebody brings along, as cases for the rules."""
+"""Evaluates rules over stored data of nodes in a range, and over log lines that a task contains."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StoredEvaluation:
-    """The findings, the events that warn, and in words what could not be read."""
+    """The findings, the events that warn, and sentences about what could not be read."""
 
     findings: list[Finding]
     events: list[Event]
@@ -49,7 +49,7 @@ class StoredEvaluation:
 
 
 def evaluate_nodes(executor: Executor, task: DiagnosticTask, now_ms: int, thresholds: Thresholds) -> StoredEvaluation:
-    """What the rules about nodes find in the samples, events and lines of the kernels of the range.
+    """The findings of the rules about nodes in the samples, events and kernel log lines of the range.
 
     Raises as ``Executor.run`` does, but for the lines: nodes with too many lines to search are named in ``failures``.
     """
@@ -81,7 +81,7 @@ def _of_devices(names: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _of_node(finding: Finding, nodes: frozenset[str]) -> Finding:
-    """A rule about replicas took the node for one; of several nodes none follows from another."""
+    """A rule about replicas saw the node as one; between nodes there are no consequences."""
     if finding.subject.kind != "replica" or finding.subject.name not in nodes:
         return finding
     return replace(finding, subject=Subject("node", finding.subject.name), role=Role.ROOT)
@@ -104,7 +104,7 @@ def node_events(executor: Executor, scope: Scope, task: DiagnosticTask, span: Ti
 
 
 def evaluate_lines(task: DiagnosticTask, now_ms: int, thresholds: Thresholds) -> list[Finding]:
-    """What the rules about logs find in the lines of the task: each instance is taken for a replica that failed."""
+    """The findings of the rules about logs in the lines of the task: each instance counts as a failed replica."""
     which = [rule for rule in rules() if rule.name in _LOG_RULES or rule.cause not in {None, Weight.FALLBACK}]
     replicas, lines = [], []
     for at, log in enumerate(task.logs):
@@ -119,7 +119,7 @@ def evaluate_lines(task: DiagnosticTask, now_ms: int, thresholds: Thresholds) ->
 
 
 def _lines(task: DiagnosticTask, replica: str, node: str, texts: Sequence[str]) -> list[LogLine]:
-    """The lines have days at most: they count as the last ones before the end of the range, in their order."""
+    """The lines have no exact times: they count as the last ones before the end of the range, in their order."""
     first = (task.end - len(texts)) * _MS
     return [
         LogLine(time_ns=first + at * _MS, text=text, job=task.id, replica=replica, node=node, project=task.project)
@@ -149,7 +149,7 @@ def _devices(
         )
         try:
             lines = executor.run(query, scope).lines
-        except NotFoundError:  # it was forgotten meanwhile
+        except NotFoundError:  # the node was deleted meanwhile
             continue
         for line in lines:
             found.setdefault(line.metric, []).append(signal_of(line))

@@ -1,4 +1,4 @@
-"""The numbers that rules decide by: one file with the origin of each, and what an operator put in their place."""
+"""The thresholds of rules: one file with the origin of each, and an operator's overrides."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _MOST_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """One number: a share, an amount, or milliseconds (``text`` is what the file says), and where it comes from."""
+    """One number: a share, an amount, or milliseconds (``text`` is its form in the file), and its origin."""
 
     value: float
     text: str
@@ -29,7 +29,7 @@ Numbers = Mapping[str, float]
 
 
 class Thresholds(Mapping[str, Numbers]):
-    """The thresholds of each rule, those that all share included; times in milliseconds."""
+    """The thresholds of each rule, including the common ones; times in milliseconds."""
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self.tables = tables
@@ -53,7 +53,7 @@ class Thresholds(Mapping[str, Numbers]):
 
 
 def load(path: str = "") -> Thresholds:
-    """The shipped thresholds, and in their place those of an operator's file, where there is one.
+    """The shipped thresholds, overridden by those of an operator's file, where there is one.
 
     Raises ConfigurationError naming the file and the entry that is wrong.
     """

@@ -1,1 +1,1 @@
-"""Other people's APIs: one folder each, pure translation."""
+"""Vendors' APIs: one folder each, pure translation."""

@@ -1,4 +1,4 @@
-"""What a dialect is: a table of operations, and pure functions between its words and ours.
+"""The contract of dialects: a table of operations, and pure functions between its terms and ours.
 
 An operation is a generator: it yields questions, is sent their results, and returns the vendor's body. So it performs
 no I/O, knows no store, no web framework and no other dialect, and a later question may depend on an earlier answer. Who
@@ -44,12 +44,12 @@ def read_as_json(call: Call) -> int:
 
 
 def accounted_for(call: Call) -> int:  # noqa: ARG001 - as the other
-    """Nothing: the operation accounts for what reading the body takes, once it knows how much is in it."""
+    """0: the operation itself accounts for the memory of reading the body, once it knows its content."""
     return 0
 
 
 class MissingFieldError(InvalidRequestError):
-    """A required parameter is absent or empty: vendors tell this from a wrong value."""
+    """A required parameter is absent or empty: vendors distinguish this from a wrong value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an operation is given besides the call: the time, the request's id, the parameters of its path, the caller.
+    """The context of a call: the time, the request's id, the parameters of its path, the caller.
 
     ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
     what may be read: that is decided where questions are answered. ``limits`` bound what one request may bring.
-    ``senders`` is the cache of what senders send again, where the server has one.
+    ``senders`` caches what senders repeat, where the server has such a cache.
     """
 
     now_ms: int
@@ -94,7 +94,7 @@ def execute(question: Question[R]) -> Generator[Question[Any], Any, R]:
 
 
 class Run(Generic[R]):
-    """An operation under way: it waits for the result of a question, or is over."""
+    """A running operation: it waits for the result of a question, or has ended."""
 
     def __init__(self, steps: Generator[Question[Any], Any, R]) -> None:
         self._steps = steps
@@ -148,7 +148,7 @@ def only(answer: Answer) -> Steps:
 class RecordJobs(Question[int]):
     """Write records as the caller; one that names no project is for the caller's own. Gives their number.
 
-    Needs an action that allows writing.
+    Needs a writing action.
     """
 
     records: Records
@@ -156,9 +156,9 @@ class RecordJobs(Question[int]):
 
 @dataclass(frozen=True, slots=True)
 class StopJob(Question[Job]):
-    """Note that a job was stopped, now, and give it as it is then.
+    """Record that a job was stopped now, and give it.
 
-    Jobmeter does not end processes: whoever runs the job does. A job that has ended already is ConflictError.
+    Jobmeter does not end processes: the system that runs the job does. Raises ConflictError for a job that has ended.
     """
 
     ref: JobRef
@@ -167,14 +167,14 @@ class StopJob(Question[Job]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob(Question[Job]):
-    """Forget a job, its samples, its logs and its events; gives what it was."""
+    """Delete a job, its samples, its logs and its events; gives its last state."""
 
     ref: JobRef
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSamples(Question[Receipt]):
-    """Keep samples, as the caller. Each series names its project.
+    """Store samples as the caller. Each series names its project.
 
     ``rejected`` counts, by reason, the samples that the dialect itself refused, for the server's own metrics.
     """
@@ -185,7 +185,7 @@ class WriteSamples(Question[Receipt]):
 
 @dataclass(frozen=True, slots=True)
 class WriteLines(Question[Receipt]):
-    """Keep log lines, as the caller; ``rejected`` as for ``WriteSamples``."""
+    """Store log lines as the caller; ``rejected`` as for ``WriteSamples``."""
 
     lines: tuple[LogLine, ...]
     rejected: tuple[tuple[str, int], ...] = ()
@@ -193,7 +193,7 @@ class WriteLines(Question[Receipt]):
 
 @dataclass(frozen=True, slots=True)
 class WriteSpans(Question[Receipt]):
-    """Keep spans of one project, as the caller; ``rejected`` as for ``WriteSamples``."""
+    """Store spans of one project as the caller; ``rejected`` as for ``WriteSamples``."""
 
     spans: tuple[Span, ...]
     rejected: tuple[tuple[str, int], ...] = ()
@@ -201,7 +201,7 @@ class WriteSpans(Question[Receipt]):
 
 @dataclass(frozen=True, slots=True)
 class TraceTokenQuestion(Question["TraceToken"]):
-    """Ask for a token with which spans and log records may be sent as the caller, and nothing else be done."""
+    """Request a token that allows sending spans and log records as the caller, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +219,12 @@ Figure = tuple[str, tuple[tuple[str, str], ...], int]
 
 @dataclass(frozen=True, slots=True)
 class ServerQuestion(Question[list[Figure]]):
-    """Ask what this server has counted since its start."""
+    """Request this server's counters since its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareQuestion(Question["ShareToken"]):
-    """Ask for a token that opens the measurements of one job for ``seconds``; answered by ``ShareToken``."""
+    """Request a token for the measurements of one job, valid for ``seconds``; answered by ``ShareToken``."""
 
     ref: JobRef
     seconds: int
@@ -240,7 +240,7 @@ class ShareToken:
 
 @dataclass(frozen=True, slots=True)
 class CreateShipper(Question[Shipper]):
-    """Ship the log lines of a resource group that the caller may see, from now on, to a sink of the settings."""
+    """Create a shipper of the log lines of a resource group that the caller may see to a sink of the settings."""
 
     resource_group: str
     sink_project: str
@@ -249,14 +249,14 @@ class CreateShipper(Question[Shipper]):
 
 @dataclass(frozen=True, slots=True)
 class ShipperQuestion(Question[Shipper]):
-    """Ask for the shipper of a resource group that the caller made, or could have made."""
+    """Request the shipper of a resource group in the caller's projects."""
 
     resource_group: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteShipper(Question[Shipper]):
-    """Ship the log lines of a resource group no more; gives what the shipper was."""
+    """Delete the shipper of a resource group; gives its last state."""
 
     resource_group: str
 
@@ -286,8 +286,8 @@ class View:
 class ViewCall:
     """The call of a vendor's API that gives what a view shows, with ``KEY`` in place of the caller's token.
 
-    ``path`` has its query, all of it percent-encoded; ``body`` is JSON. ``note`` says where that API has no form for
-    what is shown.
+    ``path`` has its query, all of it percent-encoded; ``body`` is JSON. ``note`` says what of the view the API cannot
+    express.
     """
 
     operation: str
@@ -299,7 +299,7 @@ class ViewCall:
 
 
 KEY = "$JOBMETER_KEY"
-"""What a user's shell puts in place of itself: a call is shown to others, a token is not."""
+"""The variable that a shell replaces with the token, which is never shown."""
 BEARER = f"Authorization: Bearer {KEY}"
 
 
@@ -314,10 +314,10 @@ def encoded(part: str) -> str:
 
 
 class GapStatus(StrEnum):
-    """What to expect of a gap."""
+    """The status of a gap."""
 
     NOT_IMPLEMENTED = "notimpl"
-    """It could be answered, and nobody plans to."""
+    """It could be supported, but is not planned."""
     NOT_YET = "notyet"
     """It is going to be answered."""
     NEVER = "never"
@@ -326,7 +326,7 @@ class GapStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something of the vendor's API that is not answered, and why."""
+    """A part of the vendor's API that is not supported, and why."""
 
     what: str
     reason: str
@@ -340,9 +340,9 @@ class Operation:
     ``name`` is the vendor's own, ``GetJobMetrics``; ``action`` what it does, for ``jobmeter.access``: ``metrics:read``.
     ``path`` is a template, ``/api/v1/jobs/{JobId}/metrics``. ``answer`` starts it; it raises InvalidRequestError in the
     vendor's own field names. ``rate`` is how often one key may call it, where the vendor states a limit; a setting of
-    the server comes before it. ``encodings`` are the content encodings that ``answer`` undoes itself; all others are
-    undone, or refused, before it is called. ``read_bytes`` says how much memory reading the body takes besides; what
-    ``answer`` undoes or reads otherwise it accounts for itself, with ``Call.take``.
+    the server comes before it. ``encodings`` are the content encodings that ``answer`` decodes itself; others are
+    decoded, or refused, before it is called. ``read_bytes`` estimates the additional memory of reading the body;
+    ``answer`` accounts for any other memory itself, with ``Call.take``.
     """
 
     name: str
@@ -398,14 +398,14 @@ class Dialect(Protocol):
 
     @property
     def gaps(self) -> Sequence[Gap]:
-        """What it does not answer."""
+        """The parts of the API that it does not support."""
         ...
 
     def match(self, call: Call) -> Match | None:
         """The operation that the call names; None when the call is not for this dialect. The body is not read yet.
 
-        Raises NotFoundError when the call is clearly this dialect's but names no operation (kind ``path``), or one
-        that has another method (kind ``method``, ``name`` the methods that it has).
+        Raises NotFoundError when the call is clearly this dialect's but names no operation (kind ``path``), or has a
+        wrong method (kind ``method``, ``name`` the allowed ones).
         """
         ...
 
@@ -418,7 +418,7 @@ class Dialect(Protocol):
 
 
 def matched(routes: Routes[Operation], call: Call) -> Match | None:
-    """The operation; None where the path is nobody's. Raises NotFoundError naming the methods that the path has."""
+    """The operation; None for an unknown path. Raises NotFoundError naming the methods of the path."""
     found = routes.find(call.method, call.raw_path)
     if found is not None:
         return Match(*found)
@@ -429,10 +429,10 @@ def matched(routes: Routes[Operation], call: Call) -> Match | None:
 
 
 def not_negative(value: float) -> float:
-    """The value, or 0 for one below: an exporter's noise may leave a share that was 0 a little under it."""
+    """The value, at least 0: an exporter's noise may leave a ratio of 0 slightly negative."""
     return max(0.0, value)
 
 
 def rounded(value: float) -> float:
-    """The value to 12 significant digits: what a change of unit adds in binary noise is gone."""
+    """The value to 12 significant digits, without the rounding noise of unit conversion."""
     return float(f"{value:.12g}")

@@ -1,4 +1,4 @@
-"""The only file that names dialects. The server asks them in this order."""
+"""The only file that names dialects. The server matches them in this order."""
 
 from collections.abc import Sequence
 

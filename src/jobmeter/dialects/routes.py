@@ -1,4 +1,4 @@
-"""The paths of operations: which operation a path and a method name, and the values of the path's parameters."""
+"""Routing: finds the operation of a path and a method, and the values of the path's parameters."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 
 class Route(Protocol):
-    """What may be found: a method, and a path with ``{Name}`` for each segment that is a parameter."""
+    """A route: a method, and a path with ``{Name}`` for each segment that is a parameter."""
 
     @property
     def method(self) -> str:

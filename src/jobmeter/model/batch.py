@@ -23,8 +23,7 @@ NEVER = -1
 class SeriesKeys:
     """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once.
 
-    Who reads or writes the same series again and again has the very same object for it: what follows from it may
-    be cached by it.
+    Callers that repeat the same series pass the same object, so that derived data can be cached by its identity.
     """
 
     job: Uint64s
@@ -48,8 +47,8 @@ class SampleBatch:
 
     ``index``: uint32[n], which of ``series`` a row belongs to. ``time``: int64[n], milliseconds since the epoch.
     ``value``: float64[n], in the catalogue's unit, finite. The arrays are not changed after construction.
-    ``existing_keys`` are the keys of ``series`` where they were computed already; see ``keys``. So are
-    ``existing_span`` and ``existing_single``.
+    ``existing_keys`` are the keys of ``series`` where they were computed already; see ``keys``. ``existing_span`` and
+    ``existing_single`` are the same for ``span`` and ``single``.
     """
 
     series: Sequence[Series]
@@ -65,7 +64,7 @@ class SampleBatch:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first and the last time of a batch that has samples, worked out once."""
+        """The first and the last time of a batch that has samples, computed once."""
         if self.existing_span is None:
             object.__setattr__(self, "existing_span", (int(self.time.min()), int(self.time.max())))
         assert self.existing_span is not None  # noqa: S101 - set above
@@ -73,7 +72,7 @@ class SampleBatch:
 
     @property
     def single(self) -> bool:
-        """Whether it has one sample of each series, in their order, as nearly all requests; worked out once."""
+        """Whether it has one sample of each series, in their order, as nearly all requests have; computed once."""
         if self.existing_single is None:
             index = self.index
             ordered = len(index) == len(self.series) > 0 and not int(index[0]) and bool((index[1:] > index[:-1]).all())
@@ -82,7 +81,7 @@ class SampleBatch:
 
     @property
     def keys(self) -> SeriesKeys:
-        """The keys of ``series``, worked out once."""
+        """The keys of ``series``, computed once."""
         if self.existing_keys is None:
             object.__setattr__(self, "existing_keys", SeriesKeys.of(self.series))
         assert self.existing_keys is not None  # noqa: S101 - set above
@@ -166,9 +165,9 @@ class LineColumns:
 
 @dataclass(slots=True, eq=False)
 class References:
-    """For each series the last sample so far: what the next increase of a counter is counted from.
+    """The last sample of each series so far: the reference for the next increase of a counter.
 
-    ``time`` int64[k] ms (``NEVER`` for none), ``value`` float64[k]. Changed in place as pieces go by in order of time.
+    ``time`` int64[k] ms (``NEVER`` for none), ``value`` float64[k]. Updated in place, block by block in order of time.
     """
 
     time: Int64s
@@ -186,9 +185,9 @@ class References:
         self.value[index[ends]] = value[ends]
 
     def copy(self) -> "References":
-        """The same, to be changed by itself."""
+        """An independent copy."""
         return References(self.time.copy(), self.value.copy())
 
     def become(self, other: "References") -> None:
-        """Take over everything of another one."""
+        """Assign the contents of another one."""
         self.time[:], self.value[:] = other.time, other.value

@@ -1,4 +1,4 @@
-"""The id of a job whose scheduler gives names that another cluster gives, too."""
+"""Ids of jobs that are unique across clusters with the same scheduler numbers."""
 
 from enum import StrEnum
 from hashlib import blake2s
@@ -10,14 +10,14 @@ _DIGEST = 8
 
 
 class JobIds(StrEnum):
-    """What is in the ids of jobs. ``PLAIN``: what the scheduler calls them. ``CLUSTER``: its cluster besides."""
+    """The form of job ids. ``PLAIN``: the scheduler's own. ``CLUSTER``: with the name of the cluster."""
 
     PLAIN = "plain"
     CLUSTER = "cluster"
 
 
 def job_in_cluster(job: str, cluster: str) -> str:
-    """The id of a cluster's job among those of others: ``21@beta``. One that is too long ends with its digest."""
+    """The id of a job with its cluster: ``21@beta``. One that is too long ends with a digest."""
     name = f"{job}{_SEPARATOR}{cluster}"
     if len(name) <= MAX_NAME:
         return name

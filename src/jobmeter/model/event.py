@@ -1,4 +1,4 @@
-"""What happened to a job, a replica or a node: rare, worded, stored with the job's record."""
+"""Events of a job, a replica or a node: rare, with a message, stored with the job's record."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -14,9 +14,9 @@ from jobmeter.model.question import Question
 ALLOCATION_MISMATCH = "AllocationMismatch"
 """The reason of an agent's event about a replica that computes on a device that was not given to it."""
 COMMAND_LINE = "command line"
-"""The actor of what a command on the server's own data did."""
+"""The actor of changes by a command on the server's own data."""
 WHOLE_SERVER = ""
-"""The project of events that belong to none: who sees every project sees them."""
+"""The project of events without one: callers that see every project see them."""
 
 
 class Level(StrEnum):
@@ -31,11 +31,11 @@ class Level(StrEnum):
 LEVEL_OF: Mapping[Severity, Level] = MappingProxyType(
     {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
 )
-"""The level of an event that tells of a finding."""
+"""The level of an event about a finding."""
 
 
 class EventSource(StrEnum):
-    """Who tells of an event."""
+    """Who reports an event."""
 
     STATE = "state"
     """Jobmeter itself, when a job's or replica's state changed: ``reason`` is the new state."""
@@ -43,11 +43,11 @@ class EventSource(StrEnum):
     REPLICA = "replica"
     NODE = "node"
     SERVER = "server"
-    """The server, of what it does itself: nodes that it hears of no longer, keys, shippers. No record may name it."""
+    """The server itself: silent nodes, keys, shippers. No record may name it."""
 
 
 class EventType(StrEnum):
-    """What kind of thing happened; it follows from the event's source and reason."""
+    """The type of an event, derived from its source and reason."""
 
     JOB_STATE = "job_state"
     REPLICA_STATE = "replica_state"
@@ -86,7 +86,7 @@ REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.FINDING: frozenset({"Finding", "FindingEnded"}),
     }
 )
-"""The reasons that say what an event is about, whoever tells of it."""
+"""The types of reasons that are independent of the source."""
 SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
     {
         EventType.NODE_UP: frozenset({"NodeUp"}),
@@ -108,7 +108,7 @@ SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
 )
 """The reasons that only the server itself gives."""
 ENDS = frozenset(state.value for state in JobState if state.finished)
-"""The reasons of ``state`` events that tell of an end."""
+"""The reasons of ``state`` events that mean an end."""
 _BY_REASON = {reason: kind for kind, reasons in REASONS.items() for reason in reasons}
 _BY_SERVER_REASON = {reason: kind for kind, reasons in SERVER_REASONS.items() for reason in reasons}
 _IDENTITY = ("project", "job", "replica", "attempt", "cluster", "node", "source", "reason", "message", "time")
@@ -117,10 +117,10 @@ _IDENTITY = ("project", "job", "replica", "attempt", "cluster", "node", "source"
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened, at ``time`` (epoch ms). Names that do not apply are empty.
 
-    An event is known by everything but its level and actor: sent again, it counts once. ``reason`` is one word
+    All fields but level and actor identify an event: sent again, it counts once. ``reason`` is one word
     (``OOMKilled``), ``message`` a sentence. ``subject`` names what it is about where that is neither a job, a replica
-    nor a node: a kind and a name, ``device gpu0``. ``actor`` is the id of the key whose call made it happen,
-    ``command line`` where that was a command on the server's own data, and empty where nobody called.
+    nor a node: a kind and a name, ``device gpu0``. ``actor`` is the id of the key whose call caused it, ``command
+    line`` for a command on the server's own data, and empty where no call did.
     """
 
     time: int
@@ -139,14 +139,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> bytes:
-        """16 bytes that follow from everything that the event is known by."""
+        """16 bytes: the digest of all fields that identify the event."""
         values = [getattr(self, name) for name in _IDENTITY]
-        # One without a subject has the digest that it had before there were subjects.
+        # Without a subject the digest is that of releases before there were subjects.
         return blake2b(msgspec.json.encode([*values, *filter(None, [self.subject])]), digest_size=16).digest()
 
     @property
     def id(self) -> str:
-        """Its id: 32 hexadecimal digits, the same wherever and whenever it is asked for."""
+        """Its id: 32 hexadecimal digits, the same on every server."""
         return self.digest.hex()
 
     @property
@@ -164,7 +164,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def object(self) -> Subject:
-        """What it happened to: ``subject``, else the replica, the job or the node."""
+        """The object of the event: ``subject``, else the replica, the job or the node."""
         if self.subject:
             kind, _, name = self.subject.partition(" ")
             return Subject(kind, name)
@@ -182,7 +182,7 @@ class EventPage(msgspec.Struct, frozen=True):
 class EventFilter(msgspec.Struct, Question[EventPage], frozen=True, kw_only=True):
     """Which events to list, by time and then in the order in which they arrived. Empty parts match everything.
 
-    ``projects`` None means all that the asker may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.
+    ``projects`` None means all that the caller may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.
     ``contains`` looks in reason and message, without regard to case. ``without`` are types that are left out. ``after``
     is the id of an event: those behind it in the order of the list. ``total`` counts whatever ``after`` and ``offset``
     say.

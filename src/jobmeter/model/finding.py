@@ -1,4 +1,4 @@
-"""Findings: what a rule concluded about a job, with what it rests on."""
+"""Findings: the conclusions of rules about a job, with their evidence."""
 
 from enum import StrEnum
 
@@ -14,12 +14,12 @@ class Severity(StrEnum):
 
 
 class Role(StrEnum):
-    """How a finding stands to the others of its job."""
+    """How a finding relates to the others of its job."""
 
     ROOT = "root"
     """Nothing known explains it."""
     CONFIRMATION = "confirmation"
-    """It shows what another one says."""
+    """It confirms another one."""
     CASCADE = "cascade"
     """It followed from another one."""
 
@@ -32,7 +32,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason for a finding, as a sentence and, where there are such, as figures.
+    """A reason for a finding, as a sentence and, where available, as figures.
 
     ``kind`` is metric, log, event or status. ``value`` was observed where ``limit`` is allowed, both in ``unit``.
     """
@@ -63,7 +63,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """The finding in one line: its rule, whom it is about, and its first evidence."""
+        """The finding in one line: its rule, its subject, and its first evidence."""
         evidence = f": {self.evidence[0].text}" if self.evidence else ""
         return f"{self.rule} ({self.subject.kind} {self.subject.name}){evidence}"
 

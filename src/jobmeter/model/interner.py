@@ -1,4 +1,4 @@
-"""Series by small numbers, so that their properties lie in arrays: batches of interned series need no objects."""
+"""Small numbers for series, so that their properties lie in arrays: batches of interned series need no objects."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _FIRST = 1_024
 
 
 class SeriesInterner:
-    """Every series since the interner was begun, numbered from 0. Safe for several threads.
+    """Every series since the interner was created, numbered from 0. Safe for several threads.
 
     Nothing is taken out: a full interner is replaced by an empty one (see ``current``), and lives as long as a batch
     that refers to it.
@@ -35,11 +35,11 @@ class SeriesInterner:
 
     @property
     def full(self) -> bool:
-        """Whether it is time for another one."""
+        """Whether it should be replaced by an empty one."""
         return len(self._series) >= MOST or self._bytes >= MOST_BYTES
 
     def numbers(self, series: Sequence[Series]) -> Int64s:
-        """int64[n]: the number of each, those that have none being given the next ones."""
+        """int64[n]: the number of each; new series get the next numbers."""
         with self._lock:
             numbers = self._numbers
             for one in series:
@@ -70,8 +70,8 @@ class SeriesInterner:
 class SeriesList(Sequence[Series]):
     """Different series of one interner: ``numbers`` int64[n], each once. The objects are looked up when requested.
 
-    A sender of the same series again and again gets the very same list: what follows from it may be cached by it,
-    in a ``WeakKeyDictionary``.
+    A sender that repeats the same series gets the same list object, so that derived data can be cached by it in a
+    ``WeakKeyDictionary``.
     """
 
     __slots__ = ("__weakref__", "_keys", "_series", "interner", "numbers")
@@ -111,7 +111,7 @@ class SeriesList(Sequence[Series]):
 
 
 def listed(series: SeriesList, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
-    """A batch of them, which knows its keys."""
+    """A batch of these series, its keys computed."""
     return SampleBatch(series, index, time, value, series.keys)
 
 

@@ -17,16 +17,16 @@ class JobState(StrEnum):
     FAILED = "Failed"
     STOPPED = "Stopped"
     UNKNOWN = "Unknown"
-    """It is unknown to run, and nobody saw how it ended."""
+    """It is not known to run, and its end was not observed."""
 
     @property
     def finished(self) -> bool:
-        """True for a job that neither waits nor is known to run: how it ended may be unknown."""
+        """True for a job that neither waits nor runs: how it ended may be unknown."""
         return self not in {JobState.QUEUED, JobState.RUNNING}
 
     @property
     def outcome(self) -> bool:
-        """True for an end that somebody saw; ``Unknown`` gives way to it."""
+        """True for an observed end, which replaces ``Unknown``."""
         return self in {JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED}
 
 
@@ -35,10 +35,7 @@ LOST = "lost"
 
 
 class InstanceType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The machine that a replica was promised. Memory in bytes.
-
-    ``extra`` keeps what a dialect wants back word for word.
-    """
+    """The machine type of a replica. Memory in bytes. ``extra`` stores fields that a dialect returns verbatim."""
 
     id: str = ""
     name: str = ""
@@ -67,7 +64,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AllocationSource(StrEnum):
-    """The source of the fact that a job had a device, most trusted first."""
+    """The source of an allocation, most trusted first."""
 
     PROCESS = "process"
     SCHEDULER = "scheduler"
@@ -95,8 +92,8 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A checkpoint that a job reported. ``created`` in epoch ms, ``size`` in bytes, None where unknown.
 
-    ``files`` are addresses (of an object store, say) where its parts can be fetched; ``extra`` keeps what a dialect
-    wants back word for word.
+    ``files`` are addresses (of an object store, say) where its parts can be fetched; ``extra`` stores fields that a
+    dialect returns verbatim.
     """
 
     id: str
@@ -109,12 +106,12 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job as its record says. Times in epoch milliseconds, None where unknown.
+    """A job. Times in epoch milliseconds, None where unknown.
 
     ``limits`` maps a ``*.limit`` metric to what one replica was allowed, in the catalogue's unit. ``first_sample`` and
-    ``last_sample`` are what the store saw. A job that nobody recorded has ``recorded`` False and a state derived from
-    them. ``extra`` keeps, by dialect, what its vendor's API takes and gives back word for word. ``updated`` is when
-    the record was last written.
+    ``last_sample`` are the times of its first and last stored sample. A job without a record has ``recorded`` False and
+    a state derived from them. ``extra`` stores, by dialect, fields that its vendor's API takes and returns verbatim.
+    ``updated`` is when the record was last written.
     """
 
     id: str
@@ -143,9 +140,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A machine that an agent runs on, and what it said of itself (cores, memory, devices, kernel).
+    """A machine that an agent runs on, and its description (cores, memory, devices, kernel).
 
-    ``resource_group`` is the group whose capacity it counts towards, empty where nobody said.
+    ``resource_group`` is the group whose capacity it counts towards, empty where unknown.
     """
 
     name: str
@@ -208,14 +205,14 @@ class Operator(StrEnum):
 
 
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One more demand on the jobs to list.
+    """A condition on the jobs to list.
 
     ``field`` is ``id``, ``name``, ``type``, ``user``, ``project``, ``resource_group``, ``workspace``, ``command`` or
     ``error``; ``node``, that of one of its replicas (``in`` and ``not in`` alone); ``created``, ``start`` or ``end``
     (epoch ms), ``duration`` (ms from start to end, or until now); ``labels.NAME``; or ``extra.DIALECT.KEY``, which
-    meets a text, a number (written in JSON) or a list of texts, of which one has to fit; ``extra.DIALECT.KEY/KEY`` is
-    that of an object inside. ``otherwise`` is the field of those jobs that lack the first, where both are texts or
-    ``extra``: a job without a name is listed under its id.
+    compares with a text, a number (written in JSON) or a list of texts, of which one has to match;
+    ``extra.DIALECT.KEY/KEY`` is that of an object inside. ``otherwise`` is the field of those jobs that lack the first,
+    where both are texts or ``extra``: a job without a name is listed under its id.
     """
 
     field: str

@@ -1,4 +1,4 @@
-"""Log lines: what the processes of a job wrote, and what the system of a node did."""
+"""Log lines: the output of the processes of a job, and the system log of a node."""
 
 import re
 
@@ -8,7 +8,7 @@ from jobmeter.model.event import Level
 from jobmeter.model.series import job_key, node_key
 
 MAX_TEXT_BYTES = 65_536
-"""Most bytes of one line's text in UTF-8; a longer one is cut, and says so."""
+"""Most bytes of one line's text in UTF-8; a longer one is truncated, with a note."""
 
 MAX_SYSTEM_NAME = 256
 """Longest name of a stream or a tag of a system log, in characters."""
@@ -80,7 +80,7 @@ LEVEL_WORDS = tuple(_LEVELS)
 
 
 def level_of(word: str) -> Level | None:
-    """The level that a word of other programs means (``WARN``, ``fatal``), in any case; None for any other word."""
+    """The level of a word that programs use (``WARN``, ``fatal``), in any case; None for any other word."""
     return _LEVELS.get(word.lower())
 
 

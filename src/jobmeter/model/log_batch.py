@@ -1,4 +1,4 @@
-"""Log lines as columns: the shape in which they travel from a request's body to the engine."""
+"""Log lines as columns: their form from a request's body to the engine."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.series import job_key, node_key
 
 LEVEL_CODES = {level: code for code, level in enumerate(Level, 1)}
-"""Levels as numbers, the worse the higher; 0 is for a line that does not say."""
+"""Levels as numbers, the worse the higher; 0 is for a line without one."""
 LEVELS: dict[int, Level | None] = {0: None, **{code: level for level, code in LEVEL_CODES.items()}}
 
 
 class LogSource(NamedTuple):
-    """What many lines have in common: all that a line says besides its time, its level and its text.
+    """The common fields of many lines: all but time, level and text.
 
     See ``LogLine``.
     """
@@ -122,7 +122,7 @@ class LogBatch(Sequence[LogLine]):
         return LogBatch(self.sources, self.source[places], self.time_ns[places], self.level[places], texts)
 
     def of_sources(self, chosen: Sequence[bool]) -> "LogBatch":
-        """The lines of some sources: ``chosen`` has a word for each."""
+        """The lines of some sources: ``chosen`` has a flag for each."""
         return self if all(chosen) else self.where(np.array(chosen, np.bool_)[self.source])
 
     def spans(self) -> Iterator[tuple[LogSource, int, int]]:
@@ -145,7 +145,7 @@ def times(values: Sequence[int]) -> Int64s:
 
 
 def time_error(time_ns: int) -> InvalidRequestError:
-    """For the time of a line that no clock gives."""
+    """The error for a time of a line that 64 bits do not hold."""
     return InvalidRequestError(f"time {time_ns} is not between 1970 and 2100 in nanoseconds since the epoch", "time")
 
 

@@ -1,4 +1,4 @@
-"""Which of some log lines are asked for, and which part of them in which order."""
+"""A filter of log lines, with their order and a page."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from jobmeter.model.log_query import LogQuery
 class LogFilter:
     """Lines with ``start_ns <= time < end_ns``, in epoch nanoseconds; None is no bound. Empty parts match everything.
 
-    ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity`` leaves out what is less severe, and
-    lines that say neither a severity nor a level; ``min_level`` lines below it and lines without a level. ``contains``
-    is looked for without regard to case. ``descending`` gives the newest first. ``offset`` skips lines. ``count`` asks
-    for the totals too.
+    ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity`` leaves out less severe lines, and
+    lines with neither a severity nor a level; ``min_level`` lines below it and lines without a level. ``contains`` is
+    looked for without regard to case. ``descending`` gives the newest first. ``offset`` skips lines. ``count`` requests
+    the totals too.
     """
 
     query: LogQuery | None = None

@@ -1,4 +1,4 @@
-"""How what reads a request accounts for the memory that it needs."""
+"""How decoders of requests account for the memory that they need."""
 
 from collections.abc import Callable
 
@@ -7,4 +7,4 @@ Take = Callable[[int], None]
 
 
 def unlimited(size: int) -> None:
-    """Memory that nobody accounts for."""
+    """Memory that is not accounted for."""

@@ -1,15 +1,15 @@
-"""Names that somebody may have meant who wrote another one."""
+"""Suggestions for a misspelt name."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 MOST = 3
 _LONGEST = 200
-"""A longer text is nobody's typing error, and comparing it would take long."""
+"""A longer text is no typing error, and comparing it would take long."""
 
 
 def nearest(text: str, names: Iterable[str], most: int = MOST) -> list[str]:
-    """At most so many of the names, the nearest first: those that hold the text, then those that look like it."""
+    """At most ``most`` of the names, the nearest first: those that contain the text, then similar ones."""
     needle = text.strip().lower()
     if not needle or len(needle) > _LONGEST:
         return []
@@ -21,6 +21,6 @@ def nearest(text: str, names: Iterable[str], most: int = MOST) -> list[str]:
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:
-    """``; did you mean a, b?`` to be put behind a refusal; empty where nothing is near."""
+    """``; did you mean a, b?`` to append to an error message; empty where no name is near."""
     found = nearest(text, names)
     return f"; did you mean {', '.join(found)}?" if found else ""

@@ -1,4 +1,4 @@
-"""The order in which people expect names."""
+"""The natural order of names."""
 
 import re
 

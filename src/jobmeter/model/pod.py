@@ -1,24 +1,24 @@
-"""Which replica of a job a pod of Kubernetes is: reported by a cluster's watcher, and read by an agent."""
+"""The replica of a job that a Kubernetes pod is: reported by a cluster's watcher, read by an agent."""
 
 import re
 
 import msgspec
 
 MOST_PODS = 100
-"""Pods that may be asked for at once."""
+"""Most pods of one request."""
 WATCHED_LABEL = "kubernetes.uid"
-"""The label of a job by which the watcher of a cluster, and nobody else, marks what it reports."""
+"""The label by which only the watcher of a cluster marks the jobs that it reports."""
 
 _JOB = re.compile(r"pod-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
 
 
 def job_of_pod(uid: str) -> str:
-    """The job that a pod is by itself."""
+    """The id of the job of a pod that belongs to no other job."""
     return f"pod-{uid}"
 
 
 def pod_of_job(job: str) -> str:
-    """The uid of the pod that a job is by itself; empty for any other job."""
+    """The uid in such an id; empty for any other job."""
     match = _JOB.fullmatch(job) if job.startswith("pod-") else None
     return match[1] if match else ""
 

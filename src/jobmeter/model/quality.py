@@ -1,4 +1,4 @@
-"""How complete what is stored of a job is: what is missing, what came late, what clocks were wrong."""
+"""The quality of a job's stored samples: gaps, late samples, wrong clocks."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """Samples of a replica are missing, though it has some before and after. Times in epoch milliseconds.
 
     There is none strictly between ``start`` and ``end``; or, where ``exact`` is false, ``missing`` samples are missing
-    somewhere between them. ``agent_away`` is true where the agent of its node is known to have measured nothing of
+    somewhere between them. ``agent_away`` is true where the agent of its node is known to have stored no sample of
     itself either.
     """
 
@@ -26,8 +26,8 @@ class ReplicaQuality(msgspec.Struct, frozen=True, kw_only=True):
 
     ``interval`` is its own sampling interval in milliseconds, the usual one over its life; ``missing`` counts the
     samples that its gaps lack. ``coverage`` is the share (0 to 1) of the time from its first to its last sample that is
-    in no gap. Both None where nobody can tell: there are fewer than four samples, or it lived for too few steps. A
-    replica that ran and has none has an empty metric.
+    in no gap. Both are None where they cannot be computed: there are fewer than four samples, or it lived for too few
+    steps. A replica that ran without samples has an empty metric.
     """
 
     replica: str
@@ -44,18 +44,18 @@ class ReplicaQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """From ``start`` to ``end``, in epoch milliseconds."""
+    """An interval from ``start`` to ``end``, in epoch milliseconds."""
 
     start: int
     end: int
 
 
 class NodeQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """How the agent of a node of the job fared during the job's life, as it measured itself.
+    """The health of the agent on a node of the job during the job's life, by its own metrics.
 
     ``away``: it measured nothing of itself while a replica was there. ``late``: samples waited for the server on its
     disk all the while, for a minute and a step or more, so that those taken then arrived late, at most by the length of
-    the stretch. Each are the longest 100, in order of time. ``dropped`` counts samples that it gave up, by reason
+    the stretch. Each are the longest 100, in order of time. ``dropped`` counts samples that it dropped, by reason
     (``refused``: the server did not take them; ``spool.full``); ``damaged_bytes`` of its spool could not be read back.
     ``clock_offset`` is how many seconds the node's clock was ahead (negative: behind) of the time of its samples, at
     the most; None where nobody measured it.
@@ -87,8 +87,8 @@ class JobQuality(msgspec.Struct, frozen=True, kw_only=True):
     ``complete``: whether nothing is known to be missing; None where nothing of it can be judged. ``coverage`` is that
     of its replicas together. ``gaps`` are the longest 1,000 of ``gap_count``, in order of time. ``nodes`` None: the
     caller may not see nodes; ``nodes_total`` is how many the job was on, of which 256 are examined. ``ahead`` is by how
-    many milliseconds its newest sample is ahead of the server's clock, 0 where it is not. ``sentences`` tell what there
-    is to tell, the worst first; empty where there is nothing.
+    many milliseconds its newest sample is ahead of the server's clock, 0 where it is not. ``sentences`` state the
+    problems, the worst first; empty where there are none.
     """
 
     job: str

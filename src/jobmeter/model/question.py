@@ -1,4 +1,4 @@
-"""The base of questions, typed by their result."""
+"""The base of questions (queries and commands), typed by their result."""
 
 from typing import Generic, TypeVar
 

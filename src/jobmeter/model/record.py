@@ -1,7 +1,6 @@
 """Job records as they arrive (agents, ``jobmeter import``, ``POST /jobs``): JSON objects, checked field by field.
 
-A record may say only part of what there is to know; what it leaves out stays as it was. The same schema serves all
-doors.
+A record may be partial: fields that it leaves out stay as they were. The same schema serves all three.
 """
 
 import re
@@ -90,7 +89,7 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For how long a job that runs is not taken for lost: ``seconds`` from when the server hears of it.
+    """How long a running job is not marked lost: ``seconds`` from when the server receives it.
 
     ``owner`` is a random name of the run that holds it.
     """
@@ -110,8 +109,8 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A job as recorded: DESIGN section 4 names the fields. Times are ISO 8601 text or epoch milliseconds.
 
-    ``checkpoints`` are added to those that are known, by id. Of ``extra``, each key of each dialect is set on its own;
-    null takes one back. A job with a ``lease`` that is not renewed in time is lost; see ``LeaseRecord``.
+    ``checkpoints`` are merged with the stored ones by id. ``extra`` is merged by dialect and key; null removes a key. A
+    job with a ``lease`` that is not renewed in time is lost; see ``LeaseRecord``.
     """
 
     job_id: str
@@ -148,7 +147,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one record frame of the wire carries."""
+    """The content of one frame of records."""
 
     jobs: list[JobRecord] = []
     nodes: list[NodeRecord] = []
@@ -243,7 +242,7 @@ def check_event(event: EventRecord) -> EventRecord:
 
 
 def replicas_of(record: JobRecord) -> list[ReplicaRecord]:
-    """The replicas of a record, those given by their bare name included."""
+    """The replicas of a record, including those given as a bare name."""
     return [ReplicaRecord(name=entry) if isinstance(entry, str) else entry for entry in record.replicas]
 
 
@@ -261,7 +260,7 @@ def record_time(value: int | str | None, field: str) -> int | None:
 
 
 def _check_texts(record: JobRecord) -> None:
-    """Texts of people's own wording: any characters, but not any length."""
+    """Free texts: any characters, bounded length."""
     short = ("name", "type", "user", "resource_group", "workspace")
     for fields, most in ((short, MAX_SHORT_TEXT), (("error", "command"), MAX_TEXT)):
         for field in fields:

@@ -1,7 +1,7 @@
-"""What is measured: one series, its names, and its two 64-bit keys.
+"""A series: its names, and its two 64-bit keys.
 
-A row of the store is (job key, series id, time, value). Both numbers are the first eight bytes of a BLAKE2b digest
-over a canonical text, so that every server and every agent computes the same ones without asking anybody.
+A row of the store is (job key, series id, time, value). Both numbers are the first eight bytes of a BLAKE2b digest over
+a canonical text, so that every server and every agent computes the same ones.
 """
 
 import re
@@ -26,7 +26,7 @@ _PROJECT = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
 class NamePart(StrEnum):
-    """A part of a series that names something."""
+    """A field of a series that holds a name."""
 
     METRIC = "metric"
     PROJECT = "project"
@@ -41,7 +41,7 @@ class NamePart(StrEnum):
 
 
 class _Cached:
-    """Room for what is worked out once: a series is looked up and written again and again."""
+    """Slots for values that are computed once: a series is looked up and written repeatedly."""
 
     __slots__ = ("_checked", "_hash", "_id")
 
@@ -52,7 +52,7 @@ class _Cached:
 
 @dataclass(frozen=True, slots=True)
 class Series(_Cached):
-    """What is measured over time.
+    """A series of measurements over time.
 
     A name that the sampler did not know, or that does not apply, is empty. A device metric of a whole device names node
     and device; when it was measured for a job it names the job and, where known, the replica as well. ``attempt``
@@ -134,12 +134,17 @@ def check_name(value: str, field: str) -> str:
     Letters, digits and ``. _ : @ + * = ~ -``, at most 128, beginning with a letter or digit: none of these can climb a
     path, end a quoted text or hide in a terminal. Raises InvalidRequestError naming ``field``.
     """
-    if not _NAME.fullmatch(value):
+    if not is_name(value):
         raise InvalidRequestError(
             f"{field} {value[:MAX_NAME]!r} is not a name: 1 to 128 letters, digits and . _ : @ + * = ~ - are allowed",
             field,
         )
     return value
+
+
+def is_name(text: str) -> bool:
+    """Whether ``check_name`` accepts the text."""
+    return _NAME.fullmatch(text) is not None
 
 
 def check_job_id(value: str, field: str = "job_id") -> str:

@@ -1,16 +1,16 @@
-"""A log shipper: which log lines go where, and how far it has come."""
+"""A log shipper: its source, its sink, and its position."""
 
 import msgspec
 
 
 class Shipper(msgspec.Struct, frozen=True, kw_only=True):
-    """The log lines of a resource group on their way to a sink. Times in epoch milliseconds.
+    """A shipper of the log lines of a resource group to a sink. Times in epoch milliseconds.
 
     ``project`` empty: the lines of every project. ``sink_project`` and ``logstore`` name a sink of the settings. Lines
     are numbered from 1 as they arrive: ``reserved`` is the highest number given out, ``cursor`` the last one that the
-    sink has. ``shipped`` counts lines that the sink took, ``dropped`` those that retention ended before, ``rejected``
-    those that the sink refused for good, ``failures`` attempts that failed. ``error`` is why the last attempt failed,
-    empty after one that did not. ``oldest`` is when the first line that waits arrived, None where none waits.
+    sink has. ``shipped`` counts lines that the sink took, ``dropped`` those that expired first, ``rejected`` those that
+    the sink refused for good, ``failures`` attempts that failed. ``error`` is why the last attempt failed, empty after
+    one that did not. ``oldest`` is when the first line that waits arrived, None where none waits.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Shipper(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a shipper has come since ``before``, the cursor that was read last; counts are those to add."""
+    """The progress of a shipper since ``before``, the cursor that was read last; counts are increments."""
 
     before: int
     cursor: int

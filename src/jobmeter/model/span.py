@@ -67,7 +67,7 @@ class SpanLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SpanDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of a span no question compares but by its attributes. ``dropped`` is said by ``Span``."""
+    """The fields of a span that filters do not use, except attributes. For ``dropped`` see ``Span``."""
 
     attributes: Attributes = {}
     resource: Attributes = {}
@@ -80,7 +80,7 @@ class SpanDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Span(SpanDetail, frozen=True, kw_only=True, omit_defaults=True):
-    """One span, known by (project, job, trace, start, span): sent again, it counts once.
+    """One span, identified by (project, job, trace, start, span): sent again, it counts once.
 
     ``trace`` has 32, ``span`` and ``parent`` have 16 lower-case hexadecimal digits; ``parent`` is empty for a root.
     Times are epoch nanoseconds. ``job`` is empty where nothing names one. ``dropped``: attributes, events and links
@@ -115,7 +115,7 @@ class Span(SpanDetail, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """What the spans of one trace in one project say together, as far as they were asked for.
+    """A trace in one project, aggregated over its requested spans.
 
     ``name``, ``service`` and ``job`` are those of the root: the first span without a parent, else the first one. It
     lasts from the first start to the last end.
@@ -138,7 +138,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracePage(msgspec.Struct, frozen=True):
-    """Traces in the order that was asked for; ``total`` match in all (None: not asked)."""
+    """Traces in the requested order; ``total`` match in all (None: not requested)."""
 
     traces: list[Trace]
     total: int | None = None

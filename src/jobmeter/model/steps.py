@@ -1,4 +1,4 @@
-"""The lengths of buckets that the program chooses from when nobody says which."""
+"""The default lengths of buckets."""
 
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
 

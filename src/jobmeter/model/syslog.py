@@ -1,4 +1,4 @@
-"""The words of system logs: facilities and severities, by their numbers.
+"""The names of syslog facilities and severities, by their numbers.
 
 Source: https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1
 """

@@ -1,4 +1,4 @@
-"""Diagnostic tasks: what was requested to be examined, and the result."""
+"""Diagnostic tasks: what to examine, and the result."""
 
 from enum import StrEnum
 
@@ -33,11 +33,11 @@ class TaskState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     INTERRUPTED = "interrupted"
-    """It could not be carried through; ``message`` says why."""
+    """It could not be completed; ``message`` says why."""
 
 
 class Verdict(StrEnum):
-    """What came of a task or a node."""
+    """The result of a task or a node."""
 
     HEALTHY = "healthy"
     FAULT = "fault"
@@ -52,7 +52,7 @@ class CheckStatus(StrEnum):
     WARNING = "warning"
     CRITICAL = "critical"
     UNAVAILABLE = "unavailable"
-    """It could not look."""
+    """The check could not be made."""
 
 
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,7 +76,7 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GivenLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Log lines that a task brings along: of which instance, on which node."""
+    """Log lines in a task: their instance, and its node."""
 
     instance: str = ""
     node: str = ""
@@ -99,11 +99,11 @@ class NewTask(msgspec.Struct, Question["DiagnosticTask"], frozen=True, kw_only=T
     logs: list[GivenLog] = []
     project: str | None = None
     label: str = ""
-    """The caller's own word for the type, given back as it came."""
+    """The caller's own word for the type, returned unchanged."""
 
 
 class DiagnosticTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A task and what came of it. Times in epoch ms."""
+    """A task and its result. Times in epoch ms."""
 
     id: str
     type: TaskType
@@ -128,18 +128,18 @@ class DiagnosticTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Until when agents may answer."""
     attempts: int = 0
     looked: bool = False
-    """Whether what is stored was looked at."""
+    """Whether stored data was evaluated."""
 
 
 class TaskPage(msgspec.Struct, frozen=True):
-    """One page of tasks, the newest first, without what they found; ``total`` match in all."""
+    """One page of tasks, the newest first, without their results; ``total`` match in all."""
 
     tasks: list[DiagnosticTask]
     total: int
 
 
 class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
-    """Which tasks. ``after`` is the id of the last task of the page before. ``whole`` with what they found."""
+    """Which tasks. ``after`` is the id of the last task of the page before. ``whole``: with their results."""
 
     projects: frozenset[str] | None = None
     ids: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
 class Clock(Protocol):
-    """Where the time comes from, so that tests can hold it."""
+    """The source of time, so that tests can control it."""
 
     def now_ms(self) -> int:
         """Wall-clock time in milliseconds since the epoch (UTC)."""
@@ -67,7 +67,7 @@ class TimeRange:
         return self.end_ms - self.start_ms
 
     def intersect(self, other: "TimeRange") -> "TimeRange | None":
-        """The part that both hold, or None where they do not meet."""
+        """The overlap of both, or None where there is none."""
         start, end = max(self.start_ms, other.start_ms), min(self.end_ms, other.end_ms)
         return TimeRange(start, end) if start < end else None
 
@@ -83,7 +83,7 @@ def ceil_to(time_ms: int, step_ms: int) -> int:
 
 
 def whole_steps(span: TimeRange, step_ms: int) -> TimeRange:
-    """The epoch-aligned steps that a range holds as a whole; an empty one, at its start, where it holds none."""
+    """The range of epoch-aligned steps that lie wholly inside a range; an empty one, at its start, where none does."""
     start, end = ceil_to(span.start_ms, step_ms), floor_to(span.end_ms, step_ms)
     return TimeRange(start, end) if start < end else TimeRange(span.start_ms, span.start_ms)
 
@@ -112,7 +112,7 @@ def parse_duration(text: str, field: str = "duration", bare_unit: str = "") -> i
 
 
 def parse_time_ns(text: str | int, field: str = "time") -> int:
-    """As ``parse_time``, but nanoseconds, as far as the text has them."""
+    """As ``parse_time``, in nanoseconds."""
     value = str(text).strip()
     fraction = re.search(r"[.,](\d{1,9})", value)
     if fraction is None:
@@ -144,5 +144,5 @@ def parse_time(text: str | int, field: str = "time") -> int:
 
 
 def within_int64(time: int) -> int:
-    """The time, or the first or last one that 64 bits hold: what lies beyond bounds as these do."""
+    """The time clamped to 64 bits; as a bound it has the same effect."""
     return max(-(2**63), min(time, 2**63 - 1))

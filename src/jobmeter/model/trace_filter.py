@@ -1,4 +1,4 @@
-"""Which traces, and which spans of them, are requested."""
+"""Filters of traces and of their spans."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -51,7 +51,7 @@ class TraceOrder(StrEnum):
 class TraceFilter(Question[TracePage]):
     """Traces of some projects (None: all that the caller may see), or of one job of each of them.
 
-    What is said of a trace is said of those of its spans that began in ``[start_ns, end_ns)``. ``names``, ``services``,
+    Traces are evaluated over those of their spans that began in ``[start_ns, end_ns)``. ``names``, ``services``,
     ``statuses``, ``kinds``, ``replicas``, ``span_ids``, ``conditions``, ``contains`` (a part of the name, in any case),
     ``has_events`` and ``has_message`` choose the traces of which one span fits them all; durations are those of the
     trace. Sorted by ``order``, then by project and trace; ``after`` goes on behind a (value, project, trace).

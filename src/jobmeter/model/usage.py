@@ -1,4 +1,4 @@
-"""Calls that were made: how many, of which operation, by whom, in which month."""
+"""Counts of calls by operation, account and month."""
 
 from dataclasses import dataclass
 

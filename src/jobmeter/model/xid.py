@@ -28,7 +28,7 @@ class XidReport:
 
     @property
     def meaning(self) -> Xid:
-        """What the table says of the code, or that it says nothing."""
+        """The table's text for the code, or that it has none."""
         return XIDS.get(self.code, _UNKNOWN)
 
 

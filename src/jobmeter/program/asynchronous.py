@@ -1,4 +1,4 @@
-"""``jobmeter.AsyncClient``: the same for programs with an event loop; each call waits on a thread of its own."""
+"""``jobmeter.AsyncClient``: ``Client`` for programs with an event loop; each call runs on a thread."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""How a notebook shows things: tables and small curves, every text escaped."""
+"""HTML for notebooks: tables and small curves, every text escaped."""
 
 from collections.abc import Iterable, Sequence
 from html import escape

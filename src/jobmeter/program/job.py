@@ -1,4 +1,4 @@
-"""One job in a program: who and when, what it used, what it wrote, what happened to it."""
+"""One job in a program: its record, usage, logs and events."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ class Job:
 
         ``how`` are the fields of ``jobmeter.client.api.MetricSearch``: ``start``, ``end`` (ISO 8601 or epoch ms),
         ``since``, ``step`` (``5m``), ``by`` (``replica``, ``device`` or ``job``), ``aggregate``, ``statistic``,
-        ``replicas``, ``devices``. Raises InvalidRequestError for what there is not.
+        ``replicas``, ``devices``. Raises InvalidRequestError for an unknown metric, replica or device.
         """
         metric_names = names or tuple(metric.metric for metric in self.summary.metrics)
         if not metric_names:

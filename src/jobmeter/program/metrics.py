@@ -68,7 +68,7 @@ class Metrics:
         shown: Axes = figures.subplots(figsize=(9, 3))[1] if axes is None else axes
         for line in self.lines:
             times = moments.array([time for time, _ in line.points], dtype="datetime64[ms]")
-            shown.plot(times, [value for _, value in line.points], label=f"{line.metric} {_name(line)}")
+            shown.plot(times, [value for _, value in line.points], label=f"{line.metric} {line.title}")
         units = {line.unit for line in self.lines}
         shown.set_ylabel(", ".join(sorted(units)))
         shown.set_xlabel("UTC")
@@ -100,8 +100,4 @@ def _row(line: MetricLine, answer: MetricAnswer) -> list[str]:
     figures = (sum(values) / len(values), min(values), max(values), values[-1])
     cells = [html.text(quantity(figure, line.unit)) for figure in figures]
     drawn = html.curve(line.points, answer.start, answer.end)
-    return [html.text(line.metric), html.text(_name(line)), *cells, drawn]
-
-
-def _name(line: MetricLine) -> str:
-    return " ".join(part for part in (line.replica, line.device) if part) or line.node or "job"
+    return [html.text(line.metric), html.text(line.title), *cells, drawn]

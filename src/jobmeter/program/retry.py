@@ -13,7 +13,7 @@ LONGEST_WAIT_SECONDS = 30.0
 class RetryingTransport(Transport):
     """As ``Transport``; a GET is retried up to ``retries`` times, later each time.
 
-    It waits as long as the server says, at most ``LONGEST_WAIT_SECONDS``. What changes something is sent once.
+    It waits as long as the server says, at most ``LONGEST_WAIT_SECONDS``. Other methods are sent once.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Log shippers: lines of resource groups on their way to sinks of others. See docs/how-to/ship-logs.md."""
+"""Log shippers: they send log lines of resource groups to external sinks. See docs/how-to/ship-logs.md."""

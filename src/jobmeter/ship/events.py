@@ -1,4 +1,4 @@
-"""What happens to shippers, as events of the one stream. Their object is the shipper; no event has a secret."""
+"""Events about shippers. Their object is the shipper; none contains a secret."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from jobmeter.registry.base import Registry
 from jobmeter.registry.emit import emit
 
 QUIET_SECONDS = 60.0
-"""Shortest time between two events of one kind and one shipper; what is counted meanwhile is in the next one."""
+"""Shortest time between two events of one kind and one shipper; losses in between are in the next one."""
 
 
 def made(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:
@@ -37,8 +37,8 @@ def too_many(registry: Registry, now_ms: int, shipper: Shipper, whose: str, line
 class ShipperEvents:
     """Records events of one shipper while it works. For one thread.
 
-    A sink that fails and recovers repeatedly is reported once a minute; its recovery is reported where that it
-    failed was.
+    A sink that fails and recovers repeatedly is reported once a minute; its recovery is reported only after a reported
+    failure.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -69,7 +69,7 @@ class ShipperEvents:
         self._emit_event(shipper, "ShipperRecovered", message)
 
     def lost(self, shipper: Shipper, *, dropped: int = 0, rejected: int = 0) -> None:
-        """So many lines more expired before its sink took them, or were refused for good."""
+        """More lines expired before its sink took them, or were refused permanently."""
         self._lost.update(dropped=dropped, rejected=rejected)
         self.flush(shipper)
 

@@ -10,4 +10,4 @@ class SinkError(Exception):
 
 
 class RefusedError(SinkError):
-    """A sink will never take this batch as it is: it is too large, or one of its lines is not to its taste."""
+    """A sink will never take this batch as it is: it is too large, or one of its lines is invalid there."""

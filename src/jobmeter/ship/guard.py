@@ -1,7 +1,7 @@
 """Which addresses a sink may have: those that the operator allows, checked when a connection is made.
 
-A name is resolved once, each of its addresses is checked, and the connection goes to one of these: a name that
-answers otherwise a moment later changes nothing.
+A name is resolved once, each of its addresses is checked, and the connection goes to one of these: a later change of
+the name has no effect (DNS rebinding).
 """
 
 import ipaddress
@@ -100,13 +100,13 @@ class Guard:
 
 
 def _plain(address: _Address) -> _Address:
-    """The IPv4 address that an IPv6 one stands for, where it does."""
+    """The IPv4 address that an IPv6 one embeds, if any."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
 def _translated(address: _Address) -> Sequence[_Address]:
-    """The IPv4 address to which gateways on the way (NAT64, 6to4) or the host itself hand packets on."""
+    """The IPv4 address to which gateways (NAT64, 6to4) or the host itself forward packets."""
     if isinstance(address, ipaddress.IPv4Address):
         return ()
     if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):

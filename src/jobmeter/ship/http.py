@@ -1,5 +1,6 @@
-"""One request to a sink over HTTP: to allowed addresses only, without redirects and without the proxies of a shell."""
+"""One request to a sink over HTTP: to allowed addresses only, without redirects and the environment's proxies."""
 
+import gzip
 import http.client
 import ssl
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from jobmeter.errors import ConfigurationError
 from jobmeter.ship.failures import RefusedError, SinkError
 from jobmeter.ship.guard import Guard
+from jobmeter.ship.sink import SinkSettings
 
 TIMEOUT_SECONDS = 10.0
 _MOST_ANSWER = 64 * 1024
@@ -17,7 +19,7 @@ _REFUSED = frozenset({400, 413, 422})
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a sink answered."""
+    """The answer of a sink."""
 
     status: int
     body: bytes
@@ -44,7 +46,7 @@ class Endpoint:
     """An address of a sink. Its connection is used again while the sink leaves it open."""
 
     def __init__(self, url: str, guard: Guard) -> None:
-        """Raises ConfigurationError for what is no such URL."""
+        """Raises ConfigurationError for an invalid URL."""
         self.parts = parts = _parsed(url)
         self.host = parts.hostname or ""
         self.path = parts.path
@@ -93,8 +95,34 @@ class Endpoint:
             self._connection = None
 
 
+class PostSink:
+    """A sink that takes gzip bodies by POST: at ``url``, by default with ``path``. See ``Sink``."""
+
+    most_lines = 4_000
+    most_bytes = 3 * 2**20
+
+    def __init__(self, settings: SinkSettings, guard: Guard, path: str, content_type: str) -> None:
+        """Raises ConfigurationError for an invalid URL."""
+        self.linger_seconds = settings.linger_seconds or 0.0
+        self._endpoint = Endpoint(settings.url, guard)
+        self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else path
+        self._headers = {**settings.headers, "Content-Type": content_type, "Content-Encoding": "gzip"}
+        if settings.token:
+            self._headers["Authorization"] = f"Bearer {settings.token}"
+        self._labels = settings.labels
+
+    def post(self, body: bytes) -> Reply:
+        """Post a body, compressed. Raises as ``checked``."""
+        reply = self._endpoint.request("POST", self._path, gzip.compress(body, 1), self._headers)
+        return checked(reply, self._endpoint.host)
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        self._endpoint.close()
+
+
 def checked(reply: Reply, host: str) -> Reply:
-    """The reply of a sink that took what was sent. Raises RefusedError for what it will never take, else SinkError."""
+    """The reply of a sink that accepted the batch. Raises RefusedError for a permanent refusal, else SinkError."""
     if 200 <= reply.status < 300:
         return reply
     text = "".join(part if part.isprintable() else " " for part in reply.body[:300].decode(errors="replace"))

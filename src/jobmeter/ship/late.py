@@ -1,4 +1,4 @@
-"""Jobs and nodes whose group becomes known after lines of them came: those are shipped, too, before any later one."""
+"""Ships earlier lines of jobs and nodes whose resource group becomes known later, before any newer line."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ class LateGroups:
         raises.
         """
         for job in self._jobs(project, records.jobs):
-            if not self._groups(project, job.job_id):  # nothing was ever heard of it
+            if not self._groups(project, job.job_id):  # it is unknown
                 continue
             for shipper in self._shippers_of(job.resource_group, {project}):
                 parts = [LogSelector(project=project, job=job.job_id), *self._about(project, job.job_id, shipper)]
@@ -65,7 +65,7 @@ class LateGroups:
                 self._catch_up(shipper, f"node {node.name}", [lines], retention, self._without_group())
 
     def recorded(self) -> None:
-        """The records are written: lines that come from now on follow their groups."""
+        """Note that the records are written: new lines are shipped by their groups."""
         self._outbox.forget()
 
     def _jobs(self, project: str, jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
@@ -95,7 +95,7 @@ class LateGroups:
     def _about(self, project: str, job: str, shipper: Shipper) -> list[LogSelector]:
         """The lines about a job in the system logs of its nodes; of a node of the same group they were shipped before.
 
-        A node's other lines are of its own group, whatever becomes of the job's.
+        A node's other lines belong to its own group, independent of the job's.
         """
         views = self._registry.job(frozenset({project}), job, self._clock.now_ms())
         nodes = sorted({replica.node for view in views for replica in view.replicas if replica.node})
@@ -107,7 +107,7 @@ class LateGroups:
         ]
 
     def _without_group(self) -> Callable[[LogLine], bool]:
-        """Whether a line of a node is about no job that has a group: that group's shippers had it when it came."""
+        """Whether a line of a node is about no job with a group: those were shipped for that group on arrival."""
         groups = lru_cache(maxsize=1_000)(self._groups)
         return lambda line: not (line.job and any(groups(line.project, line.job)))
 
@@ -128,7 +128,7 @@ class LateGroups:
             self._count(shipper, whose, left)
 
     def _newest(self, selector: LogSelector, wanted: Callable[[LogLine], bool]) -> tuple[list[LogLine], int]:
-        """The newest lines that are wanted, oldest first, and how many older ones were not looked at."""
+        """The newest selected lines, oldest first, and how many older ones were not read."""
         found: list[LogLine] = []
         total, seen, size = 0, 0, 0
         while seen < MOST_LINES:

@@ -1,4 +1,4 @@
-"""A line on its way to a sink."""
+"""Lines as they are shipped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SEVERITY = {Level.DEBUG: "debug", Level.INFO: "info", Level.WARNING: "warn", Lev
 
 @dataclass(frozen=True)
 class ShippedLine:
-    """A line with its number, which grows by arrival within one shipper: what came twice has two of them."""
+    """A line with its number, which grows by arrival within one shipper: a line that arrived twice has two."""
 
     number: int
     arrived: int
@@ -25,7 +25,7 @@ class ShippedLine:
 
     @cached_property
     def attributes(self) -> dict[str, str]:
-        """Everything that says where the line is from, as texts, what is empty left out."""
+        """The fields that identify the source of the line, as texts, without empty ones."""
         values = {name: getattr(self.line, name) for name in self.line.__struct_fields__ if name not in _TEXT_FIELDS}
         found = {name: str(value) for name, value in values.items() if value not in {"", None}}
         return {"resource_group": self.resource_group, **found}
@@ -45,7 +45,7 @@ class ShippedLine:
 
 
 def encode(line: LogLine) -> bytes:
-    """A line as the outbox has it."""
+    """A line encoded for the outbox."""
     return msgspec.json.encode(line)
 
 

@@ -1,4 +1,4 @@
-"""What arrives for shippers is numbered and stored for them before it is acknowledged."""
+"""Numbers and stores lines for shippers before their requests are acknowledged."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,9 +14,9 @@ from jobmeter.ship.line import encode
 from jobmeter.store.base import Store
 
 WRITE_SECONDS = 20.0
-"""Longest time from taking numbers to the rows being there: what took longer is written again under new ones."""
+"""Longest time from reserving numbers to stored rows; slower writes are repeated under new numbers."""
 GAP_SECONDS = 60.0
-"""How long a reader waits for numbers that are missing before it takes it that nothing is going to come."""
+"""How long a reader waits for missing numbers before it skips them."""
 _FRESH_SECONDS = 1.0
 _NODES_SECONDS = 10.0
 _TRIES = 3
@@ -45,7 +45,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._shippers: tuple[float, Sequence[Shipper]] | None = None
         self._nodes: tuple[float, _NodeGroups] = _NO_NODES
-        self.arrived: Callable[[str], None] = _nobody
+        self.arrived: Callable[[str], None] = _no_thread
         """Called with the id of a shipper for which lines arrived."""
 
     def forget(self) -> None:
@@ -57,7 +57,8 @@ class Outbox:
     def put(self, lines: Sequence[LogLine], retention: Retention) -> None:
         """Store the lines for their shippers, in order; on return they are durable.
 
-        Raises UnavailableError when the registry or the engine cannot take them: then nothing may be acknowledged.
+        Raises UnavailableError when the registry or the engine cannot take them: then the request must not be
+        acknowledged.
         """
         shippers = self.shippers()
         if not shippers:
@@ -82,7 +83,7 @@ class Outbox:
         for _ in range(_TRIES):
             began = self._clock.monotonic()
             first = self._registry.shippers.reserve(shipper.id, len(lines))
-            if first is None:  # it was deleted meanwhile
+            if first is None:  # the shipper was deleted meanwhile
                 return
             now_ms = self._clock.now_ms()
             rows = _rows(first, now_ms, retention.raw_days, encoded)
@@ -93,7 +94,7 @@ class Outbox:
         raise UnavailableError("log lines to be shipped cannot be stored quickly enough", 10 * SECOND)
 
     def shippers(self) -> Sequence[Shipper]:
-        """Every shipper, as it was within the last second."""
+        """Every shipper, at most a second old."""
         now = self._clock.monotonic()
         with self._lock:
             cached = self._shippers
@@ -105,7 +106,7 @@ class Outbox:
         return found
 
     def group_of_node(self, project: str, node: str) -> str:
-        """The group of a node, as it was within ten seconds: what its own project says, else what another one does."""
+        """The group of a node, at most ten seconds old: as its own project states it, else as another one does."""
         groups = self._node_groups()
         return groups.get((project, node)) or groups.get(("", node), "")
 
@@ -138,5 +139,5 @@ def _rows(first: int, now_ms: int, raw_days: int, encoded: Iterable[bytes]) -> l
     return [OutboxRow(number, now_ms, raw_days, line) for number, line in enumerate(encoded, first)]
 
 
-def _nobody(shipper_id: str) -> None:
-    """Nobody ships here."""
+def _no_thread(shipper_id: str) -> None:
+    """The callback without a shipping thread: it does nothing."""

@@ -21,8 +21,8 @@ _log = logging.getLogger("jobmeter.ship")
 IDLE_SECONDS = 1.0
 LEASE_MS = 20 * SECOND
 """Length of a lease: for that long after a server died no other takes over."""
-LOOK_SECONDS = 5.0
-"""How often a server looks whether it may ship in the place of another one, and renews its own right."""
+LEASE_CHECK_SECONDS = 5.0
+"""How often a server checks whether it may take over a lease, and renews its own."""
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 60.0
 """Bounds of the time between two attempts: it doubles from the one to the other."""
 _RANDOM = secrets.SystemRandom().random
@@ -32,17 +32,17 @@ TRIM_SECONDS = 600.0
 
 @dataclass(slots=True)
 class _Gap:
-    """Numbers that nobody has written yet: up to ``last``, first missed at ``since``."""
+    """Numbers that are not written yet: up to ``last``, first missed at ``since``."""
 
     last: int
     since: float
 
 
 class Pump:
-    """Ships the lines of one shipper. ``step`` is called again and again by one thread.
+    """Ships the lines of one shipper. ``step`` is called repeatedly by one thread.
 
-    Of several servers the one that has the lease ships. A server that lost it without noticing can only send again
-    what was sent already: a shipper's position is stored only by a caller that has the previous one.
+    Of several servers the one that has the lease ships. A server that lost it without noticing can only send lines
+    twice: a position is stored only by a server that has the previous one.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class Pump:
         return self._failed > 0
 
     def step(self) -> float:
-        """Do what is to do now; gives for how many seconds there is nothing to do, unless lines arrive.
+        """Do the work that is due; gives the seconds until the next step, unless lines arrive.
 
         Raises JobmeterError where the registry or the engine does not answer.
         """
         if not self._leased():
-            return LOOK_SECONDS
+            return LEASE_CHECK_SECONDS
         if self._sink is None:
             try:
                 self._sink = self._open()
@@ -99,7 +99,7 @@ class Pump:
         return self._deliver(rows, self._sink)
 
     def close(self) -> None:
-        """Let go of the sink and of the lease."""
+        """Close the sink and release the lease."""
         if self._sink is not None:
             self._sink.close()
         self._events.flush(self._shipper, now=True)
@@ -112,7 +112,7 @@ class Pump:
 
     def _leased(self) -> bool:
         now, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        if self._renewed is not None and now - self._renewed < LOOK_SECONDS:
+        if self._renewed is not None and now - self._renewed < LEASE_CHECK_SECONDS:
             return True
         had = self._renewed is not None
         taken = self._registry.take_lease(self._lease_name, self._owner, now_ms, now_ms + LEASE_MS)
@@ -122,7 +122,7 @@ class Pump:
         there, self._gap = self._reload(), None
         self._events.begin(self._shipper)
         updated = self._shipper.updated
-        # What stayed behind while nobody shipped for a day expired there; it was not lost on its way.
+        # Lines that waited while no server shipped for a day expired; they were not lost in transit.
         self._expired_until = self._shipper.reserved if updated is not None and now_ms - updated > DAY else 0
         return there
 
@@ -134,12 +134,12 @@ class Pump:
         return bool(found)
 
     def _rows(self, sink: Sink) -> list[OutboxRow]:
-        """What follows the cursor without a gap, as far as it is time to send it."""
+        """The rows after the cursor up to a gap, when a batch is due."""
         cursor = self._shipper.cursor
         found = self._store.outbox.read(number_of(self._shipper), cursor, sink.most_lines, sink.most_bytes)
         rows = [row for place, row in enumerate(found, cursor + 1) if row.number == place]
         if not rows:
-            self._look_at_gap(found)
+            self._check_gap(found)
             return []
         self._gap = None
         now_ms = self._clock.now_ms()
@@ -149,8 +149,8 @@ class Pump:
             return []
         return rows
 
-    def _look_at_gap(self, found: Sequence[OutboxRow]) -> None:
-        """Numbers were given out and nothing is there: it is on its way, was never written, or has expired."""
+    def _check_gap(self, found: Sequence[OutboxRow]) -> None:
+        """Numbers were reserved and have no rows: those are being written, were never written, or have expired."""
         now = self._clock.monotonic()
         if self._gap is None:
             self._reload()
@@ -192,7 +192,7 @@ class Pump:
         return 0.0
 
     def _send(self, sink: Sink, lines: Sequence[ShippedLine]) -> int:
-        """Send the lines; a batch that is refused for good goes in halves, so that one line refused is one line."""
+        """Send the lines; a batch that is refused permanently is split in halves, so that only bad lines are lost."""
         try:
             return sink.send(lines)
         except RefusedError as error:
@@ -205,7 +205,7 @@ class Pump:
             return self._send(sink, lines[:middle]) + self._send(sink, lines[middle:])
 
     def _failure(self, error: SinkError, oldest: int | None) -> float:
-        """Write down why it failed; gives how long to wait before the next attempt."""
+        """Store why it failed; gives how long to wait before the next attempt."""
         if not self._failed:
             _log.warning("shipper %s: its sink does not take lines: %s", self._shipper.id, error.message)
         longest: float = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(self._failed, 20))
@@ -222,7 +222,7 @@ class Pump:
             self._advance(Progress(before=cursor, cursor=cursor, oldest=oldest))
 
     def _beat(self) -> None:
-        """Store the position each hour when idle: it shows later what expired unshipped."""
+        """Store the position each hour when idle, to tell later which lines expired unshipped."""
         updated, now_ms = self._shipper.updated, self._clock.now_ms()
         if updated is None or now_ms - updated > HOUR:
             cursor = self._shipper.cursor
@@ -231,7 +231,7 @@ class Pump:
             )
 
     def _advance(self, progress: Progress) -> bool:
-        """Write down how far it came; False where another server has done so."""
+        """Store the progress; False where another server has done so."""
         moved = self._registry.shippers.advance(self._shipper.id, progress, self._clock.now_ms())
         if not moved:
             _log.warning("shipper %s: another server ships it, or it was deleted", self._shipper.id)
@@ -240,7 +240,7 @@ class Pump:
         return moved
 
     def _trim(self) -> None:
-        """Free what the sink has, seldom: the engine rewrites a part for it."""
+        """Delete shipped rows, rarely: the engine rewrites a part for it."""
         cursor, now = self._shipper.cursor, self._clock.monotonic()
         due = cursor - self._trimmed >= TRIM_LINES or now - self._trimmed_at >= TRIM_SECONDS
         if due and cursor > self._trimmed:

@@ -12,7 +12,7 @@ KINDS = ("file", "loki", "otlp", "s3", "sls")
 
 
 def opener(kind: str) -> "Opener":
-    """What opens a sink of that kind. Raises ConfigurationError for a kind that there is not."""
+    """The opener of sinks of that kind. Raises ConfigurationError for an unknown kind."""
     from jobmeter.ship.sinks.file import FileSink
     from jobmeter.ship.sinks.loki import LokiSink
     from jobmeter.ship.sinks.otlp import OtlpSink

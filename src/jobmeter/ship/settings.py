@@ -1,4 +1,4 @@
-"""The file of sinks: what of ProjectName and LogStore goes where. See docs/how-to/ship-logs.md."""
+"""The file of sinks: the sink of each ProjectName and LogStore. See docs/how-to/ship-logs.md."""
 
 import os
 import tomllib
@@ -26,7 +26,7 @@ class Sinks:
     """The sinks of a server, by project and logstore."""
 
     def __init__(self, rows: Sequence[SinkSettings], guard: Guard) -> None:
-        """Raises ConfigurationError for one that cannot be, or two that stand for the same."""
+        """Raises ConfigurationError for an invalid sink, or two of the same project and logstore."""
         self._rows: dict[tuple[str, str], SinkSettings] = {}
         self._guard = guard
         for row in rows:
@@ -39,7 +39,7 @@ class Sinks:
             opener(row.kind)(row, guard, Origin("0", row.project, row.logstore)).close()
 
     def find(self, project: str, logstore: str) -> SinkSettings:
-        """The sink that stands for them. Raises NotFoundError (kind ``sink``)."""
+        """The sink of a project and logstore. Raises NotFoundError (kind ``sink``)."""
         found = self._rows.get((project, logstore)) or self._rows.get((project, ANY))
         if found is None:
             name = f"{project}/{logstore}"
@@ -53,7 +53,7 @@ class Sinks:
 
 
 def load(file: str, environment: Mapping[str, str] | None = None) -> Sinks:
-    """The sinks of a TOML file; none for no file. Raises ConfigurationError naming what is wrong, and no secret."""
+    """The sinks of a TOML file; none for no file. Raises ConfigurationError without secrets."""
     if not file:
         return Sinks((), Guard.of(()))
     try:

@@ -1,4 +1,4 @@
-"""All shippers of a server: made and deleted, each at work in a thread of its own."""
+"""All shippers of a server: creates and deletes them, and runs each in its own thread."""
 
 import logging
 import secrets
@@ -21,13 +21,13 @@ from jobmeter.store.base import Store
 _log = logging.getLogger("jobmeter.ship")
 MOST = 64
 """Most shippers of a server: each has a thread."""
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _MOST_NAME = 256
 
 
 class Shipping:
-    """Makes, shows and deletes shippers, and ships while it is started. Safe for any number of threads."""
+    """Creates, lists and deletes shippers, and ships while it is started. Safe for any number of threads."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, sinks: Sinks, outbox: Outbox) -> None:
         self._store = store
@@ -42,13 +42,12 @@ class Shipping:
         outbox.arrived = self._wake
 
     def create(self, project: str, resource_group: str, sink_project: str, logstore: str, actor: str = "") -> Shipper:
-        """Ship the lines of a resource group from now on; what is so already stays as it is.
+        """Create a shipper of the lines of a resource group, unless there is one.
 
-        ``actor`` is the id of the key that wants it.
-
-        Lines that reach another server of the same registry within a second may not be shipped yet. Raises
-        InvalidRequestError naming the field, NotFoundError (kind ``sink``) where the settings have none of that name,
-        ConflictError where its lines go elsewhere, LimitExceededError for too many shippers.
+        ``actor`` is the id of the caller's key. Lines that reach another server of the same registry within a second
+        may not be shipped yet. Raises InvalidRequestError naming the field, NotFoundError (kind ``sink``) where the
+        settings have none of that name, ConflictError where its lines go elsewhere, LimitExceededError for too many
+        shippers.
         """
         for field, value in (("resource_group", resource_group), ("project", sink_project), ("logstore", logstore)):
             if not value or len(value) > _MOST_NAME or not value.isprintable():
@@ -98,7 +97,7 @@ class Shipping:
         raise NotFoundError(f"the logs of {resource_group} are not shipped", "shipper", resource_group)
 
     def delete(self, shipper: Shipper, actor: str = "") -> Shipper:
-        """Ship its lines no more; those that wait are forgotten. Gives what it was at its end. ``actor`` as ``create``.
+        """Delete a shipper and its waiting lines; gives its last state. ``actor`` as ``create``.
 
         Raises NotFoundError where it is gone already.
         """
@@ -114,27 +113,27 @@ class Shipping:
 
     def start(self) -> None:
         """Begin to ship."""
-        self._looking = threading.Thread(target=self._look, name="jobmeter-shipping", daemon=True)
+        self._looking = threading.Thread(target=self._poll, name="jobmeter-shipping", daemon=True)
         self._looking.start()
 
     def stop(self) -> None:
-        """Stop shipping, after what is under way. What waits is shipped after the next start."""
+        """Stop shipping after the current steps. Waiting lines are shipped after the next start."""
         self._stopped.set()
         if self._looking is not None:
             self._looking.join()
         for shipper_id in list(self._threads):
             self._stop(shipper_id)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         while not self._stopped.is_set():
             try:
                 self._adjust()
             except JobmeterError as error:
                 _log.warning("the shippers cannot be read: %s", error.message)
-            self._stopped.wait(_LOOK_SECONDS)
+            self._stopped.wait(_POLL_SECONDS)
 
     def _adjust(self) -> None:
-        """A thread for each shipper, none for those that are gone."""
+        """Start a thread for each new shipper, stop those of deleted ones."""
         wanted = {shipper.id: shipper for shipper in self.all()}
         for shipper_id in [one for one in self._threads if one not in wanted]:
             self._stop(shipper_id)
@@ -162,7 +161,7 @@ class Shipping:
 
 
 class _Worker(threading.Thread):
-    """Lets one pump work until ``stop``."""
+    """Runs one pump until ``stop``."""
 
     def __init__(self, make: Callable[[], Pump]) -> None:
         super().__init__(name="jobmeter-shipper", daemon=True)
@@ -177,10 +176,10 @@ class _Worker(threading.Thread):
             with self._changed:
                 if not failing:
                     self._changed.wait_for(lambda: self._stopped or self._woken, seconds)
-                else:  # what arrives does not make a sink come back sooner
+                else:  # new lines do not shorten the wait for a failed sink
                     self._changed.wait_for(lambda: self._stopped, seconds)
                 self._woken = False
-        with suppress(JobmeterError):  # the lease ends by itself
+        with suppress(JobmeterError):  # the lease expires
             self._pump.close()
 
     def _step(self) -> tuple[float, bool]:
@@ -193,7 +192,7 @@ class _Worker(threading.Thread):
         return _RETRY_SECONDS, True
 
     def wake(self) -> None:
-        """Lines arrived."""
+        """Wake the thread: lines arrived."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""What a sink is: it takes a batch, or says why not."""
+"""The contract of sinks: they take a batch, or raise why not."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from jobmeter.ship.line import ShippedLine
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose lines a sink takes: the id of the shipper, and the project and the logstore that it ships to."""
+    """The source of a sink's lines: the id of the shipper, and the project and the logstore that it ships to."""
 
     shipper: str
     project: str
@@ -21,7 +21,7 @@ class Origin:
 
 
 class Sink(Protocol):
-    """Somewhere to ship lines to. Used by one thread at a time."""
+    """A destination of shipped lines. Used by one thread at a time."""
 
     @property
     def most_lines(self) -> int:
@@ -39,9 +39,9 @@ class Sink(Protocol):
         ...
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
-        """Deliver lines in their order; on return the sink has them. Gives how many of them it refused for good.
+        """Deliver lines in their order; on return the sink has stored them. Gives how many it refused permanently.
 
-        Raises SinkError: some of them may be there then.
+        Raises SinkError; some lines may be stored then.
         """
         ...
 
@@ -53,8 +53,8 @@ class Sink(Protocol):
 class SinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One ``[[sink]]`` of the file.
 
-    ``project`` and ``logstore`` are what it stands for; ``*`` as a logstore: every one of the project that has no sink
-    of its own. Which of the others apply, and what they mean, is said by its kind.
+    It serves ``project`` and ``logstore``; the logstore ``*`` means every one of the project without its own sink. The
+    kind defines which of the other fields apply.
     """
 
     project: str
@@ -91,4 +91,4 @@ def access_key(settings: SinkSettings) -> tuple[str, str]:
 
 
 Opener = Callable[[SinkSettings, Guard, Origin], Sink]
-"""What opens a sink: its settings, the addresses that are allowed, and whose lines it takes."""
+"""Opens a sink, from its settings, the allowed addresses, and the origin of its lines."""

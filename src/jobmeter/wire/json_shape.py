@@ -1,7 +1,7 @@
-"""What reading a JSON text would make, counted before any of it is made.
+"""The size of a JSON text once decoded, estimated before it is decoded.
 
-A text of 1 MiB can stand for 350,000 objects, which take a hundred times its memory. So bodies are counted first:
-records and lines against their limits, and all values against the memory that requests may take.
+A text of 1 MiB can stand for 350,000 objects, which take a hundred times its memory. So bodies are measured first:
+records and lines against their limits, and all values against the memory budget of requests.
 """
 
 import re
@@ -21,7 +21,7 @@ _TOKEN = re.compile(rb'[^"{}\[\],]*+(?:"(?:[^"\\]++|\\.)*+"?[^"{}\[\],]*+)*+([{}
 class Shape:
     """``opened[d]``: objects and arrays that begin at depth d, 0 being the whole; those below 7 count there.
 
-    ``commas``: those between values. ``text_bytes``: what the characters take at most.
+    ``commas``: those between values. ``text_bytes``: the bytes of the texts at most.
     """
 
     opened: list[int]
@@ -30,12 +30,12 @@ class Shape:
 
     @property
     def read_bytes(self) -> int:
-        """About how many bytes the values take at most, and what is made of them until they are stored."""
+        """About how many bytes the values and the objects made from them take at most until they are stored."""
         return sum(self.opened) * _CONTAINER + self.commas * _VALUE + self.text_bytes
 
     @property
     def recorded_bytes(self) -> int:
-        """The same for records, with what the database makes of them."""
+        """The same for records, including the database's share."""
         return _RECORDED * self.read_bytes
 
     def check(self, depth: int, most: int, what: str) -> None:
@@ -48,7 +48,7 @@ class Shape:
 
 
 def shape_of(data: bytes) -> Shape:
-    """The shape of a JSON text. That of what is no JSON is of no use, and does no harm: reading it fails."""
+    """The shape of a JSON text. For invalid JSON it has no meaning: decoding fails later."""
     counted = count(data, DEPTHS)
     opened, commas = _tokens(data) if counted is None else counted
     return Shape(opened, commas, len(data) * (1 if data.isascii() else _WIDEST))

@@ -16,7 +16,7 @@ Field = tuple[int, int, int, int]
 
 
 def damaged(what: str) -> InvalidRequestError:
-    """The refusal of bytes that are no message."""
+    """The error for bytes that are no message."""
     return InvalidRequestError(f"the body is not the message that Content-Type says: {what}", "body")
 
 
@@ -34,6 +34,16 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
                 break
             return value, at
     raise damaged("a number has more than 64 bits")
+
+
+def encode_varint(value: int) -> bytes:
+    """A number that is not negative, seven bits a byte."""
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def fields(data: bytes, at: int, end: int) -> Iterator[Field]:

@@ -1,4 +1,4 @@
-"""A clock that is held, a vault, a registry, and an authenticator on them."""
+"""A fixed clock, a vault, a registry, and an authenticator on them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ NOW_MS = 1_795_188_836_000
 
 
 class FixedClock:
-    """A clock that moves when it is told to."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.ms = NOW_MS

@@ -237,7 +237,7 @@ def test_a_registry_that_cannot_be_written_still_lets_readers_in(
         broken.authenticate(bearer(key.token), TOKENS)
 
 
-def test_a_lost_key_file_is_said_to_be_lost(registry: Registry, clock: FixedClock, key: CreatedKey) -> None:
+def test_a_lost_key_file_is_reported(registry: Registry, clock: FixedClock, key: CreatedKey) -> None:
     other = Authenticator(registry, Vault(bytes(32)), clock)
     assert other.authenticate(bearer(key.token), TOKENS).id == key.id
     with pytest.raises(ConfigurationError, match="another key file"):

@@ -95,7 +95,7 @@ def test_a_rate_of_an_account_counts_the_calls_of_all_its_keys(clock: FixedClock
     limiter.take("third", "DeleteResourceLog", documented, "team-b")
 
 
-def test_a_setting_changes_the_rate_and_says_whose_it_is_where_it_wants_to(clock: FixedClock) -> None:
+def test_a_setting_changes_the_rate_and_optionally_its_scope(clock: FixedClock) -> None:
     documented = Rate(10, 10, Per.ACCOUNT)
     still = RateLimiter(clock, parse_rates("A=1"))
     still.take("k", "A", documented, "team-a")

@@ -45,7 +45,7 @@ def test_a_bill_is_exact(name: str, calls: int) -> None:
     assert Fraction(bill.cost) == Fraction(unit) * max(0, calls - free)
 
 
-def test_what_nobody_prices_is_said_to_be_so() -> None:
+def test_an_unpriced_operation_is_reported_as_unpriced() -> None:
     assert SHIPPED.bill("native", "listJobs", 3) == Bill(Pricing.UNPRICED, 0, 0, None, None)
 
 

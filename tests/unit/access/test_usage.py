@@ -107,7 +107,7 @@ def test_threads_count_together() -> None:
     assert list(ledger.totals.values()) == [16_000]
 
 
-def test_it_comes_back_more_seldom_while_the_registry_is_away() -> None:
+def test_it_retries_with_backoff_while_the_registry_is_away() -> None:
     meter = UsageMeter(Ledger(["refused"]), FixedClock(), Calendar("UTC"))
     meter.count("a", "api", "op", failed=False)
     with pytest.raises(UnavailableError):

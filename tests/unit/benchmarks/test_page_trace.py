@@ -40,7 +40,7 @@ def test_tasks_are_those_of_the_pages_thread_in_the_time_requested():
     assert (found.total, found.longest, found.over) == (24.0, 20.0, 1)
 
 
-def test_a_mark_that_the_page_never_made_is_said():
+def test_a_mark_that_the_page_never_made_is_reported():
     assert mark([{"name": "begin", "cat": "toplevel"}, PAGE], "begin") is PAGE
     with pytest.raises(KeyError):
         mark([], "begin")

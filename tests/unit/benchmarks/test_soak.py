@@ -71,7 +71,7 @@ def quickly(monkeypatch):
     monkeypatch.setattr("random.random", lambda: 0.0)
 
 
-def test_what_was_refused_or_broken_off_is_sent_again_and_measured_once(quickly):
+def test_refused_or_aborted_requests_are_retried_and_measured_once(quickly):
     async def run():
         server = Server()
         listening = await asyncio.start_server(server.talk, "127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""A server that answers from a table and remembers what it was asked: the verbs are tried against it."""
+"""A server for verbs that answers from a table and records its requests."""
 
 import json
 import threading

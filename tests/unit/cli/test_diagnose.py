@@ -35,7 +35,7 @@ def test_json_is_an_array_of_what_the_server_says(server, run):
     assert json.loads(run("diagnose", "b", "--json").stdout) == FINDINGS
 
 
-def test_nothing_found_is_said(server, run):
+def test_an_empty_result_is_reported(server, run):
     server.on("/jobs/b/findings", [])
     assert run("diagnose", "b").stdout == "no rule found anything\n"
     assert json.loads(run("diagnose", "b", "--json").stdout) == []

@@ -62,7 +62,7 @@ def test_options_become_parameters(server, run):
     }  # fmt: skip
 
 
-def test_nothing_is_said_to_be_nothing(server, run):
+def test_an_empty_list_is_reported(server, run):
     server.on("/jobs/b/events", {"job": "b", "project": "p", "events": [], "total": 0})
     assert run("events", "b").stdout == "there are no events of this job yet\n"
     assert run("events", "b", "--level", "error").stdout == "no event matches\n"

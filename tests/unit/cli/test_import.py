@@ -103,7 +103,7 @@ def test_what_the_server_rejects_is_counted_and_explained(server, run, tmp_path)
     assert "JOBMETER_RETENTION_RAW_DAYS" in result.stdout
 
 
-def test_that_nothing_was_taken_is_a_failure(server, run, tmp_path):
+def test_an_import_without_accepted_rows_is_a_failure(server, run, tmp_path):
     server.on("/ingest", {"accepted": 0, "records": 0, "rejected": {"future": 1}}, "POST")
     file = tmp_path / "a.csv"
     file.write_text(HEADER + line(0))

@@ -76,7 +76,7 @@ def test_csv_and_parquet_are_the_servers_own_bytes(server, run, tmp_path):
     assert file.read_bytes() == b"PAR1"
 
 
-def test_no_samples_are_said(server, run):
+def test_missing_samples_are_reported(server, run):
     server.on("/jobs/j/metrics", {**ANSWER, "lines": []})
     assert "no samples between" in run("metrics", "j", "--metric", "cpu.usage").stdout
 

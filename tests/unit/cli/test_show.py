@@ -64,7 +64,7 @@ def test_json_is_one_object_with_every_part(server, run):
     assert found["summary"]["metrics"][0]["points"] == [1.0, None, 2.0]
 
 
-def test_what_is_missing_of_its_data_is_said_in_three_lines_at_most(server, run):
+def test_missing_data_is_reported_in_at_most_three_lines(server, run):
     server.on("/jobs/b", DETAIL)
     assert "data quality" not in run("show", "b").stdout
     quality = {"job": "b", "project": "p", "complete": False, "coverage": 0.5}

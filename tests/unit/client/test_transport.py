@@ -1,4 +1,4 @@
-"""One request: the key is shown, refusals become our errors, silence is told."""
+"""One request: it carries the key, error answers become our errors, silence is reported."""
 
 import json
 import socket
@@ -112,7 +112,7 @@ def test_a_body_that_is_too_large_for_a_proxy_may_be_split(answering):
         ask(answering)
 
 
-def test_nobody_there_is_reported():
+def test_an_unreachable_server_is_reported():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

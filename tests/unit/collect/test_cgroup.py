@@ -147,7 +147,7 @@ def test_a_reading_that_began_before_the_last_one_doubles_nothing():
     assert counted((1, 2, 1.0), (5, 6, 2.5), (3, 4, 2.0), (7, 8, 3.0)) == 3.0
 
 
-def test_of_two_readings_at_a_time_the_higher_one_counts():
+def test_the_higher_of_two_readings_at_a_time_counts():
     assert counted((1, 2, 1.0), (3, 6, 2.5), (4, 5, 2.0), (7, 8, 3.0)) == 3.0
     assert counted((3, 6, 2.0), (4, 5, 2.5)) == 2.5
 

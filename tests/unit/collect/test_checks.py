@@ -105,7 +105,7 @@ def test_the_clock():
     assert status(check_clock(clock)) == ["warning"]
 
 
-def test_what_hangs_costs_itself_alone_and_other_names_are_passed_over():
+def test_a_hanging_check_affects_no_other_and_unknown_names_are_ignored():
     release = Event()
     checks = NodeChecks(Gpus(Gpu()), Clock(), patience=2.0)
     checks.checks = {

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.straight_reader import read_body
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import OVERLAP_MS, STEADY_NS, ClockReporter, SampleClock
-from jobmeter.collect.cost import Cost
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Worker
@@ -25,7 +25,7 @@ HOUR = 3_600.0
 
 @dataclass
 class Machine:
-    """A machine whose wall clock is wrong by ``error`` seconds. Nothing passes unless it is told."""
+    """A machine whose wall clock is wrong by ``error`` seconds. Time passes only when a test says so."""
 
     elapsed: float = 1000.0
     error: float = 0.0
@@ -78,7 +78,7 @@ def test_a_step_of_six_seconds_moves_no_stamp(machine, clock, step):
 
 
 @pytest.mark.parametrize("step", [6 * HOUR, 120.0, -6 * HOUR])
-def test_a_step_that_lasts_is_followed_and_its_return_is_at_once(machine, clock, step):
+def test_a_lasting_step_is_followed_and_its_return_immediately(machine, clock, step):
     tick(machine, clock, count=10)
     machine.error = step
     tick(machine, clock, count=SETTLE + 2)
@@ -109,7 +109,7 @@ def test_a_needed_stamp_is_given_while_others_are_not(machine, clock):
     assert clock.stamp(needed=True) == last + 1
 
 
-def test_time_set_back_by_more_than_a_server_takes_ahead_goes_on_at_once(machine, clock):
+def test_after_a_large_step_back_time_continues_immediately(machine, clock):
     tick(machine, clock, count=10)
     machine.error = -2 * OVERLAP_MS / 1000
     stamps = tick(machine, clock, count=SETTLE + 10)
@@ -196,7 +196,7 @@ def test_a_loop_whose_clock_is_stepped_for_six_seconds_is_never_silent(machine, 
     outbox = Outbox(None)
     place = Place("n1", "c1")
     worker = Worker(Counting(), 0, clock, 20.0)
-    loop = Loop([worker], [ClockReporter(place, clock)], outbox, Cost(place), clock)
+    loop = Loop([worker], [ClockReporter(place, clock)], outbox, AgentMetrics(place), clock)
     for second in range(20):
         machine.elapsed += 1
         machine.error = 6 * HOUR if 8 <= second < 14 else 0.0
@@ -216,7 +216,7 @@ def test_a_loop_whose_clock_is_stepped_for_six_seconds_is_never_silent(machine, 
 def test_a_slow_collector_goes_on_after_the_time_was_set_back(machine, clock):
     outbox = Outbox(None)
     slow = Worker(Counting(), 60_000, clock, 20.0)
-    loop = Loop([slow], [], outbox, Cost(Place("n1")), clock)
+    loop = Loop([slow], [], outbox, AgentMetrics(Place("n1")), clock)
     loop.tick()
     machine.error = -6 * HOUR
     for _ in range(13):

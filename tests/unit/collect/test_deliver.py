@@ -113,7 +113,7 @@ def test_the_wait_that_the_server_requests_is_respected(box, error):
 
 
 @pytest.mark.parametrize("error", [InvalidRequestError("no", "value"), LimitExceededError("too much", "body")])
-def test_what_the_server_will_never_take_is_set_aside_and_the_rest_arrives(box, error, tmp_path):
+def test_permanently_refused_frames_are_set_aside_and_the_rest_is_delivered(box, error, tmp_path):
     for number in range(10):
         box.put(frame(number, 3))
     server = Server(lambda numbers: error if {4, 7} & set(numbers) else None)
@@ -125,7 +125,7 @@ def test_what_the_server_will_never_take_is_set_aside_and_the_rest_arrives(box, 
     assert len([numbers for _, numbers in server.asked if 4 in numbers]) <= 2
 
 
-def test_flushing_ends_at_once_when_the_server_is_away(box):
+def test_flushing_ends_immediately_when_the_server_is_away(box):
     box.put(frame(1))
     delivery = Delivery(box, lambda: Server(lambda numbers: UnavailableError("away")), SystemClock())
     delivery.start()

@@ -51,7 +51,7 @@ def test_a_device_that_the_environment_does_not_name(variable, text):
         ("SLURM_JOB_GPUS", "9"),
     ],
 )
-def test_what_agrees_or_may_agree_is_not_reported(variable, text):
+def test_agreement_and_possible_agreement_are_not_reported(variable, text):
     assert messages(member((variable, text))) == []
 
 
@@ -63,7 +63,7 @@ def test_any_device_of_the_job_may_be_a_ranks():
     assert messages(member(("SLURM_JOB_GPUS", "0,1"), local_rank=0, process_rank=0)) == []
 
 
-def test_where_the_kubelet_gave_the_device_to_somebody_it_alone_decides():
+def test_an_allocation_by_the_kubelet_decides_alone():
     given = {1: by(AllocationSource.KUBELET, Owner("other", "worker-1"), Owner("j", "worker-0", 2))}
     assert messages(member(("NVIDIA_VISIBLE_DEVICES", "GPU-2aaa-bbbb")), allocated=given) == []
     (message,) = messages(member(replica="worker-7"), allocated=given)
@@ -74,17 +74,17 @@ def test_it_is_reported_once_when_it_lasts_and_again_when_it_comes_again():
     found = disagreements(DEVICES, {1: [member(("SLURM_JOB_GPUS", "2"))]})
     watch = DisagreementWatch(Place("n1", "c1"))
     for now_ms in range(HOLD - 1):
-        watch.look(now_ms, found)
-    watch.look(9, [])
+        watch.update(now_ms, found)
+    watch.update(9, [])
     assert watch.records(0).events == []
     for _ in range(2):
         for now_ms in range(10, 20):
-            watch.look(now_ms, found)
+            watch.update(now_ms, found)
         (event,) = watch.records(0).events
         check_event(event)
         assert (event.job, event.replica, event.node, event.cluster) == ("j", "worker-0", "n1", "c1")
         assert (event.time, event.reason, event.subject) == (10 + HOLD - 1, "AllocationMismatch", "device gpu1")
-        watch.look(20, [])
+        watch.update(20, [])
 
 
 def test_the_collector_of_gpus_looks_for_it():

@@ -334,7 +334,7 @@ def test_a_pod_of_a_training_job_by_its_host_name(table, tmp_path, groups):
     assert process.member.process_rank == 4
 
 
-def test_every_pod_is_a_job_of_one_replica_until_somebody_says_more(table, tmp_path):
+def test_every_pod_is_a_job_of_one_replica_by_default(table, tmp_path):
     plant_process(tmp_path, 100, groups=CGROUPFS, HOSTNAME="web-7f9c")
     plant_process(tmp_path, 200, groups=CGROUPFS.replace("0a1b", "1111"), HOSTNAME="sum-2", JOB_COMPLETION_INDEX="2")
     web, sum_2 = (process.member for process in table.refresh())

@@ -110,7 +110,7 @@ def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
 
 
 class Gpu:
-    name = "NVIDIA H200"
+    name, index, uuid = "NVIDIA H200", 0, "GPU-0"
 
 
 def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):
@@ -133,7 +133,7 @@ def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):
 
 
 class Answers:
-    """A transport that gives what it is told to: bodies and errors by path."""
+    """A transport with fixed bodies and errors by path."""
 
     server = "https://jobmeter.example"
 
@@ -181,7 +181,7 @@ def test_clocks_that_disagree(ahead, status):
         ("", WRITER, "no key is given"),
         ("token", READER, "key 'eyes', reader, project p1: it may not write"),
         ("token", UnauthenticatedError("it was revoked"), "the server does not accept the key: it was revoked"),
-        ("token", UnavailableError("busy"), "the server does not say whose key it is: busy"),
+        ("token", UnavailableError("busy"), "the server does not report the key's owner: busy"),
     ],
 )
 def test_a_key_that_is_of_no_use_is_a_problem(key, answer, said):

@@ -1,4 +1,4 @@
-"""What a group had used at the end of its last process: real processes, a reader that is told what to give."""
+"""Usage of a group at the end of its last process: real processes, a fake reader."""
 
 import subprocess
 from dataclasses import replace
@@ -20,7 +20,7 @@ GROUPS = {"memory": "/slurm/uid_0/job_21/step_0/task_0"}
 
 
 class Reader:
-    """Gives what groups used, and notes which were asked for."""
+    """Gives usages of groups, and records the requested ones."""
 
     def __init__(self):
         self.asked = []

@@ -30,7 +30,7 @@ IDS = {job["name"]: job["jid"] for job in RECORDED["/jobs/overview"]["jobs"]}
 
 
 class Recording(Rest):
-    """A job manager that answers what was recorded, with some answers replaced; it counts what it was asked."""
+    """A job manager with recorded answers, some replaced; it counts its requests."""
 
     def __init__(self, most_requests: int = 500) -> None:
         super().__init__("http://127.0.0.1:1", most_requests)
@@ -277,7 +277,7 @@ def test_a_sink_that_counts_has_what_it_sent_and_markers_are_joined() -> None:
 
 @contextmanager
 def serving(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
-    """A server that answers everything the same; its address and the paths that it was asked."""
+    """A server with one answer for everything; its address and the requested paths."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -122,7 +122,7 @@ def node(tmp_path):
         ("c 195:x rwm\n", set()),
     ],
 )
-def test_what_a_list_of_devices_allows(text, minors):
+def test_devices_allowed_by_a_list(text, minors):
     assert minors_of(text) == minors
 
 
@@ -161,7 +161,7 @@ def test_a_group_that_permits_every_device_leaves_the_word_to_the_environment(no
     assert node.look() == {("21", "gpu2", "cgroup"), ("22", "gpu0", "cgroup")}
 
 
-def test_who_computes_on_a_device_comes_before_whom_a_group_permits_it(node):
+def test_users_of_a_device_come_before_permitted_groups(node):
     node.task(100, "21", allowing(2))
     node.task(200, "22")
     node.devices[1].values["processes"] = [(200, 1)]

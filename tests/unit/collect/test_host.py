@@ -179,7 +179,7 @@ def test_without_its_file_a_collector_fails_rather_than_giving_zeros(make, tmp_p
     ],
 )
 class TestThisMachine:
-    def test_what_is_given_is_described_here_too(self, make):
+    def test_every_argument_is_documented(self, make):
         collector = make(PLACE)
         samples = collector.collect(NOW_MS)
         assert {sample.series.metric for sample in samples} <= set(collector.describe())

@@ -85,7 +85,7 @@ def node(tmp_path):
     return Node(tmp_path)
 
 
-def test_a_step_whose_group_was_gone_when_it_was_read_counts_with_what_the_job_had(node):
+def test_a_step_whose_group_was_removed_counts_by_the_group_of_its_job(node):
     node.task(100, "batch")
     node.task(101, "0")
     node.used(f"{JOB}/step_batch/task_0", 0.1)
@@ -114,7 +114,7 @@ def test_the_last_reading_of_the_job_comes_with_the_end_of_its_last_task(node):
     assert node.seconds() == {"worker-0": 2.9}
 
 
-def test_what_two_replicas_used_and_nobody_read_is_nobodys(node):
+def test_unread_usage_of_two_replicas_is_not_attributed(node):
     for task in (0, 1):
         node.task(100 + task, "0", task, tasks_per_node="2")
         node.used(f"{JOB}/step_0/task_{task}", 1.0)
@@ -133,7 +133,7 @@ def test_a_second_replica_takes_nothing_of_what_the_first_one_had(node):
     assert node.seconds() == {"worker-0": 3.0, "worker-1": 4.0}
 
 
-def test_what_the_external_step_used_is_not_the_jobs(node):
+def test_usage_of_the_external_step_is_not_the_job_s(node):
     reader = JobGroupReader(node.reader)
     node.used(JOB, 5.0)
     node.used(f"{JOB}/step_extern", 1.5)

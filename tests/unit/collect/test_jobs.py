@@ -144,12 +144,12 @@ class TestQuotaAbove:
         self._throttle(tmp_path, 80)
         return recorded
 
-    def test_what_it_counted_since_the_first_look_counts(self, recorded):
+    def test_usage_since_the_first_scan_counts(self, recorded):
         assert recorded.look()["cpu.throttled.time", "21", "worker-2"] == 0.0
         self._throttle(recorded.root, 81.5)
         assert recorded.look()["cpu.throttled.time", "21", "worker-2"] == 1.5
 
-    def test_it_goes_on_from_there_when_the_agent_is_restarted(self, recorded):
+    def test_reading_continues_at_the_position_after_a_restart(self, recorded):
         recorded.look()
         self._throttle(recorded.root, 82)
         recorded.look()
@@ -239,7 +239,7 @@ def test_a_replica_that_restarted_is_another_attempt(plain):
     assert (sample.series.attempt, sample.value) == (1, 0.05)
 
 
-def test_what_jobmeter_run_measures_is_left_to_it(plain):
+def test_processes_measured_by_jobmeter_run_are_left_to_it(plain):
     plain.process(100, JOBMETER_JOB_ID="a", JOBMETER_MEASURED="run")
     assert plain.look() == {}
 
@@ -369,7 +369,7 @@ def test_memory_of_a_real_process_is_measured():
     assert 150e6 < values["memory.usage"] < 250e6
 
 
-def test_a_process_that_is_gone_by_now_has_no_limits(tmp_path):
+def test_a_process_that_has_ended_has_no_limits(tmp_path):
     recorded = Recorded(tmp_path, V1)
     recorded.process(100, groups=SLURM, SLURM_JOB_ID="21", SLURM_PROCID="2")
     before = recorded.look()["memory.limit", "21", "worker-2"]

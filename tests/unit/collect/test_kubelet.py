@@ -212,7 +212,7 @@ def test_an_idle_device_belongs_to_the_pod_that_was_given_it(bench, kubelet):
     assert bench.owners(NOW + 10_000) == {"gpu0": "", "gpu1": ""}
 
 
-def test_of_two_pods_of_one_name_it_is_the_one_that_lives(bench, kubelet):
+def test_the_living_one_of_two_pods_with_one_name_counts(bench, kubelet):
     kubelet.answer = response("GPU-1").SerializeToString()
     newer = UID.replace("0a1b", "0000")  # sorts before
     for uid in (UID, newer):

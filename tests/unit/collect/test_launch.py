@@ -64,7 +64,7 @@ def test_the_environment_of_replicas():
     assert "WORLD_SIZE" not in alone
 
 
-def test_what_is_measured_does_not_get_our_credentials():
+def test_a_measured_command_does_not_get_our_credentials():
     base = {
         "JOBMETER_KEY": "jm_secret",
         "JOBMETER_OPENTSDB_KEY": "jm_secret",

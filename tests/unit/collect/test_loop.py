@@ -9,9 +9,9 @@ import pytest
 from tests.unit.wire.straight_reader import read_body
 from tests.waiting import wait_until
 
+from jobmeter.collect.agent_metrics import METRICS, AgentMetrics
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.cost import METRICS, Cost
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.worker import Worker
@@ -59,7 +59,7 @@ def outbox():
 def make(outbox, *collectors, every_ms=0, timeout=0.3, sources=(), clock=None):
     clock = clock or SampleClock(SystemClock())
     workers = [Worker(collector, every_ms, clock, timeout) for collector in collectors]
-    return Loop(workers, list(sources), outbox, Cost(Place("n1")), clock)
+    return Loop(workers, list(sources), outbox, AgentMetrics(Place("n1")), clock)
 
 
 def taken(outbox):
@@ -103,7 +103,7 @@ def test_a_collector_that_comes_back_is_used_again(outbox):
     assert latest(taken(outbox), "agent.collect.success", collector="hanging") == 1
 
 
-def test_a_collector_that_keeps_failing_is_left_alone_for_longer_and_longer(outbox):
+def test_a_failing_collector_is_suspended_with_backoff(outbox):
     failing = Failing("failing")
     loop = make(outbox, failing)
     for _ in range(40):
@@ -118,7 +118,7 @@ def test_a_slow_collector_has_its_own_interval(outbox):
     for _ in range(5):
         loop.tick()
     assert len(slow.times) == 1
-    loop.tick(whatever=True)
+    loop.tick(force=True)
     assert len(slow.times) == 2
 
 

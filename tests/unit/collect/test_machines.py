@@ -32,7 +32,7 @@ def test_the_agent_makes_of_it_what_it_made(name, machine, found):
     assert found == json.loads((MACHINES / f"{name}.expected.json").read_text())
 
 
-def test_it_is_what_the_scheduler_said_then(machine, found):
+def test_it_is_the_scheduler_s_answer_of_that_time(machine, found):
     """Not what the agent made of it once: names, replicas, attempts and limits by the scheduler's own word."""
     jobs: dict[str, list[Any]] = {}
     for one in found["jobs"]:

@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import promised
+from jobmeter.collect.discover.devices import visible_devices
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.nvidia import binding
 from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError
@@ -148,7 +148,7 @@ def test_a_device_that_is_shared_is_nobodys_and_each_job_has_its_processes(stran
     )
 
 
-def test_what_a_job_was_promised_is_its_own_while_nothing_computes():
+def test_visible_devices_belong_to_a_job_while_nothing_computes():
     bench = Bench(2)
     bench.by_pid[7] = member("j", devices=("SLURM_JOB_GPUS", "1"))
     assert bench.owners("gpu1") == {("j", "worker-0")}
@@ -207,16 +207,16 @@ DEVICES = [FakeDevice(i, f"GPU-{i}aaa-bbbb") for i in range(4)]
         ("CUDA_VISIBLE_DEVICES", "MIG-GPU-1aaa/1/0", []),
     ],
 )
-def test_what_an_environment_promises(variable, text, found):
-    assert promised(member("j", devices=(variable, text)), DEVICES) == found
+def test_visible_devices_of_an_environment(variable, text, found):
+    assert visible_devices(member("j", devices=(variable, text)), DEVICES) == found
 
 
 def test_numbers_inside_a_pod_say_nothing():
     pod = Member(owner=Owner("j", "w"), source=Source.KUBERNETES, devices=("CUDA_VISIBLE_DEVICES", "0,GPU-2aaa"))
-    assert promised(pod, DEVICES) == [2]
+    assert visible_devices(pod, DEVICES) == [2]
 
 
-def test_of_several_promised_devices_a_rank_has_its_own():
+def test_each_rank_has_one_of_several_visible_devices():
     bench = Bench(4)
     for rank in range(4):
         bench.by_pid[rank] = member(

@@ -1,4 +1,4 @@
-"""Output of a run: bytes to lines, levels, and what is done when more comes than can be kept."""
+"""Output of a run: bytes to lines, levels, and output above the limits."""
 
 import pytest
 from hypothesis import given
@@ -210,7 +210,7 @@ def test_what_comes_too_fast_is_counted_and_reported(monkeypatch):
     assert times == sorted(set(times))
 
 
-def test_of_a_flood_at_the_end_the_newest_is_stored(monkeypatch):
+def test_the_newest_lines_of_a_flood_at_the_end_are_stored(monkeypatch):
     monkeypatch.setattr(sending, "_LAST_BYTES", 1_000)
     monkeypatch.setattr(sending, "_ROUND_LINES", 10)
     outbox = Outbox(None)

@@ -96,7 +96,7 @@ def test_samples_have_the_times_at_which_they_were_taken(make):
     assert sorted((one.time_ms, one.value) for one in found) == [(1000, 1.0), (2000, 2.0), (3000, 3.0)]
 
 
-def test_a_pod_that_nobody_knows_goes_under_its_own_name_after_a_minute(make, clock):
+def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, clock):
     pods = make(process(1), process(2, guess=Owner("bert", "worker-3")))
     pods.answer([], [replica(7)])  # there is a watcher
     pods.samples([sample(1), sample(2)])
@@ -118,7 +118,7 @@ def test_a_pod_that_nobody_knows_goes_under_its_own_name_after_a_minute(make, cl
     assert named(pods.samples([sample(1, 3.0)])) == [("default", "two", "worker-1", 0, 3.0)]
 
 
-def test_a_cluster_without_a_watcher_makes_nobody_wait_after_the_first(make, clock):
+def test_without_a_watcher_only_the_first_pod_waits(make, clock):
     pods = make(process(1), process(2))
     pods.samples([sample(1)])
     pods.answer([uid(1)], [])
@@ -179,7 +179,7 @@ def test_records_wait_too_and_say_only_what_the_watcher_does_not(make):
     assert pods.released() == Records()
 
 
-def test_ranks_that_the_watcher_knows_are_not_reported_again(make):
+def test_ranks_reported_by_the_watcher_are_not_repeated(make):
     pods = make(process(1))
     pods.answer([], [])
     pods.samples([])
@@ -219,7 +219,7 @@ def test_the_cache_outlives_the_agent(make, tmp_path):
     assert make(process(1), state=tmp_path).samples([sample(1)]) == []
 
 
-def test_pods_that_are_gone_are_forgotten(make, clock):
+def test_deleted_pods_are_dropped(make, clock):
     pods = make()
     pods.samples([sample(1)])
     pods.answer([uid(1)], [replica(1)])
@@ -252,11 +252,11 @@ class Server:
 def test_the_server_is_queried_only_while_a_pod_is_unknown(make):
     pods, server = make(process(1)), Server(replica(1))
     poller = PodPoller(Place("n/1", "c1"), lambda: server, pods, 10_000)
-    assert poller.turn() == 0
+    assert poller.poll_once() == 0
     pods.samples([sample(1)])
-    assert poller.turn() == 1
+    assert poller.poll_once() == 1
     assert server.paths == [("GET", f"/api/jobmeter/v1/nodes/n%2F1/pods?cluster=c1&uid={uid(1)}")]
-    assert poller.turn() == 0
+    assert poller.poll_once() == 0
     assert len(pods.samples([])) == 1
 
 
@@ -264,14 +264,14 @@ def test_many_pods_are_requested_in_parts(make):
     pods, server = make(*map(process, range(MOST_PODS + 5))), Server(replica(500))
     poller = PodPoller(PLACE, lambda: server, pods, 10_000)
     pods.samples([])
-    assert poller.turn() == MOST_PODS
+    assert poller.poll_once() == MOST_PODS
     assert uid(MOST_PODS + 1) in pods.unresolved(), "those that were not asked for come first"
 
 
 def test_the_end_polls_once_more_and_holds_nothing_back(make):
     pods, server = make(process(1), process(2)), Server(replica(1))
     pods.samples([sample(1), sample(2)])
-    PodPoller(PLACE, lambda: server, pods, 10_000).last_turn()
+    PodPoller(PLACE, lambda: server, pods, 10_000).last_poll()
     assert {one.series.job for one in pods.samples([])} == {"two", job_of_pod(uid(2))}
 
 
@@ -279,8 +279,8 @@ def test_an_older_server_is_not_waited_for(make):
     pods, server = make(process(1), process(2)), Server(error=NotFoundError("no such path"))
     poller = PodPoller(PLACE, lambda: server, pods, 10_000)
     pods.samples([sample(1)])
-    poller.last_turn()
-    poller.last_turn()
+    poller.last_poll()
+    poller.last_poll()
     assert len(server.paths) == 1
     assert len(pods.samples([sample(2)])) == 2
 
@@ -290,7 +290,7 @@ def test_a_server_that_does_not_answer_is_tried_again(make):
     poller = PodPoller(PLACE, lambda: server, pods, 10_000)
     pods.samples([sample(1)])
     with pytest.raises(UnavailableError):
-        poller.turn()
+        poller.poll_once()
     server.error = None
-    poller.turn()
+    poller.poll_once()
     assert named(pods.samples([])) == [("default", "two", "worker-1", 0, 1.0)]

@@ -53,7 +53,7 @@ def test_many_new_jobs_are_one_question(tmp_path: Path) -> None:
     assert scontrol.words()[1:] == ["--all show job --details --oneliner 99"]
 
 
-def test_what_fails_leaves_them_unknown_and_is_not_repeated(tmp_path: Path) -> None:
+def test_a_failure_leaves_them_unknown_and_is_logged_once(tmp_path: Path) -> None:
     scontrol = Scontrol(tmp_path)
     scontrol.path.write_text(f'#!/bin/sh\necho "$@" >> {scontrol.calls}\nexit 1\n')
     devices = Devices(str(scontrol.path))

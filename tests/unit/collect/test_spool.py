@@ -59,7 +59,7 @@ def opened(tmp_path):
     st.integers(1, 4),
     st.integers(1, 3),
 )
-def test_what_is_released_is_gone_and_everything_else_comes_in_order(tmp_path_factory, steps, per_segment, per_peek):
+def test_released_frames_are_deleted_and_the_others_stay_in_order(tmp_path_factory, steps, per_segment, per_peek):
     folder = tmp_path_factory.mktemp("spool")
     size = len(frame(0))
     spool = Spool(folder, segment_bytes=size * per_segment)
@@ -140,7 +140,7 @@ def test_damage_in_the_middle_costs_the_damaged_frame_alone(tmp_path_factory, da
 
 @pytest.mark.parametrize("lines", [1, 17, 60])
 def test_kill_9_loses_nothing_that_was_appended(tmp_path, lines):
-    """A process appends as fast as it can and says each number once it is kept; it is killed at some line."""
+    """A process appends as fast as it can and prints each number once it is stored; it is killed at some line."""
     code = f"""
 import sys
 sys.path[:0] = {sys.path!r}
@@ -209,7 +209,7 @@ def test_what_is_refused_is_set_aside_counted_and_bounded(opened, tmp_path):
     assert read_body(rejected[-1].read_bytes())[0][1][0].time_ms == 69
 
 
-def test_what_another_spool_left_comes_first(opened, tmp_path):
+def test_frames_of_an_adopted_spool_come_first(opened, tmp_path):
     left = opened("left")
     left.append(frame(1))
     left.append(frame(2))

@@ -1,4 +1,4 @@
-"""A counter's zero at the start of a replica that began while somebody looked: recorded trees, a clock that is told."""
+"""A counter's zero at the start of a replica that began while the agent ran: recorded trees, a fixed clock."""
 
 import random
 from itertools import pairwise
@@ -66,7 +66,7 @@ def node(tmp_path):
     return Node(tmp_path)
 
 
-def test_what_began_between_two_looks_stood_at_zero_at_its_start(node):
+def test_a_replica_started_between_two_scans_was_zero_at_its_start(node):
     assert node.points(11_000) == []
     node.process(100, 11_420, 0.5, JOBMETER_JOB_ID="j", io=(300, 40))
     samples = node.look(12_000)
@@ -102,13 +102,13 @@ def test_a_group_that_was_there_before_its_process_has_no_zero(tmp_path):
     assert node.points(12_000) == [(12_000, 12.5)]
 
 
-def test_what_was_there_when_the_agent_started_has_no_zero(node):
+def test_a_replica_older_than_the_agent_has_no_zero(node):
     node.process(100, 9_000, 0.5, JOBMETER_JOB_ID="j")
     assert node.points(11_000) == [(11_000, 0.5)]
     assert node.points(12_000) == [(12_000, 0.5)]
 
 
-def test_what_began_after_the_agent_did_and_before_its_first_look_has_one(node):
+def test_a_replica_started_between_the_agent_and_its_first_scan_has_a_zero(node):
     node.process(100, 10_500, 0.5, JOBMETER_JOB_ID="j")
     assert node.points(11_000) == [(10_500, 0.0), (11_000, 0.5)]
 
@@ -124,7 +124,7 @@ def test_a_restart_of_the_agent_sends_no_zero_again(node):
 
 
 def test_a_process_that_joined_late_has_no_zero(node):
-    """It worked for nobody for a while: how much of what it had used was the job's is unknown."""
+    """It had no job for a while: the job's part of its usage is unknown."""
     node.look(11_000)
     node.process(100, 11_500, 0.5)
     for at in (12_000, 13_000, 14_000):

@@ -28,7 +28,7 @@ START = 1_795_186_800_000_000_000
 
 
 class Time:
-    """A clock of nanoseconds that moves only when it is told to."""
+    """A clock of nanoseconds that tests set."""
 
     def __init__(self):
         self.ns = START

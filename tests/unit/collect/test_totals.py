@@ -100,7 +100,7 @@ def test_children_that_lived_and_ended_between_two_looks_count_through_their_par
     assert totals.totals()["a"] == (float(sum(amounts)),)
 
 
-def test_a_child_that_nobody_waited_for_still_counts():
+def test_a_child_that_was_never_reaped_still_counts():
     totals: Totals[int, str] = Totals(1)
     totals.update({1: Reading("a", (1.0,)), 2: Reading("a", (5.0,), 1)})
     for _ in range(2):
@@ -132,7 +132,7 @@ def test_final_figures_of_what_was_never_sampled_count():
     assert totals.totals()["a"] == (0.2, 7.0)
 
 
-def test_what_is_forgotten_is_gone():
+def test_forgotten_owners_have_no_totals():
     totals: Totals[int, str] = Totals(1)
     totals.update({1: Reading("a", (1.0,))})
     totals.update({})
@@ -247,8 +247,8 @@ def test_no_history_makes_the_sum_fall_or_exceed_what_was_used(steps):
 
 
 @given(st.integers(1, 30), st.integers(0, 3))
-def test_orphans_whose_end_is_heard_of_late_count_once(count, late):
-    """A process that we waited for is gone at once, and its final figures come some updates later."""
+def test_orphans_whose_end_is_reported_late_count_once(count, late):
+    """A reaped process is gone immediately, and its final figures come some updates later."""
     family = Adopting()
     for _ in range(count):
         family.spawn(0)

@@ -30,7 +30,7 @@ def root(job):
     return roots[0]
 
 
-def test_of_a_chain_the_first_exception_counts():
+def test_the_first_exception_of_a_chain_counts():
     job = made(replicas=1)
     job.fail(
         "worker-0",

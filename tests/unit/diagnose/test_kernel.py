@@ -62,7 +62,7 @@ def noise(count):
 
 
 @pytest.mark.parametrize(("lines", "questions"), [(QUIET - len(LINES), 1), (3 * QUIET, 2)])
-def test_what_a_quiet_and_a_talkative_kernel_said_is_found_alike(lines, questions):
+def test_lines_of_a_quiet_and_a_talkative_kernel_are_found_alike(lines, questions):
     answers = Answers(lines=[*noise(lines), *LINES])
     found = kernel_lines(answers, Scope(None), view(devices=True), TimeRange(0, 1))
     assert [line.time_ns for line in found] == [5, 6]

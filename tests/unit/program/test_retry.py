@@ -27,7 +27,7 @@ def test_a_question_is_sent_again_as_late_as_the_server_says(server: FakeServer)
         ("POST", refusal(429, "throttled", **{"Retry-After": "99"}), ThrottledError, 1),
     ],
 )
-def test_what_does_not_change_or_may_not_be_repeated_is_raised(server: FakeServer, method, answer, error, times):  # noqa: F811
+def test_errors_that_a_retry_cannot_fix_are_raised(server: FakeServer, method, answer, error, times):  # noqa: F811
     server.on("/jobs", lambda asked: answer, method)
     transport = RetryingTransport(server.url, retries=2, wait=lambda seconds: None)
     with pytest.raises(error):

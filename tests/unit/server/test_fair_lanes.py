@@ -273,7 +273,7 @@ def test_a_key_that_has_spent_its_rows_waits_and_others_do_not(spending):
     assert [spending.call("GET", target).status for _ in range(3)] == [200, 200, 429]
     refused = spending.call("GET", target)
     problem = refused.json()["error"]
-    assert problem == {"code": "throttled", "message": "the questions of a key may cost 150 stored rows a minute"}
+    assert problem == {"code": "throttled", "message": "the queries of a key may cost 150 stored rows a minute"}
     # 50 rows too many, and one to begin with, at 150 a minute.
     assert refused.headers["retry-after"] == "21"
     assert spending.call("GET", target, key=spending.key("reader")).status == 200

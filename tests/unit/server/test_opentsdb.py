@@ -109,7 +109,7 @@ def test_one_wrong_data_point_does_not_harm_the_others(tsdb):
         "this key belongs to project lab, not to other",
         "cpu.utilization 5000.0 is outside of [0, 10]: is its unit right?",
         "Timestamp is further ahead than the server's clock may be wrong",
-        "Timestamp is older than what is kept of the project",
+        "Timestamp is older than the project's retention",
     ]
     assert body["errors"][8]["datapoint"] == {
         "metric": "m",

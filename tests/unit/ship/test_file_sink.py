@@ -48,7 +48,7 @@ def test_lines_are_appended_and_a_full_file_is_compressed(tmp_path):
     assert _texts(tmp_path) == ["a", "b", "x" * 10_000, "c"]
 
 
-def test_what_was_half_written_is_cut_off(tmp_path):
+def test_a_partial_frame_is_truncated(tmp_path):
     sink = _sink(tmp_path)
     sink.send(shipped(["a"]))
     sink.close()

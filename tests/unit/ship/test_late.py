@@ -61,7 +61,7 @@ def way(tmp_path):
     made.registry.close()
 
 
-def test_what_came_before_the_group_is_shipped_before_what_comes_after_it(way):
+def test_lines_from_before_the_group_are_shipped_before_later_ones(way):
     way.write("before the shipper")
     way.forward(1)
     shipper = way.create()
@@ -76,7 +76,7 @@ def test_what_came_before_the_group_is_shipped_before_what_comes_after_it(way):
     assert (state.shipped, state.dropped, state.waiting) == (4, 0, 0)
 
 
-def test_records_that_come_again_and_other_groups_ship_nothing_twice(way):
+def test_repeated_records_and_other_groups_ship_nothing_twice(way):
     shipper = way.create()
     way.write("a")
     way.name("elsewhere")
@@ -128,7 +128,7 @@ def test_long_lines_are_too_many_sooner(way, monkeypatch):
     assert way.state(shipper).dropped == 2
 
 
-def test_where_the_record_cannot_be_written_it_is_all_done_again(way, monkeypatch):
+def test_everything_is_repeated_after_a_failed_write_of_the_record(way, monkeypatch):
     shipper = way.create()
     way.write("a")
     record = way.registry.record
@@ -174,14 +174,14 @@ def test_lines_that_come_while_the_group_is_written_keep_their_order(way, monkey
     assert sorted(found[1:]) == [str(at) for at in range(5)]
 
 
-def test_nothing_is_looked_at_where_nothing_is_shipped(way, monkeypatch):
+def test_nothing_is_read_without_shippers(way, monkeypatch):
     way.write("a")
     monkeypatch.setattr(way.store, "read_logs", None)
     way.name()
     way.forward(SECOND)
 
 
-def test_what_a_node_said_before_its_group_is_shipped_before_what_comes_after_it(way):
+def test_lines_of_a_node_from_before_its_group_are_shipped_before_later_ones(way):
     way.say("before the shipper")
     way.forward(1)
     shipper = way.create()
@@ -217,7 +217,7 @@ def test_lines_of_a_node_about_jobs_go_with_the_jobs_group_else_with_the_nodes(w
     assert way.shipped(shipper) == ["killed 2", "killed 4"]
 
 
-def test_what_nodes_said_of_a_job_before_its_group_is_shipped_with_its_own_lines(way):
+def test_lines_of_nodes_about_a_job_from_before_its_group_are_shipped_with_its_own(way):
     shipper = way.create()
     way.pipeline.records(
         Records(jobs=[JobRecord(job_id="new", replicas=[ReplicaRecord(name="worker-0", node="late")])]), WRITER
@@ -235,7 +235,7 @@ def test_what_nodes_said_of_a_job_before_its_group_is_shipped_with_its_own_lines
     assert (way.state(shipper).shipped, way.state(shipper).dropped) == (4, 0)
 
 
-def test_what_a_node_of_the_same_group_said_of_a_job_is_not_shipped_again(way):
+def test_lines_of_a_node_of_the_same_group_about_a_job_are_not_shipped_again(way):
     shipper = way.create()
     way.pipeline.records(
         Records(jobs=[JobRecord(job_id="new", replicas=[ReplicaRecord(name="worker-0", node="late")])]), WRITER

@@ -16,7 +16,7 @@ from jobmeter.ship.failures import RefusedError, SinkError
 from jobmeter.ship.guard import Guard
 from jobmeter.ship.line import encode
 from jobmeter.ship.outbox import GAP_SECONDS, Outbox, number_of
-from jobmeter.ship.pump import LEASE_MS, LONGEST_SECONDS, LOOK_SECONDS, Pump
+from jobmeter.ship.pump import LEASE_CHECK_SECONDS, LEASE_MS, LONGEST_SECONDS, Pump
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.shipping import Shipping
 from jobmeter.ship.sink import SinkSettings
@@ -26,7 +26,7 @@ KEEP = Retention(raw_days=2)
 
 
 class TakingSink:
-    """Takes what it is given unless it is told to fail."""
+    """Accepts lines unless a test makes it fail."""
 
     most_lines = 10
     most_bytes = 100_000
@@ -182,7 +182,7 @@ def test_what_expired_before_it_was_shipped_is_counted(house):
     assert (state.dropped, state.shipped, state.waiting) == (2, 1, 0)
 
 
-def test_what_the_engine_forgot_while_nobody_shipped_is_counted(house):
+def test_lines_that_expired_while_no_server_shipped_are_counted(house):
     shipper = house.create()
     house.put("gone 1", "gone 2")
     house.forward(5 * DAY / SECOND)
@@ -198,7 +198,7 @@ def test_what_the_engine_forgot_while_nobody_shipped_is_counted(house):
     assert (state.dropped, state.shipped, state.waiting) == (2, 1, 0)
 
 
-def test_numbers_that_nobody_wrote_are_passed_over_after_a_while_and_are_no_loss(house):
+def test_unwritten_numbers_are_skipped_after_a_while_and_are_no_loss(house):
     shipper = house.create()
     house.put("a")
     assert house.registry.shippers.reserve(shipper.id, 3) == 2  # by a server that died then
@@ -284,14 +284,14 @@ def test_one_server_of_several_ships_until_it_is_gone(house):
     first.step()
     second = house.pump(shipper, other)
     house.put("b")
-    assert second.step() == LOOK_SECONDS
+    assert second.step() == LEASE_CHECK_SECONDS
     assert (house.sink.texts, other.texts) == (["a"], [])
     house.forward(LEASE_MS / SECOND + 1)
     second.step()
     assert other.texts == ["b"]
     # The first one comes back, and finds that it has lost the lease.
     house.put("c")
-    assert first.step() == LOOK_SECONDS
+    assert first.step() == LEASE_CHECK_SECONDS
     assert house.sink.texts == ["a"]
 
 
@@ -314,7 +314,7 @@ def test_a_server_that_lost_its_lease_meanwhile_writes_nothing_down(house):
     assert (state.cursor, state.shipped) == (1, 1)
 
 
-def test_closing_lets_another_server_go_on_at_once(house):
+def test_closing_lets_another_server_continue_immediately(house):
     shipper = house.create()
     first = house.pump(shipper)
     house.put("a")
@@ -327,7 +327,7 @@ def test_closing_lets_another_server_go_on_at_once(house):
     assert other.texts == ["b"]
 
 
-def test_a_sink_that_the_settings_no_longer_have_is_said_to_be_missing(house):
+def test_a_sink_removed_from_the_settings_is_reported_as_missing(house):
     shipper = house.create()
     house.put("a")
 

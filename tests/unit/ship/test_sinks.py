@@ -22,7 +22,7 @@ from tests.fakes import NOW
 from tests.receivers import receiving
 from tests.waiting import wait_until
 
-from jobmeter.errors import ConfigurationError
+from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.ship.failures import RefusedError, SinkError
@@ -376,6 +376,6 @@ def test_every_kind_has_its_opener():
 
 def test_messages_that_are_none_are_refused():
     for message in (b"\xff", b"\x0a\x05ab", b"\x0b", zlib.compress(b"x")):
-        with pytest.raises(ValueError, match="cut off"):
+        with pytest.raises(InvalidRequestError, match="not the message"):
             read(message)
     assert read(b"\x08\x96\x01\x12\x02ab\x1d\0\0\0\0") == {1: 150, 2: b"ab", 3: b"\0\0\0\0"}

@@ -42,7 +42,7 @@ def test_both_forms_count_damaged_texts_alike(data):
 @pytest.mark.parametrize(
     ("text", "opened"), [(b'"{[" ', 0), (b'["\\"{"]', 1), (b'"\\\\"[', 1), (b'"\\\\\\"[', 0), (b'"', 0)]
 )
-def test_what_a_string_holds_does_not_count(text, opened):
+def test_brackets_and_commas_in_strings_do_not_count(text, opened):
     assert sum(shape_of(text).opened) == opened
 
 

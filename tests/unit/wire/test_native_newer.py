@@ -1,4 +1,4 @@
-"""JSON of a newer sender: what is known counts, what is not is named."""
+"""JSON of a newer sender: known fields count, unknown ones are named."""
 
 import json
 
@@ -44,7 +44,7 @@ def test_unknown_fields_and_words_are_left_out_and_named_once_each():
 @pytest.mark.parametrize(
     "wrong", [{"jobs": [{"name": "no id", "mood": 1}]}, {"jobs": [{"job_id": "a", "mood": 1, "start": [1]}]}, []]
 )
-def test_what_is_wrong_is_refused_beside_what_is_unknown(wrong):
+def test_errors_are_refused_besides_unknown_fields(wrong):
     with pytest.raises(msgspec.ValidationError):
         decode_lenient(encoded(wrong), Records)
 

@@ -190,7 +190,7 @@ def millis(time_ns: int) -> int:
 
 
 def reason(one: Any, point: Any) -> str:
-    """Why a data point is not kept."""
+    """Why a data point is not stored."""
     kind = one.WhichOneof("data")
     temporality = getattr(getattr(one, kind), "aggregation_temporality", CUMULATIVE)
     if kind == "exponential_histogram":

@@ -37,7 +37,7 @@ ids = st.binary(min_size=8, max_size=8)
 
 
 def plain(value: Any) -> Any:
-    """A value as it is kept."""
+    """A value as it is stored."""
     match value:
         case float() if math.isnan(value):
             return "NaN"

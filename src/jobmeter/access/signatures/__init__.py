@@ -14,7 +14,7 @@ TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 """A key's token, in each of the places where one may be."""
 
 NATIVE: tuple[Scheme, ...] = (*TOKENS, SESSION)
-"""What our own API takes: a key's token, else the page's session."""
+"""The schemes of our own API: a key's token, else the page's session."""
 
 ALIBABA: tuple[Scheme, ...] = (BEARER, ACS3, ROA, RPC, ACS_BEARER, API_KEY, X_AUTH_TOKEN)
 """What Alibaba's SDKs send, and a key's token besides: first, since it is found without parsing a signature."""

@@ -25,7 +25,7 @@ from jobmeter.errors import UnauthenticatedError
 REQUIRED = frozenset(
     {"host", "x-acs-action", "x-acs-version", "x-acs-date", "x-acs-signature-nonce", "x-acs-content-sha256"}
 )
-"""Headers without whose signature the operation, the body or the moment could be changed."""
+"""Headers that must be signed, so that operation, body and date cannot be changed."""
 MAX_NONCE = 256
 
 _HASHES = {"ACS3-HMAC-SHA256": "sha256", "ACS3-HMAC-SM3": "sm3"}

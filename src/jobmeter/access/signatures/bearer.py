@@ -3,13 +3,13 @@
 import base64
 
 from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.signatures.base import Claim, ClaimKind, TokenScheme
 from jobmeter.errors import UnauthenticatedError
 
 MAX_TOKEN = 512
 
 
-class Bearer:
+class Bearer(TokenScheme):
     """``Authorization: Bearer TOKEN`` and ``Authorization: Api-Key TOKEN``. See ``Scheme``."""
 
     name = "bearer"
@@ -19,16 +19,8 @@ class Bearer:
         name, _, token = call.header("authorization").strip().partition(" ")
         return _claim(token) if name.lower() in {"bearer", "api-key"} else None
 
-    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify_headers``."""
-        return True
 
-    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify``."""
-        return True
-
-
-class Basic:
+class Basic(TokenScheme):
     """``Authorization: Basic``, the token being the password, or the user where the password is empty.
 
     Clients of systems without tokens (Grafana, collectd) can send a user and a password. See ``Scheme``.
@@ -47,16 +39,8 @@ class Basic:
             raise UnauthenticatedError("Basic is followed by user:token in base64", "malformed") from error
         return _claim(password or user)
 
-    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify_headers``."""
-        return True
 
-    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify``."""
-        return True
-
-
-class TokenHeader:
+class TokenHeader(TokenScheme):
     """The token alone in a header of its own. See ``Scheme``."""
 
     def __init__(self, name: str, header: str) -> None:
@@ -68,16 +52,8 @@ class TokenHeader:
         """See ``Scheme.claim``."""
         return _claim(call.header(self._header)) if call.header(self._header) else None
 
-    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify_headers``."""
-        return True
 
-    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify``."""
-        return True
-
-
-class AcsBearer:
+class AcsBearer(TokenScheme):
     """Alibaba's SDKs with ``bearer_token=``: header ``x-acs-bearer-token``, or the query's ``BearerToken``.
 
     See ``Scheme``. Either comes with a signature type (header ``x-acs-signature-type`` or query ``SignatureType``) of
@@ -95,14 +71,6 @@ class AcsBearer:
         if kind.strip().upper() != "BEARERTOKEN":
             raise UnauthenticatedError("a bearer token needs the signature type BEARERTOKEN", "malformed")
         return _claim(token)
-
-    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify_headers``."""
-        return True
-
-    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify``."""
-        return True
 
 
 def _claim(text: str) -> Claim:

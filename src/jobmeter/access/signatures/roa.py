@@ -1,4 +1,4 @@
-"""The older ROA signature, ``Authorization: acs ID:SIGNATURE``: Alibaba's legacy SDK core, and newer SDKs told ``v2``.
+"""The older ROA signature, ``Authorization: acs ID:SIGNATURE``: Alibaba's legacy SDK core, and newer SDKs with ``v2``.
 
 The implementations differ in how they write the path, an empty parameter and the content type of an empty body; a
 signature counts when it is right in any of these forms. The scheme itself protects a body by Content-MD5 alone, and

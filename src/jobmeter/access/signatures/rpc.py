@@ -1,4 +1,4 @@
-"""The older RPC signature, in the query of ``/``: Alibaba's legacy SDK cores, and newer SDKs told ``v2``.
+"""The older RPC signature, in the query of ``/``: Alibaba's legacy SDK cores, and newer SDKs with ``v2``.
 
 It covers the method, the query and a form body. Neither the path nor a header is covered: so the path must be ``/``,
 and headers that name an operation must name the one that the query names.
@@ -29,7 +29,7 @@ class Rpc:
     name = "rpc"
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. A call with a bearer token in its query is none."""
+        """See ``Scheme.claim``. A call with a bearer token in its query does not use this scheme."""
         if call.parameter("Signature") is None or call.raw_path != "/" or call.header("authorization").strip():
             return None
         if (call.parameter("SignatureType") or "").strip().upper() == "BEARERTOKEN":

@@ -95,7 +95,7 @@ class SdkHmac:
 
 
 def canonical_request(call: Call) -> str:
-    """What the call's signature should have been made over, for the message of a refusal; empty where it has none."""
+    """The canonical request that should have been signed, for the error message; empty for a malformed signature."""
     parsed = _parse(call)
     if parsed is None:
         return ""
@@ -144,7 +144,7 @@ def _canonical_requests(call: Call, parsed: _Parsed, payloads: tuple[str, ...]) 
 
 
 def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
-    """What may stand for the body. A hash that the client names counts only where it is the body's."""
+    """The hashes that may stand for the body. One that the client names counts only where it is the body's."""
     hashed = _digest(parsed, call.body)
     named = call.header(_CONTENT_HEADERS[parsed.hash]).strip()
     if not named:

@@ -8,7 +8,7 @@ https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Preven
 from urllib.parse import urlsplit
 
 from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.signatures.base import Claim, ClaimKind, TokenScheme
 from jobmeter.errors import UnauthenticatedError
 
 MAX_COOKIE = 1024
@@ -29,7 +29,7 @@ def cookie_name(call: Call, *, secure: bool) -> str:
     return f"{_SECURE}{name}" if secure else name
 
 
-class SessionCookie:
+class SessionCookie(TokenScheme):
     """The sealed session in a cookie. See ``Scheme``."""
 
     name = "session"
@@ -45,16 +45,8 @@ class SessionCookie:
             raise UnauthenticatedError("a session changes nothing on behalf of another site", "cross-origin")
         return Claim(kind=ClaimKind.SESSION, value=value)
 
-    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify``. The seal is what proves it."""
-        return True
 
-    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify_headers``."""
-        return True
-
-
-class LinkCode:
+class LinkCode(TokenScheme):
     """``Authorization: Link CODE``: the code of a link that signs in once. See ``Scheme``."""
 
     name = "link"
@@ -67,14 +59,6 @@ class LinkCode:
         if not 1 <= len(code) <= MAX_COOKIE:
             raise UnauthenticatedError(f"a code has 1 to {MAX_COOKIE} characters", "malformed")
         return Claim(kind=ClaimKind.LINK, value=code)
-
-    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify``. The seal is what proves it."""
-        return True
-
-    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify_headers``."""
-        return True
 
 
 def same_origin(call: Call) -> bool:
@@ -94,7 +78,7 @@ def over_tls(call: Call) -> bool:
 
 
 def _cookie(call: Call) -> str:
-    """The session's cookie: that of TLS counts before one that any program on the way could have set."""
+    """The session's cookie. The one that TLS protects takes precedence: anybody on the network can set the other."""
     pairs = [part.strip().partition("=") for name, text in call.headers if name == "cookie" for part in text.split(";")]
     found = {name: value for name, _, value in reversed(pairs)}
     return found.get(cookie_name(call, secure=True)) or found.get(cookie_name(call, secure=False)) or ""

@@ -1,14 +1,14 @@
 """Trace tokens, where the vendor's senders have them and where OpenTelemetry's have a token. Only OTLP reads them."""
 
 from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.signatures.base import Claim, ClaimKind, TokenScheme
 from jobmeter.errors import UnauthenticatedError
 
 PREFIX = "jmt_"
 MAX_TOKEN = 1_024
 
 
-class TraceTokenScheme:
+class TraceTokenScheme(TokenScheme):
     """``Authentication: TOKEN``, as Alibaba's senders have it, or ``Authorization: Bearer TOKEN``. See ``Scheme``.
 
     https://www.alibabacloud.com/help/en/opentelemetry/. The token carries its own seal, which ``Authenticator`` checks.
@@ -17,7 +17,7 @@ class TraceTokenScheme:
     name = "trace"
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. A token of a key is none of a trace."""
+        """See ``Scheme.claim``. A token of a key is not a trace token."""
         for header in ("authentication", "authorization"):
             scheme, _, token = call.header(header).strip().rpartition(" ")
             if scheme.lower() in {"", "bearer"} and token.startswith(PREFIX):
@@ -25,14 +25,6 @@ class TraceTokenScheme:
                     raise UnauthenticatedError(f"a trace token may have {MAX_TOKEN} characters", "malformed")
                 return Claim(kind=ClaimKind.TRACE, value=token)
         return None
-
-    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify_headers``."""
-        return True
-
-    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify``."""
-        return True
 
 
 TRACE = TraceTokenScheme()

@@ -1,4 +1,4 @@
-"""Opens what is to be imported: finds its format, decompresses it, counts what was read of it."""
+"""Opens files to import: detects their format, decompresses them, counts the bytes read."""
 
 import io
 import sys

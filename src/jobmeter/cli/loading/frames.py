@@ -23,7 +23,7 @@ _DENSE = 2**22
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """What goes into one request: the payload of a samples frame, the rows in it, and the jobs that they speak of."""
+    """The content of one request: the payload of a samples frame, its rows, and their jobs."""
 
     payload: bytes
     rows: Rows
@@ -32,7 +32,7 @@ class Chunk:
 
 
 class Encoder:
-    """Turns rows into payloads. Remembers the descriptors of the series that it met."""
+    """Turns rows into payloads. Caches the descriptors of series."""
 
     def __init__(self, project: str = "", skip_bad: bool = False) -> None:
         self._project = project
@@ -118,7 +118,7 @@ def _series_of(rows: Rows) -> tuple[Int64s, list[tuple[str, ...]]]:
 
 
 def _dense(codes: Int64s, bound: int) -> tuple[Int64s, Int64s]:
-    """The codes renumbered from 0 without holes, and which old code each new one stands for, ascending."""
+    """The codes renumbered from 0 without gaps, and the old code of each new one, ascending."""
     if bound > _DENSE:
         present, renumbered = np.unique(codes, return_inverse=True)
         return renumbered.astype(np.int64), present

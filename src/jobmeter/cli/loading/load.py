@@ -32,7 +32,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Tally:
-    """What was read so far. Times are epoch milliseconds, None before the first row."""
+    """Counts of what was read so far. Times are epoch milliseconds, None before the first row."""
 
     rows: int = 0
     skipped: int = 0
@@ -42,7 +42,7 @@ class Tally:
     last_ms: int | None = None
 
     def count(self, chunk: Chunk) -> None:
-        """Take a chunk into account."""
+        """Count a chunk."""
         self.rows += len(chunk.rows)
         self.jobs |= chunk.jobs
         first, last = int(chunk.rows.time.min()), int(chunk.rows.time.max())

@@ -1,4 +1,4 @@
-"""The columns that every reader gives, and the error that names a place in a file."""
+"""The columns that every reader gives, and the error that names a position in a file."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """What a reader found in one stretch of a file: samples, job records, and how many bad rows it left out."""
+    """A block of a file as read: samples, job records, and how many bad rows were left out."""
 
     rows: Rows | None = None
     records: Sequence[JobRecord] = ()

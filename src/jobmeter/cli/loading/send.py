@@ -66,7 +66,7 @@ class Sender:
         self._under_way.clear()
 
     def send(self, body: bytes, chunk: Chunk | None = None) -> None:
-        """Send a body, waiting for the oldest one when two are under way. Raises what that one was refused with.
+        """Send a body, waiting for the oldest one when two are under way. Raises the error of that one.
 
         A row with an unknown metric is refused before the body is sent: a server would accept the other rows.
         """
@@ -119,7 +119,7 @@ def _refuse_unknown(receipt: IngestReceipt) -> None:
 
 
 def _located(error: InvalidRequestError, rows: Rows | None) -> InvalidRequestError:
-    """The server's refusal with the row that it is about where the catalogue shows it; else the rows sent."""
+    """The server's error with the position of the bad row where the catalogue shows it, else of the rows sent."""
     if rows is None or not len(rows):
         return error
     for code, name in enumerate(rows.names["metric"].values):

@@ -49,12 +49,12 @@ class _CsvBlocks:
         try:
             table = self._parse(block)
             if len(table) != lines:
-                return None  # Empty lines: the numbers of those below them would be wrong.
+                return None  # Empty lines would shift the numbers of the lines below them.
             rows, _ = to_rows(table, self._strict, _at(self._source, number))
         except (pa.ArrowInvalid, BadRowError):
             if self._time == pa.string():
                 return None
-            # The times may be ISO 8601; what is wrong then shows again.
+            # The times may be ISO 8601; a real error appears again below.
             self._time = pa.string()
             found = self._whole(number, block, lines)
             if found is None:

@@ -16,7 +16,7 @@ from jobmeter.client.api import Api
 from jobmeter.model.time import Clock
 
 _PATIENCE = 10.0
-"""Seconds to wait for an answer: a screen that does not leave is worse than one that says that none came."""
+"""Seconds to wait for an answer, so that the screen stays responsive."""
 
 
 class TopApp(App[None]):
@@ -40,7 +40,7 @@ class TopApp(App[None]):
     def __init__(self, api: Api, clock: Clock, pause: float, *, project: str | None, job: str | None) -> None:
         super().__init__(ansi_color=True)
         self.animation_level: Literal["none", "basic", "full"] = "none"
-        self._watch = Watch(Api(api.transport.patient(_PATIENCE)), clock, project)
+        self._watch = Watch(Api(api.transport.with_timeout(_PATIENCE)), clock, project)
         self._pause, self._project, self._job = pause, project, job
 
     async def on_mount(self) -> None:

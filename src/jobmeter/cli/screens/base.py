@@ -1,4 +1,4 @@
-"""The base of screens: polls while visible, and says so when no answer comes."""
+"""The base of screens: polls while visible, and shows when the server does not answer."""
 
 import asyncio
 from collections.abc import Callable
@@ -49,26 +49,26 @@ class LiveScreen(Screen[None]):
                 self._trouble = error.message
                 self.say(error.message)
             return
-        # Meanwhile the screen may have been left, and what it was made of be gone.
+        # Meanwhile the user may have left the screen.
         if self._is_shown:
             self._trouble = ""
             show(found)
 
     @property
     def _is_shown(self) -> bool:
-        """True while it is on the terminal: a program that ends takes the parts of its screen away first."""
+        """True while it is mounted: a program that ends removes the widgets of a screen first."""
         return self.is_current and bool(self.query("#title"))
 
     def on_screen_resume(self) -> None:
         """Refresh: the values are from when the screen was left."""
         self._now.set()
 
-    def look_now(self) -> None:
+    def refresh_now(self) -> None:
         """Refresh before the pause is over."""
         self._now.set()
 
     def say(self, text: str) -> None:
-        """Show a line of text, of anybody, as the title."""
+        """Show a line of untrusted text as the title."""
         title = self.query_one("#title", Static)
         title.set_class(bool(self._trouble), "trouble")
         title.update(text)
@@ -79,7 +79,7 @@ class LiveScreen(Screen[None]):
 
     def action_reverse(self) -> None:
         """Sort it the other way round."""
-        self._table().turn()
+        self._table().reverse()
 
     def _table(self) -> LiveTable:
         return self.focused if isinstance(self.focused, LiveTable) else self.query(LiveTable).first()

@@ -1,4 +1,4 @@
-"""Cells of the screens: bars, sparklines, states, each with what it is sorted by."""
+"""Cells of the screens: bars, sparklines, states, each with its sort key."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,14 +13,14 @@ USE_STYLE, MEMORY_STYLE, FAR_STYLE = "cyan", "magenta", "bold yellow"
 
 
 class Cell(NamedTuple):
-    """What is shown, and what its column is sorted by (None: unknown, always last)."""
+    """The text of a cell, and the value that its column is sorted by (None: unknown, always last)."""
 
     text: Text
     order: float | str | None = None
 
 
 def words(text: str, order: float | str | None = None, style: str = "") -> Cell:
-    """A text of anybody, without what a terminal would act on."""
+    """Untrusted text without control characters."""
     shown = Text.from_markup(cell(text))
     if style:
         shown.stylize(style)

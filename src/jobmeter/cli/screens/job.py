@@ -45,7 +45,7 @@ class JobScreen(LiveScreen):
         self._of_devices = False
 
     def compose(self) -> ComposeResult:
-        """From top to bottom: what it is, what is wrong, how it went, its ranks and devices, the keys."""
+        """From top to bottom: the job, its findings, its curves, its ranks and devices, the keys."""
         yield Static("asking …", id="title", markup=False)
         yield Static("", id="found")
         yield Static("", id="courses")

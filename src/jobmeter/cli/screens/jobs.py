@@ -46,7 +46,7 @@ class JobsScreen(LiveScreen):
         self._projects: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """The title, the table, what there is to say, the keys."""
+        """The title, the table, a message, the keys."""
         yield Static("asking …", id="title", markup=False)
         yield _JobTable("jobs")
         yield Static("", id="note", markup=False)
@@ -59,7 +59,7 @@ class JobsScreen(LiveScreen):
     def action_all(self) -> None:
         """Show the newest jobs of every state, or those that run."""
         self._only_running = not self._only_running
-        self.look_now()
+        self.refresh_now()
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the job of that row."""

@@ -1,4 +1,4 @@
-"""A table whose rows change in place: sorted by any column, and never wider than the terminal while that can be."""
+"""A table whose rows change in place: sorted by any column, and narrowed to the terminal where possible."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _SCROLLBAR = 2
 
 
 class Column(NamedTuple):
-    """A column; ``spare`` says how soon a narrow terminal goes without it, 0 for never."""
+    """A column; ``spare`` is the order in which a narrow terminal drops it, 0 for never."""
 
     name: str
     right: bool = False
@@ -23,20 +23,20 @@ class Column(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row under the key that it is chosen by."""
+    """A row and the key that identifies it."""
 
     key: str
     cells: Sequence[Cell]
 
 
 def _order(cell: Cell) -> tuple[bool, float, str]:
-    """Numbers before words; what is unknown is sorted apart."""
+    """Numbers before words; unknown values are sorted apart."""
     order = cell.order
     return (True, 0.0, order) if isinstance(order, str) else (False, order or 0.0, "")
 
 
 class LiveTable(DataTable[Text]):
-    """Rows that are shown again and again; the cursor stays on its row."""
+    """A table that is redrawn; the cursor stays on its row."""
 
     def __init__(self, name: str) -> None:
         super().__init__(id=name, cursor_type="row", zebra_stripes=False, cell_padding=1)
@@ -48,7 +48,7 @@ class LiveTable(DataTable[Text]):
 
     @property
     def missing(self) -> list[str]:
-        """Columns that there was no room for."""
+        """Columns that did not fit."""
         shown = self._shown()
         some = [one.name for at, one in enumerate(self._all) if measured([row.cells for row in self._rows], at)]
         return [name for name in some if name not in {one.name for one in shown}]
@@ -64,7 +64,7 @@ class LiveTable(DataTable[Text]):
         at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
         self._sort_by(names[at] if at < len(names) else None)
 
-    def turn(self) -> None:
+    def reverse(self) -> None:
         """Sort the other way round."""
         self.descending = not self.descending
         self._draw()
@@ -77,7 +77,7 @@ class LiveTable(DataTable[Text]):
         """A click on a head sorts by it, a second one the other way round."""
         name = str(event.column_key.value)
         if name == self.sorted_by:
-            self.turn()
+            self.reverse()
         else:
             self._sort_by(name)
 
@@ -135,7 +135,7 @@ class LiveTable(DataTable[Text]):
         return present + [row for row in self._rows if row.cells[at].order is None]
 
     def _shown(self) -> list[Column]:
-        """The columns with any value, without those that there is no room for."""
+        """The columns with any value that fit the terminal."""
         rows = [row.cells for row in self._rows]
         shown = [one for at, one in enumerate(self._all) if not one.spare or measured(rows, at)]
         room = (self.size.width or self.app.size.width) - _SCROLLBAR

@@ -36,7 +36,7 @@ class UsedJob:
 
     @property
     def load(self) -> list[float]:
-        """What the busiest jobs are listed first by."""
+        """The sort key of the busiest jobs first."""
         return [joined(self.values, metric).value or 0.0 for metric in BUSY]
 
 
@@ -77,7 +77,7 @@ class Courses:
 
 
 class Watch:
-    """Queries of one server. Every method may raise what the server refuses with. Thread safe."""
+    """Queries of one server. Every method raises as ``Api``. Thread safe."""
 
     def __init__(self, api: Api, clock: Clock, project: str | None) -> None:
         self._api = api
@@ -102,7 +102,7 @@ class Watch:
         return Parts(self._clock.now_ms(), detail.job, ranks, values)
 
     def courses(self, parts: Parts) -> Courses:
-        """How the job and each of its replicas came to where they are."""
+        """The curves of the job and of each replica."""
         measured = {value.metric for value in parts.values}
         metric = next((one for one in BUSY if one in measured), "")
         if not metric:
@@ -115,7 +115,7 @@ class Watch:
             unit=replicas.lines[0].unit if replicas.lines else "",
             replicas=lines,
             whole={line.metric: (_course(whole, line.points), line.unit) for line in whole.lines},
-            far=far({name: _mean(course) for name, course in lines.items() if course.points}),
+            far=outliers({name: _mean(course) for name, course in lines.items() if course.points}),
         )
 
     def findings(self, job: str, project: str | None) -> list[Finding]:
@@ -139,7 +139,7 @@ class Watch:
         try:
             answer = self._points(job, BUSY, "job")
         except JobmeterError:
-            return None  # deleted meanwhile, or too large for one question: its row goes without
+            return None  # deleted meanwhile, or too large for one query: its row has no curve
         by_metric = {line.metric: line for line in answer.lines if line.points}
         line = next((by_metric[metric] for metric in BUSY if metric in by_metric), None)
         return None if line is None else _course(answer, line.points)
@@ -151,8 +151,8 @@ class Watch:
         return self._api.metrics(job.id, search)
 
 
-def far(means: dict[str, float]) -> dict[str, float]:
-    """Of whom the mean is far from the median, and how far: beyond five median deviations and 8 % of it."""
+def outliers(means: dict[str, float]) -> dict[str, float]:
+    """The outliers, and their distance from the median: beyond five median absolute deviations and 8 % of it."""
     if len(means) < _ENOUGH:
         return {}
     center = median(means.values())

@@ -16,11 +16,11 @@ _Counts = dict[str, float]
 
 @dataclass(slots=True)
 class _Group:
-    """What one path has counted: ``earlier`` by groups that were removed before it was made again.
+    """The counts of one path. ``earlier`` is the sum of removed groups of the same path.
 
-    Another thread's reading may come later than it was made. A lower count means that the group was made again only
-    where the reading began after the last one had ended; one that ended before the last one began is passed over.
-    ``spans`` are the beginnings and ends of the last readings.
+    Readings of another thread may arrive out of order: ``spans`` are the start and end of the last readings. A reading
+    that ended before the last one began is ignored; a lower count means a new group only where the reading began after
+    the last one had ended.
     """
 
     last: _Counts = field(default_factory=dict)
@@ -53,7 +53,7 @@ class GroupCounters:
         self._missing: dict[Owner, _Counts] = {}
 
     def update(self, usages: Mapping[Owner, Mapping[GroupKey, Usage]]) -> None:
-        """Take in what the groups of each replica used."""
+        """Update with readings of the groups of each replica."""
         for owner, groups in usages.items():
             for key, usage in groups.items():
                 self._groups[owner][key].take(usage)
@@ -77,7 +77,7 @@ class GroupCounters:
         self._floors = dict(reached)
 
     def forget(self, owners: set[Owner]) -> None:
-        """Drop what is stored of replicas that are over."""
+        """Drop the counts of finished replicas."""
         for owner in owners:
             self._groups.pop(owner, None)
             self._floors.pop(owner, None)

@@ -31,7 +31,7 @@ class JobGroupReader:
         self._with_extern: set[GroupKey] = set()
 
     def cpu_seconds(self, groups: GroupKey) -> float | None:
-        """CPU seconds of all steps but the external one, whose processes are no tasks; None where that is not known."""
+        """CPU seconds of all steps but the external one, whose processes are no tasks; None where unknown."""
         seconds = self._reader.read(dict(groups)).cpu_seconds
         if seconds is None:
             return None
@@ -39,11 +39,11 @@ class JobGroupReader:
         if extern is not None:
             self._with_extern.add(groups)
         elif groups in self._with_extern:
-            return None  # the job's group still has what the external step used, and nobody knows how much that was
+            return None  # the job's group includes the external step's usage, which is unknown
         return max(seconds - (extern or 0.0), 0.0)
 
     def forget(self, groups: Iterable[GroupKey]) -> None:
-        """Drop what is remembered of jobs that are over."""
+        """Drop the readings of finished jobs."""
         self._with_extern.difference_update(groups)
 
 
@@ -51,17 +51,17 @@ class JobGroupReader:
 class _Job:
     owners: set[Owner] = field(default_factory=set)
     sole: Owner | None = None
-    """Its only replica, or who was that before there were others."""
+    """Its only replica, or the one that was the only one before others came."""
     seconds: float = 0.0
     earlier: float = 0.0
     unread: float = 0.0
-    """What ``sole`` used in groups that nobody read in time."""
+    """Usage of ``sole`` in groups that were not read in time."""
 
 
 class JobGroupCounters:
-    """Adds to a replica's CPU time what only the group of its job had: while it is the job's one replica on the node.
+    """Adds CPU time that only the job's group counted to the job's single replica on the node.
 
-    Of two replicas nobody can say which of them used it.
+    Between several replicas it cannot be divided.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class JobGroupCounters:
         job.seconds = seconds
 
     def add(self, totals: Mapping[Owner, dict[str, float]]) -> None:
-        """Raise ``cpu`` of the totals of replicas to what their job's group had."""
+        """Raise ``cpu`` of the totals of replicas to the total of their job's group."""
         for job in self._jobs.values():
             counts = totals.get(job.sole, {}) if job.sole else {}
             if "cpu" not in counts:
@@ -95,7 +95,7 @@ class JobGroupCounters:
             counts["cpu"] += job.unread
 
     def forget(self, owners: set[Owner]) -> list[GroupKey]:
-        """Drop what is remembered of replicas that are over; the groups of jobs of which none is left."""
+        """Drop finished replicas, and the groups of jobs without a replica."""
         over = [key for key, job in self._jobs.items() if job.owners <= owners]
         for key in over:
             del self._jobs[key]

@@ -46,6 +46,6 @@ class QuotasAbove:
         return found
 
     def forget(self, owners: set[Owner]) -> None:
-        """Drop what is stored of replicas that are over."""
+        """Drop finished replicas."""
         for owner in owners:
             self._first.pop(owner, None)

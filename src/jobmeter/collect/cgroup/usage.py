@@ -1,4 +1,4 @@
-"""What a control group used and may use, the same for both versions."""
+"""Usage and limits of a control group, the same for both versions."""
 
 import os
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """None where the group, its controller or the kernel does not say. Bytes, seconds, cores; limits None: none set.
+    """Usage and limits; None where the group, its controller or the kernel does not say.
 
-    ``memory`` is the working set: what is charged less what lies in inactive file cache. ``memory_peak`` is the most
-    that was ever charged, file cache included, as the kernel keeps it. ``stalled`` maps ``cpu``, ``memory``, ``io`` to
-    the seconds in which some task of the group waited. ``began`` and ``ended`` order the readings of one reader that
-    several threads use; 0 where only one thread reads.
+    Bytes, seconds, cores; limits None: none set. ``memory`` is the working set: charged memory without inactive file
+    cache. ``memory_peak`` is the kernel's high-water mark, file cache included. ``stalled`` maps ``cpu``, ``memory``,
+    ``io`` to the seconds in which some task of the group waited. ``began`` and ``ended`` order the readings of one
+    reader that several threads use; 0 where only one thread reads.
     """
 
     cpu_seconds: float | None = None
@@ -39,7 +39,7 @@ class Quota:
 
 
 def later(before: Usage, after: Usage) -> Usage:
-    """Two readings as one: the later one, and from the earlier one what the later one could not say any more."""
+    """Merges two readings: fields that are missing in the later one come from the earlier one."""
     said = {name: value for name in Usage.__slots__ if (value := getattr(after, name)) not in (None, {})}
     return replace(before, **said)
 
@@ -65,6 +65,11 @@ def of_hardware(by_device: Mapping[str, tuple[float, float]], sys_root: str) -> 
     hardware = [device for device in by_device if os.path.exists(f"{sys_root}/dev/block/{device}/device")]  # noqa: PTH110
     counted = [by_device[device] for device in hardware or by_device]
     return sum(read for read, _ in counted), sum(written for _, written in counted)
+
+
+def scaled(value: int | None, divisor: float) -> float | None:
+    """The value in another unit; None stays None."""
+    return None if value is None else value / divisor
 
 
 def lowest(*limits: float | None) -> float | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware
+from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware, scaled
 
 _UNLIMITED = 2**62
 """The kernel writes "no limit" as the largest number of whole pages."""
@@ -17,15 +17,15 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     memory = directories.get("memory")
     cpuacct = directories.get("cpuacct")
     blkio = directories.get("blkio")
-    # First what is missed most: a group may be removed while it is read.
+    # The most important first: a group may be removed while it is read.
     cpu = files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None
     io = _io(blkio, sys_root) if blkio else None
     return Usage(
-        cpu_seconds=_scaled(cpu, 1e9),
+        cpu_seconds=scaled(cpu, 1e9),
         throttled_seconds=throttled_seconds(directories["cpu"]) if "cpu" in directories else None,
         cpu_limit=cpu_limit(directories, tops),
         memory=_working_set(memory) if memory else None,
-        memory_peak=_scaled(files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None, 1),
+        memory_peak=scaled(files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None, 1),
         memory_limit=memory_limit(memory, tops["memory"]) if memory else None,
         oom_kills=(files.read_pairs(f"{memory}/memory.oom_control") or {}).get(b"oom_kill") if memory else None,
         read_bytes=None if io is None else io[0],
@@ -62,7 +62,7 @@ def _working_set(directory: str) -> float | None:
 
 def throttled_seconds(directory: str) -> float | None:
     """Seconds for which the group's own quota throttled it."""
-    return _scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_time"), 1e9)
+    return scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_time"), 1e9)
 
 
 def quota(directory: str) -> float | None:
@@ -87,7 +87,3 @@ def _io(directory: str, sys_root: str) -> tuple[float, float] | None:
             count = float(words[2])
             found[device] = (read + count, written) if words[1] == b"Read" else (read, written + count)
     return of_hardware(found, sys_root)
-
-
-def _scaled(value: int | None, divisor: float) -> float | None:
-    return None if value is None else value / divisor

@@ -1,7 +1,7 @@
 """Control groups, version 2: one folder has everything."""
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware
+from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware, scaled
 from jobmeter.collect.host.pressure import stalled_seconds
 
 
@@ -11,11 +11,11 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> Usage:
     events = files.read_pairs(f"{directory}/memory.events") or {}
     io = _io(directory, sys_root)
     return Usage(
-        cpu_seconds=_scaled(cpu.get(b"usage_usec"), 1e6),
+        cpu_seconds=scaled(cpu.get(b"usage_usec"), 1e6),
         throttled_seconds=throttled_seconds(directory),
         cpu_limit=cpu_limit(directory, top),
         memory=_working_set(directory),
-        memory_peak=_scaled(files.read_number(f"{directory}/memory.peak"), 1),
+        memory_peak=scaled(files.read_number(f"{directory}/memory.peak"), 1),
         memory_limit=memory_limit(directory, top),
         oom_kills=events.get(b"oom_kill"),
         read_bytes=None if io is None else io[0],
@@ -32,7 +32,7 @@ def stalled(directory: str) -> dict[str, float]:
 
 def throttled_seconds(directory: str) -> float | None:
     """Seconds for which the group's own quota throttled it."""
-    return _scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_usec"), 1e6)
+    return scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_usec"), 1e6)
 
 
 def cpu_limit(directory: str, top: str) -> float | None:
@@ -44,7 +44,7 @@ def cpu_limit(directory: str, top: str) -> float | None:
 
 def memory_limit(directory: str, top: str) -> float | None:
     """Bytes that the group may use: the lowest limit on the way up."""
-    return lowest(*(_scaled(files.read_number(f"{folder}/memory.max"), 1) for folder in climb(directory, top)))
+    return lowest(*(scaled(files.read_number(f"{folder}/memory.max"), 1) for folder in climb(directory, top)))
 
 
 def _working_set(directory: str) -> float | None:
@@ -72,7 +72,3 @@ def _io(directory: str, sys_root: str) -> tuple[float, float] | None:
         values = dict(word.split("=", 1) for word in words if "=" in word)
         found[device] = (float(values.get("rbytes", 0)), float(values.get("wbytes", 0)))
     return of_hardware(found, sys_root)
-
-
-def _scaled(value: int | None, divisor: float) -> float | None:
-    return None if value is None else value / divisor

@@ -1,1 +1,1 @@
-"""Checks of a node on request: each reads, none changes anything."""
+"""Read-only checks of a node on request."""

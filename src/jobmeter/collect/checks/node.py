@@ -34,7 +34,7 @@ class NodeClock(Protocol):
 
 
 class NodeChecks:
-    """Makes the requested checks. A check that still hangs is not begun again."""
+    """Runs the requested checks. A check that still hangs is not started again."""
 
     def __init__(self, gpus: Devices, clock: NodeClock, patience: float = PATIENCE) -> None:
         self._patience = patience
@@ -50,7 +50,7 @@ class NodeChecks:
         }
 
     def make(self, names: Sequence[str]) -> list[Check]:
-        """What the checks of those names found; names that are none are passed over."""
+        """Run the checks of those names and give their results; unknown names are ignored."""
         return [found for name in dict.fromkeys(names) if name in self.checks for found in self._one(name)]
 
     def _one(self, name: str) -> list[Check]:
@@ -74,7 +74,7 @@ class NodeChecks:
 
 
 def check_clock(clock: NodeClock) -> list[Check]:
-    """Whether the wall clock agrees with the time that samples have."""
+    """Whether the wall clock agrees with the sample clock."""
     offset = clock.difference
     status = CheckStatus.WARNING if abs(offset) > _SKEW else CheckStatus.OK
     text = f"the wall clock is {offset:+.3f} s from the time of samples"

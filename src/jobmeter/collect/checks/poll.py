@@ -48,7 +48,7 @@ class CheckPoller:
     def _run(self) -> None:
         while True:
             try:
-                self.turn()
+                self.poll_once()
             except NotFoundError:
                 _log.info("the server has no diagnostic checks: polling for them ends")
                 return
@@ -59,7 +59,7 @@ class CheckPoller:
             if self._stopping.wait(self._seconds):
                 return
 
-    def turn(self) -> int:
+    def poll_once(self) -> int:
         """Poll once, make the checks and send them; the number of tasks that were answered."""
         answered = 0
         requests = self._poll([])

@@ -16,7 +16,7 @@ _DOWN = frozenset({"down", "lowerlayerdown"})
 
 
 def check_disks(proc: str = "/proc", sys: str = "/sys") -> list[Check]:
-    """How full each filesystem is, which are mounted read-only, and what block devices say of themselves."""
+    """How full each filesystem is, which are mounted read-only, and the state of block devices."""
     text = files.read(f"{proc}/self/mountinfo") or b""
     checks = [found for point in mount_points(text) for found in _filesystem(point)]
     checks += [found for device in sorted(Path(sys, "block").glob("*")) for found in _block_device(device)]
@@ -98,7 +98,7 @@ def check_memory(proc: str = "/proc") -> list[Check]:
 
 
 def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[Check]:
-    """Processes that wait for a device without a break: those that do at three looks within a second."""
+    """Processes in uninterruptible sleep: those that are in three samples within a second."""
     pause = pause or Event()
     waiting = _waiting(proc)
     if waiting is None:

@@ -1,1 +1,1 @@
-"""Which job a process works for, and which devices a job has."""
+"""Finds the job of a process, and the devices of a job."""

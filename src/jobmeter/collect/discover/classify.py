@@ -1,4 +1,4 @@
-"""Which job a process works for: by its tags, else Slurm, Kubernetes, a rule, torchrun, else as its parent."""
+"""Finds the job of a process: by its tags, else Slurm, Kubernetes, a rule, torchrun, else that of its parent."""
 
 import pwd
 import re
@@ -26,7 +26,7 @@ _WORKER = re.compile(
 )
 _ONE_TASK = re.compile(r"1(\(x\d+\))?")
 _DEVICES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""Who may use which device, most telling first: Slurm's are numbers of the node, CUDA's may be relative to a group."""
+"""Variables of the devices of a process, most specific first. Slurm numbers the node's, CUDA may number a group's."""
 _NO_DEVICE = {"all", "none", "void", "no-dev-files"}
 
 Variables = dict[str, str]
@@ -50,7 +50,7 @@ class NodeClassifier:
         self._containers = containers or ContainerRuns()
 
     def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
-        """See ``Classifier.member``. A name that no job or replica may have makes the process nobody's."""
+        """See ``Classifier.member``. A process with an illegal job or replica name belongs to no job."""
         if stat.key.pid == 2 or stat.parent == 2:
             return None  # the kernel's own threads
         groups = groups_of(self._proc, stat.key.pid)
@@ -74,7 +74,7 @@ class NodeClassifier:
             return self._in_slurm(pid, slurm, variables, parent)
         if pod is not None:
             run = self._containers.number(pod.uid, pod.container)
-            # A sandbox only has the pod's network. A container's link appears shortly after its process.
+            # A sandbox only holds the pod's network. A container's link appears shortly after its process.
             return None if run is None else _in_pod(pod, run, variables, parent)
         if "SLURM_JOB_ID" in variables and "SLURM_PROCID" in variables:
             return self._in_slurm(
@@ -100,7 +100,7 @@ class NodeClassifier:
         if place.step == "extern":
             return None
         if not job:
-            # Slurm 26.05: nothing but the environment has the number, and a child may have lost its own.
+            # Slurm 26.05: only the environment has the number, and a child may have changed its own.
             return parent if parent and parent.source is Source.SLURM and parent.groups == place.groups != {} else None
         cluster = self._clusters.cluster(job, place, variables, parent)
         task = number(variables, "SLURM_PROCID")
@@ -184,7 +184,7 @@ def _by_rule(match: Match, variables: Variables) -> Member:
 
 
 def _child_of_command(parent: Member, variables: Variables) -> Member:
-    """What a command started is its job's, and its replica's too, but for the ranks that a launcher started."""
+    """Children of a command belong to its job and its replica, except ranks started by a launcher."""
     own = rank(variables)
     owner = parent.owner
     if parent.rank is None and own is not None:
@@ -221,7 +221,7 @@ class _OfProcess(TypedDict):
 
 
 def _of_process(variables: Variables) -> _OfProcess:
-    """What is the process's own, not its replica's."""
+    """Fields of the process itself, not of its replica."""
     return {
         "process_rank": rank(variables),
         "local_rank": local_rank(variables),

@@ -1,4 +1,4 @@
-"""Which cluster of Slurm a job on this node is of: two clusters that share a node give the same numbers.
+"""Finds the Slurm cluster of a job on this node: clusters that share a node use the same job numbers.
 
 Slurm tells each task the name of its cluster in ``SLURM_CLUSTER_NAME``; the node's own cluster is ``ClusterName`` in
 its ``slurm.conf`` (https://slurm.schedmd.com/slurm.conf.html). Slurm takes the name in lower case.
@@ -16,11 +16,11 @@ from jobmeter.model.cluster import JobIds, job_in_cluster
 VARIABLE = "SLURM_CLUSTER_NAME"
 _PLACES = (
     "/etc/slurm/slurm.conf",
-    "/run/slurm/conf/slurm.conf",  # of a node that fetches its configuration from the controller
+    "/run/slurm/conf/slurm.conf",  # for a node that fetches its configuration from the controller
     "/usr/local/etc/slurm.conf",
     "/opt/slurm/etc/slurm.conf",
 )
-"""Where Slurm is usually told to look unless ``SLURM_CONF`` names a file."""
+"""The usual paths of Slurm's configuration, unless ``SLURM_CONF`` names a file."""
 _NAME = re.compile(rb"^\s*ClusterName\s*=\s*([^\s#]+)", re.IGNORECASE | re.MULTILINE)
 _MOST = 1_024
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class SlurmClusters:
     """Makes the ids of Slurm's jobs.
 
     A job of the node's own cluster has its number as its id, one of another cluster ``NUMBER@CLUSTER``; with
-    ``JobIds.CLUSTER`` every one has. Where nobody said what the own cluster is, it is the first that a job names.
+    ``JobIds.CLUSTER`` every one has. Where the own cluster is unknown, it is the first that a job names.
     """
 
     def __init__(self, own: str = "", ids: JobIds = JobIds.PLAIN) -> None:

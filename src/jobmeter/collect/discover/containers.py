@@ -1,4 +1,4 @@
-"""Which run of a container has an id, by the kubelet's links in /var/log/containers.
+"""The run of a container by its id, from the kubelet's links in /var/log/containers.
 
 ``/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log`` leads to ``/var/log/pods/NAMESPACE_POD_UID/CONTAINER/RUN.log``
 (https://kubernetes.io/docs/concepts/cluster-administration/logging/). RUN counts the starts of the container from 0.

@@ -1,4 +1,4 @@
-"""Who has which GPU: the processes that compute on it, and where there are none, what jobs were promised."""
+"""The owners of GPUs: by the processes that compute on them, else by what was allocated to jobs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import AllocationRecord, JobRecord, Records
 
 
-class Named(Protocol):
-    """A device as far as its names go."""
+class DeviceId(Protocol):
+    """The names of a device."""
 
     @property
     def index(self) -> int:
@@ -25,7 +25,7 @@ class Named(Protocol):
 
     @property
     def uuid(self) -> str:
-        """Its name everywhere."""
+        """Its globally unique name."""
         ...
 
 
@@ -38,13 +38,13 @@ class Claim:
     source: AllocationSource
 
 
-class Allocated(Protocol):
-    """Somebody who gives devices to jobs, and says so: not the jobs themselves."""
+class DeviceAllocator(Protocol):
+    """A source of allocations outside the jobs: the kubelet, or a scheduler's prolog."""
 
     source: AllocationSource
 
-    def owners(self, devices: Sequence[Named], now_ms: int) -> Mapping[int, Sequence[Owner]]:
-        """By the number of a device, who was given it; empty where that is not known."""
+    def owners(self, devices: Sequence[DeviceId], now_ms: int) -> Mapping[int, Sequence[Owner]]:
+        """By the number of a device, its owners; empty where unknown."""
         ...
 
 
@@ -54,16 +54,18 @@ def device_name(index: int) -> str:
 
 
 Permitted = Callable[[Member], Sequence[int] | None]
-"""The devices that a process's control group lets it open, in their order; None where that is not known."""
+"""The devices that a process's control group permits, in their order; None where unknown."""
 
 
 def no_device_list(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - the form of Permitted
-    """See ``Permitted``: where no group says it."""
+    """See ``Permitted``: without a device group."""
     return None
 
 
-def given_by(sources: Iterable[Allocated], devices: Sequence[Named], now_ms: int) -> dict[int, list[Claim]]:
-    """By the number of a device, who was given it by whom, most trusted first."""
+def allocations_by_source(
+    sources: Iterable[DeviceAllocator], devices: Sequence[DeviceId], now_ms: int
+) -> dict[int, list[Claim]]:
+    """By the number of a device, its allocations by source, most trusted first."""
     found: dict[int, list[Claim]] = {}
     for source in sources:
         for index, owners in source.owners(devices, now_ms).items():
@@ -71,11 +73,11 @@ def given_by(sources: Iterable[Allocated], devices: Sequence[Named], now_ms: int
     return found
 
 
-def promised(member: Member, devices: Sequence[Named], permitted: Sequence[int] | None = None) -> list[int]:
-    """The numbers of the devices that the process's environment names, in its order, of those it may open.
+def visible_devices(member: Member, devices: Sequence[DeviceId], permitted: Sequence[int] | None = None) -> list[int]:
+    """The numbers of the devices in the process's environment, in its order, of those it may open.
 
-    Numbers that CUDA was given count from the first device that the process may open. Where that is not known they say
-    nothing inside of a pod, and are numbers of the node elsewhere.
+    Numbers in CUDA_VISIBLE_DEVICES count from the first device that the process may open. Where that is unknown they
+    are ignored inside a pod, and are the node's numbers elsewhere.
     """
     if member.devices is None:
         return []
@@ -97,7 +99,7 @@ def promised(member: Member, devices: Sequence[Named], permitted: Sequence[int] 
 
 
 def claims(
-    devices: Sequence[Named],
+    devices: Sequence[DeviceId],
     users: Mapping[int, Sequence[Member]],
     members: Sequence[Member],
     given: Mapping[int, Sequence[Claim]] | None = None,
@@ -106,9 +108,8 @@ def claims(
     """The claims on each device, by its number.
 
     ``users`` are the members that compute on a device now; a device that has some belongs to them alone. ``members``
-    are all processes of jobs, for what their environments promise and their control groups permit. ``given`` is what
-    the kubelet or a prolog gave to whom: whoever has a device by it keeps it, idle or used by somebody else, and
-    neither an environment nor a group is asked about that device.
+    are all processes of jobs, for the devices that their environments name and their control groups permit. ``given``
+    are allocations by the kubelet or a prolog: they win over users, environments and groups.
     """
     found: dict[int, dict[Owner, Claim]] = {device.index: {} for device in devices}
     for index, present in users.items():
@@ -120,20 +121,20 @@ def claims(
             found[index].setdefault(claim.owner, claim)
             used.add(index)
     free = {index: by_owner for index, by_owner in found.items() if index not in used}
-    _claim_promised(devices, free, members, permitted)
+    _claim_visible(devices, free, members, permitted)
     _claim_permitted(len(devices), free, members, permitted)
     return {index: list(by_owner.values()) for index, by_owner in found.items()}
 
 
-def _claim_promised(
-    devices: Sequence[Named],
+def _claim_visible(
+    devices: Sequence[DeviceId],
     free: Mapping[int, dict[Owner, Claim]],
     members: Iterable[Member],
     permitted: Permitted,
 ) -> None:
     for member in members:
         allowed = permitted(member)
-        names = promised(member, devices, allowed)
+        names = visible_devices(member, devices, allowed)
         if member.local_rank is not None and member.local_rank < len(names):
             names = [names[member.local_rank]]
         source = AllocationSource.ENVIRONMENT if allowed is None else AllocationSource.CGROUP
@@ -145,7 +146,7 @@ def _claim_promised(
 def _claim_permitted(
     count: int, free: Mapping[int, dict[Owner, Claim]], members: Iterable[Member], permitted: Permitted
 ) -> None:
-    """Devices that a group permits and no environment named. One that permits all was told of no device by itself."""
+    """Devices that a group permits and no environment named. A group that permits all devices allocates none."""
     left = [index for index, by_owner in free.items() if not by_owner]
     named = {owner for by_owner in free.values() for owner in by_owner}
     for member in members:
@@ -163,15 +164,15 @@ def _claim(by_owner: dict[Owner, Claim], member: Member, source: AllocationSourc
 
 
 class AllocationTracker:
-    """See ``RecordSource``: turns what is seen from look to look into intervals. One thread looks, another may ask."""
+    """See ``RecordSource``: turns successive observations into intervals. One thread updates, another may read."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._open: dict[tuple[Owner, int], tuple[int, Claim]] = {}
         self._news: list[tuple[Owner, AllocationRecord]] = []
 
-    def look(self, now_ms: int, found: Mapping[int, Sequence[Claim]]) -> None:
-        """Take in the claims of this moment, for those devices that could be asked."""
+    def update(self, now_ms: int, found: Mapping[int, Sequence[Claim]]) -> None:
+        """Update with the current claims on the devices that could be read."""
         present = {(claim.owner, index): claim for index, some in found.items() for claim in some}
         for key, claim in present.items():
             start, before = self._open.get(key, (now_ms, None))
@@ -184,7 +185,7 @@ class AllocationTracker:
 
     def close(self, now_ms: int) -> None:
         """End every interval: the jobs are over."""
-        self.look(now_ms, {index: [] for _, index in self._open})
+        self.update(now_ms, {index: [] for _, index in self._open})
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - every interval has its own times
         """See ``RecordSource.records``."""

@@ -1,10 +1,17 @@
-"""Where the sources of who has which device disagree: who was given it, who may open it, who computes on it."""
+"""Detects disagreement about the owner of a device between its allocation, its permissions and its processes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import Claim, Named, Permitted, device_name, no_device_list, promised
+from jobmeter.collect.discover.devices import (
+    Claim,
+    DeviceId,
+    Permitted,
+    device_name,
+    no_device_list,
+    visible_devices,
+)
 from jobmeter.collect.discover.member import Member
 from jobmeter.model.event import ALLOCATION_MISMATCH, EventSource, Level
 from jobmeter.model.job import AllocationSource
@@ -19,7 +26,7 @@ _GIVERS = {AllocationSource.KUBELET: "the kubelet", AllocationSource.PROLOG: "th
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Two sources say different things of a replica and a device; ``message`` says who says what."""
+    """Two sources disagree about a replica and a device; ``message`` says how."""
 
     owner: Owner
     device: int
@@ -27,18 +34,18 @@ class Disagreement:
 
 
 def disagreements(
-    devices: Sequence[Named],
+    devices: Sequence[DeviceId],
     users: Mapping[int, Sequence[Member]],
     given: Mapping[int, Sequence[Claim]] | None = None,
     members: Iterable[Member] = (),
     permitted: Permitted = no_device_list,
 ) -> list[Disagreement]:
-    """Those of this moment. The arguments are as for ``jobmeter.collect.discover.devices.claims``.
+    """The current disagreements. The arguments are as for ``jobmeter.collect.discover.devices.claims``.
 
-    A device on which a process computes comes first: of one that the kubelet or the prolog gave to somebody they alone
-    decide, then its control group, then its environment, where each word of it names a device of this node beyond
-    doubt. Then what was only given: an environment that names a device that its group forbids, or that was given to
-    others; and a device that two sources gave to different jobs.
+    Devices in use come first: a process computes on a device that the kubelet or the prolog gave to another replica,
+    or, where they gave it to none, that its control group forbids, or that its environment does not name although every
+    word of it is unambiguous. Then idle devices: an environment names a device that its group forbids or that was given
+    to others; or two sources gave it to different jobs.
     """
     given = given or {}
     found: dict[tuple[Owner, int], str] = {}
@@ -48,7 +55,7 @@ def disagreements(
             if message:
                 found.setdefault((member.owner, index), f"It computes on {device_name(index)}, {message}.")
     for member in members:
-        for index, message in _of_promises(member, devices, given, permitted(member)):
+        for index, message in _of_visible(member, devices, given, permitted(member)):
             found.setdefault((member.owner, index), message)
     for index, claims in given.items():
         for owner, message in _of_givers(index, claims):
@@ -57,7 +64,7 @@ def disagreements(
 
 
 def _of_use(
-    index: int, member: Member, devices: Sequence[Named], given: Sequence[Claim], allowed: Sequence[int] | None
+    index: int, member: Member, devices: Sequence[DeviceId], given: Sequence[Claim], allowed: Sequence[int] | None
 ) -> str:
     if given:
         return "" if _has(given, member.owner) else f"which {_givers(given)}"
@@ -69,8 +76,11 @@ def _of_use(
     return f"but {_variable(member)} gives it {_names(names)}"
 
 
-def _of_promises(
-    member: Member, devices: Sequence[Named], given: Mapping[int, Sequence[Claim]], allowed: Sequence[int] | None
+def _of_visible(
+    member: Member,
+    devices: Sequence[DeviceId],
+    given: Mapping[int, Sequence[Claim]],
+    allowed: Sequence[int] | None,
 ) -> Iterator[tuple[int, str]]:
     for index in _named(member, devices):
         what = f"{_variable(member)} gives it {device_name(index)}"
@@ -82,7 +92,7 @@ def _of_promises(
 
 
 def _of_givers(index: int, claims: Sequence[Claim]) -> Iterator[tuple[Owner, str]]:
-    """What the less trusted source gave to a job that the first one does not name."""
+    """Jobs that the less trusted source names and the first one does not."""
     first = [claim for claim in claims if claim.source == claims[0].source]
     jobs = {claim.owner.job for claim in first}
     for claim in claims[len(first) :]:
@@ -108,7 +118,7 @@ def _names(devices: Sequence[int]) -> str:
     return ", ".join(device_name(one) for one in devices) or "none"
 
 
-def _named(member: Member, devices: Sequence[Named]) -> list[int]:
+def _named(member: Member, devices: Sequence[DeviceId]) -> list[int]:
     """The devices that the environment names; none where any word may mean another device.
 
     The numbers of CUDA_VISIBLE_DEVICES count from the first device that a container or a group lets the process see.
@@ -119,7 +129,7 @@ def _named(member: Member, devices: Sequence[Named]) -> list[int]:
     words = [word.strip() for word in text.split(",")]
     if variable == "CUDA_VISIBLE_DEVICES" and any(word.isdigit() for word in words):
         return []
-    names = promised(member, devices)
+    names = visible_devices(member, devices)
     return names if len(names) == len(words) else []
 
 
@@ -128,19 +138,19 @@ class DisagreementWatch:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._looks: dict[tuple[Owner, int], int] = {}
+        self._scans: dict[tuple[Owner, int], int] = {}
         self._events: list[EventRecord] = []
 
-    def look(self, now_ms: int, found: Iterable[Disagreement]) -> None:
+    def update(self, now_ms: int, found: Iterable[Disagreement]) -> None:
         """Update with the current disagreements."""
-        before, self._looks = self._looks, {}
+        before, self._scans = self._scans, {}
         for one in found:
             key = one.owner, one.device
-            self._looks[key] = looks = before.get(key, 0) + 1
-            if looks == HOLD:
+            self._scans[key] = scans = before.get(key, 0) + 1
+            if scans == HOLD:
                 self._events = [*self._events, self._event(now_ms, one)]
 
-    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
+    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their scans
         """See ``RecordSource.records``."""
         events, self._events = self._events, []
         return Records(events=events)

@@ -1,4 +1,4 @@
-"""The environment of a process: a fixed list of names and nothing else, because secrets live there too."""
+"""The environment of a process: only a fixed list of names is read, because it also holds secrets."""
 
 from jobmeter.collect import files
 
@@ -67,7 +67,7 @@ _LOCAL_RANKS = (
 
 
 def read_environment(proc_root: str, pid: int) -> dict[str, str]:
-    """What the process was started with, of the names in ``NAMES``; empty where it may not be read."""
+    """The variables in ``NAMES`` that the process was started with; empty where they may not be read."""
     found = {}
     for entry in (files.read(f"{proc_root}/{pid}/environ") or b"").split(b"\0"):
         name, equals, value = entry.partition(b"=")

@@ -1,11 +1,11 @@
-"""What the path of a control group says of the job that it was made for: Slurm's and Kubernetes' layouts.
+"""Parses paths of control groups made for jobs: Slurm's and Kubernetes' layouts.
 
 Slurm, version 1: ``/slurm/uid_1000/job_21/step_0/task_0``, ``/slurm_NODE/...`` where several slurmd share a machine.
 Version 2: ``/system.slice/slurmstepd.scope/job_21/step_0/user/task_0``, ``NODE_slurmstepd.scope``; from Slurm 26.05 on
 a job may go by another identifier than its number. Kubernetes: a part ``podUID``, ``podUID.slice`` with underscores
 from the systemd driver, at any depth (a cluster in a container), and below it the container: ``ID`` from the cgroupfs
 driver, ``cri-containerd-ID.scope``, ``crio-ID.scope`` or ``docker-ID.scope`` from systemd's, and beside the pod's name
-``podUID.slice:cri-containerd:ID`` where containerd was told of no driver and the kubelet of systemd's.
+``podUID.slice:cri-containerd:ID`` where the kubelet uses systemd's driver and containerd none.
 """
 
 import re

@@ -10,7 +10,7 @@ from jobmeter.collect.process.stat import ProcessStat
 
 
 class Source(StrEnum):
-    """Who started the job, so who said that the process belongs to it."""
+    """The source of a membership: who started the job."""
 
     TAGS = "tags"
     SLURM = "slurm"
@@ -24,14 +24,13 @@ class Member:
     """A process of a replica.
 
     ``rank`` is the replica's, ``process_rank`` and ``local_rank`` those that the process itself was given. ``groups``
-    are control groups, by controller, of the replica alone. ``measured`` is True when ``jobmeter
-    run`` measures the replica itself. ``name``, ``user``, ``kind`` and ``pod_id`` are of the job, where known.
-    ``guess`` is the replica that a pod is by its host name, where that says one.
-    ``devices`` is what the environment allows: (the name of the variable, its value). ``job_groups`` hold every task
-    of the job on this node, by controller; they are named where a step has one task on a node. ``device_group`` is
-    the path of the process's group in version 1's hierarchy of devices, empty where there is none. ``cluster`` is the
-    scheduler's, ``step`` the number of the job's part and ``job_start`` the job's start, where the process was told
-    it; all three are of Slurm's jobs alone.
+    are control groups, by controller, of the replica alone. ``measured`` is True when ``jobmeter run`` measures the
+    replica itself. ``name``, ``user``, ``kind`` and ``pod_id`` are of the job, where known. ``guess`` is the replica in
+    a pod's host name, if any. ``devices`` is what the environment allows: (the name of the variable, its value).
+    ``job_groups`` hold every task of the job on this node, by controller; they are named where a step has one task on a
+    node. ``device_group`` is the path of the process's group in version 1's hierarchy of devices, empty where there is
+    none. ``cluster`` is the scheduler's, ``step`` the number of the job's part and ``job_start`` the job's start, where
+    the process was told it; all three are of Slurm's jobs alone.
     """
 
     owner: Owner

@@ -1,4 +1,4 @@
-"""Which job has which GPU by the files that a scheduler's prolog writes and its epilog deletes.
+"""Owners of GPUs from the files that a scheduler's prolog writes and its epilog deletes.
 
 The form is that of NVIDIA's exporter (``--hpc-job-mapping-dir``): a file for each GPU, named by its number or its UUID,
 ``2.1`` for an instance of GPU 2, and in it the number of a job a line. What follows the number on its line is passed
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.devices import Named
+from jobmeter.collect.discover.devices import DeviceId
 from jobmeter.collect.discover.member import Member
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.job import AllocationSource
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class PrologAllocations:
-    """See ``jobmeter.collect.discover.devices.Allocated``. The files are read at each look. One thread asks.
+    """See ``jobmeter.collect.discover.devices.DeviceAllocator``. The files are read at each call. For one thread.
 
     A file counts while a process of its job is on this node: the file of a job whose epilog failed says nothing. Of a
     job with several replicas here every one has the device, since the files name no replica.
@@ -38,7 +38,7 @@ class PrologAllocations:
         self._members = members
         self._problem = ""
 
-    def owners(self, devices: Sequence[Named], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see Allocated
+    def owners(self, devices: Sequence[DeviceId], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
         """By the number of a device, the replicas of the jobs that it was given to."""
         jobs = self._jobs(devices)
         if not jobs:
@@ -53,8 +53,8 @@ class PrologAllocations:
             if (owners := [owner for name in names for owner in replicas.get(name, ())])
         }
 
-    def _jobs(self, devices: Sequence[Named]) -> dict[int, list[str]]:
-        """The jobs of each device's file. What cannot be read is written once, and what can be counts."""
+    def _jobs(self, devices: Sequence[DeviceId]) -> dict[int, list[str]]:
+        """The jobs in each device's file. A file that cannot be read is logged once; the others count."""
         found: dict[int, list[str]] = {}
         problem = ""
         try:
@@ -77,12 +77,12 @@ class PrologAllocations:
 
 
 def _names(member: Member) -> set[str]:
-    """What a file may call the job: by its id, and by its number and its cluster where the id has no cluster."""
+    """The names of the job in a file: its id, and its number with its cluster where the id has none."""
     job = member.owner.job
     return {job, job_in_cluster(job, member.cluster)} if member.cluster else {job}
 
 
-def _device(name: str, devices: Sequence[Named]) -> int | None:
+def _device(name: str, devices: Sequence[DeviceId]) -> int | None:
     """The device that a file is named after, None for another file or a device that is not here."""
     number = _NUMBER.fullmatch(name)
     return next(

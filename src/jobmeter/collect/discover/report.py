@@ -29,10 +29,10 @@ class _Sighting:
 
 
 class JobReporter:
-    """See ``RecordSource``. Says once that a replica has started here, and once that it has ended.
+    """See ``RecordSource``. Reports once that a replica has started here, and once that it has ended.
 
-    Whether a job goes on elsewhere a node does not know: its state is left to whoever does. How a replica ended here it
-    has not seen either, for it is not its parent: that one is Unknown from its end on.
+    The state of the job is not reported, as it may run elsewhere. The exit status of a replica is Unknown, as the agent
+    is not its parent.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class JobReporter:
                 member.owner, _Sighting(member, start, now_ms)
             )
             if sighting.member.rank is None and member.rank is not None:
-                # A launcher that a rule fits, too, comes before its ranks and has none.
+                # A launcher that matches the same rule comes before its ranks and has no rank.
                 sighting.member = member
                 fresh[member.owner] = sighting
             sighting.last_ms = now_ms
@@ -121,7 +121,7 @@ class NodeReporter:
         proc_root: str = "/proc",
         interval_ms: int | None = None,
     ) -> None:
-        """``interval_ms`` is how often the agent measures: how long a silence means something."""
+        """``interval_ms`` is how often the agent measures, from which the server tells a silent agent."""
         self._place = place
         self._devices = devices
         self._proc = proc_root

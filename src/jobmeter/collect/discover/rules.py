@@ -1,7 +1,7 @@
-"""Rules by which an operator makes jobs of what no scheduler started: units, containers, control groups, commands.
+"""An operator's rules that define jobs without a scheduler: units, containers, control groups, commands.
 
-A file of TOML with one table ``[[job]]`` a rule; the first that fits a process decides. Patterns are those of a shell;
-each ``*`` and ``?`` can be named in a template as ``{1}``, ``{2}``, ... .
+A file of TOML with one table ``[[job]]`` a rule; the first that matches a process decides. Patterns are those of a
+shell; each ``*`` and ``?`` can be named in a template as ``{1}``, ``{2}``, ... .
 """
 
 import fnmatch
@@ -33,7 +33,7 @@ _ALLOWED = {
     "cgroup": frozenset[str](),
     "command": frozenset({"pid"}),
 }
-"""What a template may name, by the kind of the rule, besides what its pattern's wildcards stood for."""
+"""The fields of templates by the kind of the rule, besides the matches of its pattern's wildcards."""
 
 Fields = Mapping[str, str]
 
@@ -76,7 +76,7 @@ class JobRule:
     user: str
 
     def match(self, proc_root: str, pid: int, groups: Groups, invocations: str = _INVOCATIONS) -> Match | None:
-        """What the rule makes of a process, None where it does not fit."""
+        """The job of a process by this rule, None where it does not match."""
         if self.by == "command":
             fields = self._command(proc_root, pid)
             return None if fields is None else self._made(fields, {})
@@ -90,7 +90,7 @@ class JobRule:
         return None if found is None else self._made(found, own)
 
     def _part(self, path: str, invocations: str) -> tuple[str, Fields] | None:
-        """The part of a path that the rule means, and what a template may name."""
+        """The part of a path that the rule is about, and the fields for its templates."""
         if self.by == "cgroup":
             match = self.pattern.match(path)
             return None if match is None else (match["whole"], _numbered(match.groups()[1:]))
@@ -133,7 +133,7 @@ def read_rules(path: Path) -> tuple[JobRule, ...]:
 
 
 def first_match(rules: Sequence[JobRule], proc_root: str, pid: int, groups: Groups) -> Match | None:
-    """What the first rule that fits makes of a process."""
+    """The job of a process by the first rule that matches."""
     matches = (rule.match(proc_root, pid, groups) for rule in rules)
     return next((match for match in matches if match is not None), None)
 

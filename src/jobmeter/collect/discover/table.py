@@ -1,4 +1,4 @@
-"""The processes that work for jobs, retained from one look to the next."""
+"""The table of processes of jobs, updated by each scan."""
 
 from dataclasses import dataclass
 from threading import Lock
@@ -6,7 +6,7 @@ from threading import Lock
 from jobmeter.collect.discover.member import Classifier, Member
 from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, read_stat
 
-_LOOKS = 2
+_SCANS = 2
 """A process is classified twice: at first it is a copy of its parent, with its parent's environment."""
 _FORGET_AFTER = 32
 """Scans after which processes without a job are classified again (they may have been moved into a group)."""
@@ -14,7 +14,7 @@ _FORGET_AFTER = 32
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that works for a job."""
+    """A process of a job."""
 
     stat: ProcessStat
     member: Member
@@ -23,15 +23,15 @@ class Process:
 class ProcessTable:
     """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` may be called by any.
 
-    A process that works for no job is not read again while it stays: what a look costs grows with the processes of
-    jobs, not with those of the machine.
+    A process without a job is not read again while it runs: a scan costs by the processes of jobs, not by those of the
+    machine.
     """
 
     def __init__(self, classifier: Classifier, proc_root: str = "/proc") -> None:
         self._classifier = classifier
         self._proc = proc_root
         self._members: dict[Key, Member | None] = {}
-        self._looks: dict[Key, int] = {}
+        self._scans: dict[Key, int] = {}
         self._current: dict[int, Key] = {}
         self._strangers: set[int] = set()
         self._found: list[Process] = []
@@ -51,7 +51,7 @@ class ProcessTable:
             self._current = {stat.key.pid: stat.key for stat in stats}
             current = self._current.values()
             self._members = {key: self._members[key] for key in current if key in self._members}
-            self._looks = {key: self._looks[key] for key in current if key in self._looks}
+            self._scans = {key: self._scans[key] for key in current if key in self._scans}
             found = [(stat, self._look(stat)) for stat in stats]
             processes = [Process(stat, member) for stat, member in found if member]
             self._found = processes
@@ -72,14 +72,14 @@ class ProcessTable:
             return self._classifier.member(stat, self._parent(stat)) if stat else None
 
     def _look(self, stat: ProcessStat) -> Member | None:
-        looks = self._looks.get(stat.key, 0)
-        if looks < _LOOKS and not (looks and stat.ended):
+        scans = self._scans.get(stat.key, 0)
+        if scans < _SCANS and not (scans and stat.ended):
             self._members[stat.key] = self._classifier.member(stat, self._parent(stat))
-            self._looks[stat.key] = looks = looks + 1
+            self._scans[stat.key] = scans = scans + 1
         member = self._members[stat.key]
-        if member is None and looks >= _LOOKS:
+        if member is None and scans >= _SCANS:
             self._strangers.add(stat.key.pid)
-            del self._members[stat.key], self._looks[stat.key], self._current[stat.key.pid]
+            del self._members[stat.key], self._scans[stat.key], self._current[stat.key.pid]
         return member
 
     def _parent(self, stat: ProcessStat) -> Member | None:

@@ -1,1 +1,1 @@
-"""What is measured on a machine and what is not: one check a source, each with what to do about it."""
+"""Checks of what can be measured on a machine: one for each source, with advice."""

@@ -1,4 +1,4 @@
-"""What a check of the doctor says, and where it looks."""
+"""The result of a check, and the machine that it reads."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from jobmeter.collect import files
 
 
 class Status(StrEnum):
-    """How it is about one source of measurements.
+    """The status of one source of measurements.
 
     ``OK``: it is read. ``LIMITED``: it is read in part. ``ABSENT``: it is not read, because this machine has none, or
     this version has no collector for it. ``PROBLEM``: it should work and does not.
@@ -21,7 +21,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One source: ``area`` groups them, ``text`` says how it is and why, ``advice`` what to do, empty for nothing."""
+    """One source: ``area`` is its group, ``text`` the status and its reason, ``advice`` what to do, if anything."""
 
     area: str
     name: str
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the files of the machine are; others than these in tests."""
+    """The paths of the machine's files; tests replace them."""
 
     proc: str = "/proc"
     sys: str = "/sys"

@@ -1,4 +1,4 @@
-"""Whether what is measured arrives: the server, the key, both clocks, the spool and its disk."""
+"""Checks of the delivery: the server, the key, both clocks, the spool and its disk."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from jobmeter.model.time import Clock, iso
 _AREA = "delivery"
 _WRITERS = frozenset({"admin", "writer"})
 _SKEW_MS, _REFUSED_MS = 5_000, 300_000
-"""What a log would call one time, and from which lead on a server refuses samples."""
+"""A clock difference that counts as none, and the lead from which a server refuses samples."""
 _ROOM = 256 * 2**20
 """Bytes that a spool may take."""
 _OLD_MS = 600_000
@@ -63,7 +63,7 @@ def _check_key(transport: Server) -> Check:
         advice = "see `jobmeter key list` on the server: it was revoked, or belongs to another one"
         return Check(_AREA, "key", Status.PROBLEM, f"the server does not accept the key: {error.message}", advice)
     except (JobmeterError, msgspec.DecodeError) as error:
-        return Check(_AREA, "key", Status.PROBLEM, f"the server does not say whose key it is: {error}")
+        return Check(_AREA, "key", Status.PROBLEM, f"the server does not report the key's owner: {error}")
     text = f"key {who.name!r}, {who.role}, {f'project {who.project}' if who.project else 'all projects'}"
     if who.role not in _WRITERS:
         advice = "an agent needs a key with the role writer"
@@ -75,7 +75,7 @@ def _check_clock(answer: Response, begin: int, end: int) -> Check:
     try:
         theirs = round(parsedate_to_datetime(answer.headers["date"]).timestamp() * 1000)
     except (KeyError, ValueError):
-        return Check(_AREA, "clock", Status.LIMITED, "the server does not say what time it is")
+        return Check(_AREA, "clock", Status.LIMITED, "the server does not report its time")
     # The header has whole seconds: any moment of that second agrees.
     ahead = begin - theirs - 999 if begin > theirs + 999 else min(end - theirs, 0)
     text = f"this clock says {iso(end)}, the server's {iso(theirs)}"
@@ -87,7 +87,7 @@ def _check_clock(answer: Response, begin: int, end: int) -> Check:
 
 
 def check_spool(machine: Machine, directory: Path, clock: Clock) -> Iterator[Check]:
-    """What waits, what was set aside, who has the folder open, and whether its disk has room. Nothing is changed."""
+    """Read-only check of the spool: waiting and rejected frames, the process that has it open, room on its disk."""
     yield _check_waiting(machine, directory, clock)
     place = next((one for one in (directory, *directory.parents) if one.is_dir()), Path("/"))
     if not os.access(place, os.W_OK | os.X_OK):
@@ -132,7 +132,7 @@ def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
 
 
 def lock_holder(machine: Machine, lock: os.stat_result) -> int:
-    """The process that has a file locked, by the kernel's own list; 0 for nobody."""
+    """The process that has a file locked, by the kernel's own list; 0 for none."""
     place = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
     for line in machine.text(f"{machine.proc}/locks").splitlines():
         words = line.split()

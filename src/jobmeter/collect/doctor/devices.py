@@ -1,23 +1,14 @@
-"""Accelerators: those that are measured, and those that the machine has and nobody measures."""
+"""Checks of accelerators: those that are measured, and those without a collector."""
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
+from jobmeter.collect.discover.report import Described
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.collect.nvidia.binding import LIBRARY, PynvmlLibrary
 
 _AREA = "devices"
-
-
-class Named(Protocol):
-    """A GPU that answers."""
-
-    @property
-    def name(self) -> str:
-        """The product."""
-        ...
 
 
 def _has_library() -> bool:
@@ -30,7 +21,7 @@ def _has_library() -> bool:
 
 def check_devices(
     machine: Machine,
-    devices: Callable[[], Sequence[Named]] | None = None,
+    devices: Callable[[], Sequence[Described]] | None = None,
     has_library: Callable[[], bool] = _has_library,
 ) -> Iterator[Check]:
     """NVIDIA's, AMD's and Huawei's. ``devices`` gives those that NVML shows."""
@@ -45,7 +36,9 @@ def check_devices(
         yield Check(_AREA, "ascend", Status.ABSENT, "the machine has no Ascend NPU")
 
 
-def _check_nvidia(machine: Machine, devices: Callable[[], Sequence[Named]], has_library: Callable[[], bool]) -> Check:
+def _check_nvidia(
+    machine: Machine, devices: Callable[[], Sequence[Described]], has_library: Callable[[], bool]
+) -> Check:
     found = devices()
     nodes = sorted(path.name for path in Path(machine.dev).glob("nvidia[0-9]*"))
     driver = Path(machine.proc, "driver/nvidia").is_dir()

@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are read; one that fails costs itself alone."""
+"""All checks in order; an error in one does not affect the others."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

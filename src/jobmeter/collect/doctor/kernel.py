@@ -1,4 +1,4 @@
-"""What the kernel offers: control groups, pressure, its log, counters of performance and of energy."""
+"""Checks of the kernel: control groups, pressure, its log, counters of performance and of energy."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ def _check_log(machine: Machine) -> Check:
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except FileNotFoundError:
-        text = f"there is no {device}: errors of GPUs (XID) and kills for lack of memory show in counters alone"
+        text = f"there is no {device}: errors of GPUs (XID) and out-of-memory kills show in counters alone"
         return Check(_AREA, "log", Status.ABSENT, text, "in a container: give it the device /dev/kmsg")
     except OSError as error:
         text = f"{device} cannot be read ({error.strerror}): errors of GPUs (XID) are not recorded"

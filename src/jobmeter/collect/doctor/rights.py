@@ -1,4 +1,4 @@
-"""What this process may see of other users' processes, by its user and its capabilities.
+"""Checks of what this process may read of other users' processes, by its user and its capabilities.
 
 https://man7.org/linux/man-pages/man7/capabilities.7.html
 """

@@ -1,4 +1,4 @@
-"""Whether this node belongs to a scheduler's cluster, and whether that scheduler can be reached from here."""
+"""Checks of whether this node belongs to a scheduler's cluster, and whether that scheduler can be reached."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ class _Overview(msgspec.Struct, rename="kebab"):
 def check_schedulers(
     machine: Machine, environment: Mapping[str, str], kubeconfig: str | None = None, flink: str | None = None
 ) -> Iterator[Check]:
-    """Slurm, Kubernetes and Flink. Where somebody named one, it has to answer."""
+    """Slurm, Kubernetes and Flink. One that is configured has to answer."""
     yield _check_slurm(machine, environment)
     yield _check_kubernetes(machine, environment, kubeconfig)
     yield _check_flink(flink or environment.get("FLINK_REST"))
@@ -57,7 +57,7 @@ def _check_slurm(machine: Machine, environment: Mapping[str, str]) -> Check:
 
 
 def _ping(scontrol: str, environment: Mapping[str, str]) -> tuple[str, bool]:
-    """What the controller said in one line, and whether that means that it does not answer."""
+    """The controller's answer in one line, and whether it means that the controller does not answer."""
     try:
         done = subprocess.run(
             [scontrol, "ping"],

@@ -27,9 +27,7 @@ class CpuCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""
-        text = files.read(self._path)
-        if text is None:
-            raise OSError(f"{self._path} cannot be read")
+        text = files.required(self._path)
         samples: Samples = []
         count = 0
         for line in text.splitlines():

@@ -31,9 +31,7 @@ class DiskCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""
-        text = files.read(self._path)
-        if text is None:
-            raise OSError(f"{self._path} cannot be read")
+        text = files.required(self._path)
         samples: Samples = []
         for line in text.splitlines():
             words = line.split()

@@ -1,4 +1,4 @@
-"""Size and free space of mounted filesystems. A mount that hangs (a lost NFS server) costs itself alone."""
+"""Size and free space of mounted filesystems. A mount that hangs (a lost NFS server) does not affect the others."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _LONGEST_LABEL = 256
 
 
 class _StatvfsCall:
-    """One statvfs in a thread of its own, which may never come back."""
+    """One statvfs in its own thread, which may hang for ever."""
 
     def __init__(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
         self.answer: os.statvfs_result | None = None
@@ -59,9 +59,7 @@ class FilesystemCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``. A mount that still hangs from an earlier call is skipped."""
-        text = next((text for path in self._paths if (text := files.read(path)) is not None), None)
-        if text is None:
-            raise OSError(f"{self._paths[0]} cannot be read")
+        text = files.required(*self._paths)
         for path in mount_points(text):
             if path not in self._calls:
                 self._calls[path] = _StatvfsCall(path, self._statvfs)

@@ -22,9 +22,7 @@ class LoadCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""
-        text = files.read(self._path)
-        if text is None:
-            raise OSError(f"{self._path} cannot be read")
+        text = files.required(self._path)
         return [
             Sample(self._place.of_node(metric), now_ms, float(word))
             for metric, word in zip(_METRICS, text.split(), strict=False)

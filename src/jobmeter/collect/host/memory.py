@@ -1,4 +1,4 @@
-"""Memory and swap, major faults and kills for want of memory: /proc/meminfo and /proc/vmstat."""
+"""Memory and swap, major faults and out-of-memory kills: /proc/meminfo and /proc/vmstat."""
 
 from jobmeter.collect import files
 from jobmeter.collect.base import Place, Samples

@@ -48,9 +48,7 @@ class NetworkCollector:
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""
-        text = next((text for path in self._paths if (text := files.read(path)) is not None), None)
-        if text is None:
-            raise OSError(f"{self._paths[1]} cannot be read")
+        text = files.required(*self._paths)
         found = interfaces(text)
         hardware = [name for name in found if os.path.exists(f"{self._sys}/class/net/{name}/device")]  # noqa: PTH110
         samples: Samples = []

@@ -1,1 +1,1 @@
-"""What the kubelet of this node says: which devices it gave to which container."""
+"""Device allocations from the kubelet of this node."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from threading import Event, Thread
 
 from jobmeter.collect import files
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.member import Member, Source
@@ -48,7 +48,7 @@ _FLUSH_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A process to attach to: what it was started with, whose it is, and when it began."""
+    """A process to attach to: its command line, user and start."""
 
     end: ProcessEnd
     command: tuple[str, ...]
@@ -76,8 +76,8 @@ def find_target(pid: int, clock: SampleClock) -> Target:
 class Attachment:
     """Measures one tree of processes. To be used in the main thread, once.
 
-    The job's state is left open while the process runs: it is Running as long as samples come, and Unknown should this
-    process die. The exit status is reported where the kernel shows it to others than the parent.
+    The job's state is not reported while the process runs: it is Running as long as samples come, and Unknown if this
+    process dies. The exit status is reported where the kernel shows it to others than the parent.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Attachment:
             self._wait(signals)
             stop.set()
             ticking.join(timeout=10.0)
-            last = loop.tick(whatever=True) or self._clock.now_ms()
+            last = loop.tick(force=True) or self._clock.now_ms()
             return self._finish(loop, recorder, start, last)
 
     def _wait(self, signals: int) -> None:
@@ -140,7 +140,7 @@ class Attachment:
         self._detached = end.descriptor not in ready
         if self._detached:
             return
-        stat = end.last_look()
+        stat = end.final_stat()
         moved = read_io(_PROC, end.stat.key.pid)
         if stat is not None:
             waited = stat.waited_ticks / _TICKS
@@ -184,7 +184,7 @@ class Attachment:
             [Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned],
             [self._collectors.nvidia.allocations, self._incidents],
             self._outbox,
-            Cost(self._place, self._plan.job),
+            AgentMetrics(self._place, self._plan.job),
             self._clock,
             watch=self._watch,
             refused=lambda: self._delivery.refused,

@@ -33,7 +33,7 @@ class Exit:
 
 
 class Children:
-    """The processes that ``jobmeter run`` started. To be made and used in the main thread.
+    """The processes that ``jobmeter run`` started. To be created and used in the main thread.
 
     From its making on, the signals that are passed on, and those of children that ended, are blocked in this thread and
     in those that it starts; ``wait`` takes them.

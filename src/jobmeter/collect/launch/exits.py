@@ -1,4 +1,4 @@
-"""The exit status of a process that is no child of ours.
+"""The exit status of a process that is not our child.
 
 A process that has ended and that nobody has waited for has its status in the last field of /proc/PID/stat, for those
 who may trace it (proc_pid_stat(5)). Once it was waited for, Linux 6.15 gives it to holders of a pidfd from before
@@ -39,8 +39,8 @@ class ProcessEnd:
         self.stat: ProcessStat = stat
         """As it was at first."""
 
-    def last_look(self) -> ProcessStat | None:
-        """What /proc still says of it once it has ended; None where its parent was quicker."""
+    def final_stat(self) -> ProcessStat | None:
+        """Its entry in /proc after its end; None where its parent has reaped it already."""
         found = read_stat(self._proc, self.stat.key.pid)
         return found if found is not None and found.key == self.stat.key else None
 
@@ -49,7 +49,7 @@ class ProcessEnd:
         raw = self._of_zombie()
         if raw is None:
             poll = select.poll()
-            poll.register(self.descriptor, 0)  # POLLHUP alone, which comes when it was waited for
+            poll.register(self.descriptor, 0)  # POLLHUP alone, sent when it was reaped
             poll.poll(_REAPED_MS)
             raw = self._of_reaped()
         if raw is None:
@@ -62,7 +62,7 @@ class ProcessEnd:
         os.close(self.descriptor)
 
     def _of_zombie(self) -> int | None:
-        stat = self.last_look()
+        stat = self.final_stat()
         if stat is None or not stat.ended or not self._may_trace():
             return None
         text = files.read(f"{self._proc}/{self.stat.key.pid}/stat") or b""

@@ -1,4 +1,4 @@
-"""Which of the processes below ``jobmeter run`` belong to its job: by their ancestors, else by the tags they carry."""
+"""Finds the processes of a job of ``jobmeter run``: by their ancestors, else by their tags."""
 
 import os
 

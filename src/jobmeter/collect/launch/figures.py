@@ -1,4 +1,4 @@
-"""The figures of a job's summary, taken from its samples as they pass by. Bounded, however long the job runs."""
+"""The figures of a job's summary, computed from its samples as they are taken, in bounded memory."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Steps:
         self._used: dict[int, dict[Series | None, tuple[float, float]]] = {}
 
     def add(self, time_ms: int, amount: float, weight: float, part: Series | None = None) -> None:
-        """Take in an amount of that moment."""
+        """Add an amount of that moment."""
         self._put(time_ms, part, amount, weight)
         while max(self._used) - min(self._used) >= SUMMARY_BUCKETS * self._length:
             used, self._used, self._length = self._used, {}, next(self._lengths, 2 * self._length)
@@ -42,7 +42,7 @@ class Steps:
 
 
 class RateSteps(Steps):
-    """A rate: what was used, by the seconds that it took."""
+    """A rate: an amount divided by its seconds."""
 
     @property
     def highest(self) -> float:
@@ -59,7 +59,7 @@ class ValueSteps(Steps):
 
     @property
     def mean(self) -> float:
-        """Mean of the steps, as ``job_mean`` of the server's summary: what is sampled more often weighs no more."""
+        """Mean of the steps, as ``job_mean`` of the server's summary: more frequent samples have no more weight."""
         steps = [sum(parts) if self._adds_up else sum(parts) / len(parts) for parts in self.means()]
         return sum(steps) / len(steps) if steps else 0.0
 
@@ -94,12 +94,12 @@ class Figure:
         return self._sum / self._weight if self._weight else 0.0
 
     def add_value(self, series: Series, time_ms: int, value: float) -> None:
-        """Take in a sample of one of the series that this is the sum or the mean of."""
+        """Add a sample of one of the series that this is the sum or the mean of."""
         if self.values:
             self.values.add(time_ms, value, 1.0, series)
 
     def add(self, value: float, weight: float = 1.0, time_ms: int = 0) -> None:
-        """Take in a value that held for ``weight`` (of a rate: seconds) until then."""
+        """Add a value that held for ``weight`` (of a rate: seconds) until then."""
         if self.steps:
             self.steps.add(time_ms, value * weight, weight)
         self._peak = max(self._peak, value)
@@ -150,7 +150,7 @@ class Figures:
         self._last_ms: int | None = None
 
     def begin(self, series: Series, time_ms: int) -> None:
-        """Say that a counter stood at 0 then: what it shows at its first sample counts as used."""
+        """Note that a counter was 0 then: its first sample counts as usage."""
         self._counters[series] = _Counter(0.0, 0.0, time_ms, 0.0)
 
     def total(self, metric: str) -> float:
@@ -160,7 +160,7 @@ class Figures:
         )
 
     def watch(self, samples: Samples) -> None:
-        """Take in the samples of one moment, the last one's; before a counter's first reading may come its zero."""
+        """Add the samples of one tick; a counter's first reading may be preceded by its zero."""
         found: defaultdict[str, list[float]] = defaultdict(list)
         weights: dict[str, float] = {}
         for series, time_ms, value in samples:

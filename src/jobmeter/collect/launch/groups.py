@@ -50,7 +50,7 @@ class OwnGroups:
         return [f"{directory}/cgroup.procs" for directory in directories if directory]
 
     def entered(self, replica: str, pid: int) -> Groups:
-        """The groups of a replica that the process really is in."""
+        """The groups of a replica that the process is in."""
         found = groups_of(self._proc, pid) or {}
         entered = {name: path for name, path in self.paths.get(replica, {}).items() if found.get(name) == path}
         if not self.problem and self._counts_cpu not in entered:
@@ -80,7 +80,7 @@ class OwnGroups:
                     _remove(inner)
 
     def _make(self, controller: str, path: str, replicas: Sequence[str]) -> str:
-        """Why the groups could not be made, empty when they were."""
+        """Make the groups; gives why that failed, empty when it did not."""
         for replica in ("", *replicas):
             directory = self._hierarchies.directory(controller, f"{path}/{replica}".rstrip("/"))
             if directory is None:
@@ -103,7 +103,7 @@ def _remove(directory: Path) -> None:
 
 
 def enter(entries: Sequence[str]) -> None:
-    """Put the calling process into groups. What cannot be entered is left out; made for the time before an exec."""
+    """Put the calling process into groups. Groups that cannot be entered are left out. Runs between fork and exec."""
     for entry in entries:
         try:
             descriptor = os.open(entry, os.O_WRONLY)

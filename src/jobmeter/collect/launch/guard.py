@@ -1,4 +1,4 @@
-"""What measures a command must not harm it: no failure of it gets through."""
+"""Contains failures of the measurement, which must not harm the command."""
 
 import logging
 from collections.abc import Callable
@@ -10,14 +10,14 @@ _log = logging.getLogger(__name__)
 
 
 class Guard:
-    """Calls what may fail, and says once of each kind of work that it failed. Safe from any thread."""
+    """Calls functions that may fail, and reports the first failure of each kind of work. Safe from any thread."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._warned: set[str] = set()
 
     def __call__(self, what: str, work: Callable[[], T], otherwise: T) -> T:
-        """What the work gives; ``otherwise`` when it fails."""
+        """The result of the work; ``otherwise`` when it fails."""
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - the command runs on whatever is wrong with its measuring

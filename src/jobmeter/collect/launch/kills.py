@@ -1,4 +1,4 @@
-"""One kill for want of memory is one event: that of the replica's end where it ended so, else that of the counter."""
+"""One out-of-memory kill is one event: that of the replica's end where it ended by it, else that of the counter."""
 
 from collections.abc import Callable
 

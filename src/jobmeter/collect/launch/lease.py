@@ -1,4 +1,4 @@
-"""The lease of a run: while it is renewed, the server takes the job for running."""
+"""The lease of a run: while it is renewed, the server regards the job as running."""
 
 import secrets
 from contextlib import suppress
@@ -36,7 +36,7 @@ class RunLease:
         return b"" if recent else self._frame
 
     def renewed(self) -> None:
-        """Take it that the server has heard of a renewal."""
+        """Note that the server received a renewal."""
         self._renewed = self._clock.monotonic()
 
 

@@ -1,4 +1,4 @@
-"""The level of a line of output, where the line plainly says it."""
+"""The level of a line of output, where the line states it."""
 
 import re
 from typing import Any

@@ -1,9 +1,9 @@
-"""Bytes of output to lines of text, with progress bars as what they look like: one line that changes."""
+"""Bytes of output to lines of text; a progress bar is one line that changes."""
 
 import re
 from collections.abc import Iterator
 
-from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes
+from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes, cut_text
 
 STATE_NS = 1_000_000_000
 """A line that is written over and over is stored this often, and at its end."""
@@ -31,7 +31,7 @@ class LineSplitter:
     def __init__(self) -> None:
         self._partial = bytearray()
         self._length = 0
-        self._rewritten = False  # the line was begun anew
+        self._rewritten = False  # a carriage return started the line again
         self._state: str | None = None  # what stood in it and was not stored yet
         self._drawn = False  # it ended by moving the cursor up
         self._last_shown: str | None = None
@@ -46,13 +46,13 @@ class LineSplitter:
         if end < 0:
             self._take(data, 0, len(data))
             return []
-        # The usual case, which has to be quick: lines and nothing else.
+        # The fast path: plain lines.
         texts = (bytes(self._partial) + data[:end]).decode(errors="replace").split("\n")
         self._clear()
         self._take(data, end + 1, len(data))
         first = max(now_ns, self._last_ns + 1)
         self._last_ns = first + len(texts) - 1
-        return [(first + place, text if len(text) <= _SURE else _shortened(text)) for place, text in enumerate(texts)]
+        return [(first + place, text if len(text) <= _SURE else cut_text(text)) for place, text in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[Timed]:
         """The current text of a line that is written over, when it is time to record it."""
@@ -89,10 +89,10 @@ class LineSplitter:
             return cut_bytes(bytes(self._partial), self._length)
         text = self._partial.decode(errors="replace")
         # A byte that is no UTF-8 becomes a character of three.
-        return _shortened(_MOVES.sub("", text) if "\x1b" in text else text)
+        return cut_text(_MOVES.sub("", text) if "\x1b" in text else text)
 
     def _returned(self, now_ns: int) -> list[Timed]:
-        """The line is begun anew."""
+        """A carriage return: the line starts again."""
         self._state = self._text()
         self._rewritten = True
         self._clear()
@@ -125,8 +125,3 @@ class LineSplitter:
         """The time of the next line."""
         self._last_ns = max(now_ns, self._last_ns + 1)
         return self._last_ns
-
-
-def _shortened(text: str) -> str:
-    encoded = text.encode()
-    return text if len(encoded) <= MAX_TEXT_BYTES else cut_bytes(encoded, len(encoded))

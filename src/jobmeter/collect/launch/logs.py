@@ -1,4 +1,4 @@
-"""What the replicas wrote, as log lines for the server: gathered, bounded, and put into the outbox."""
+"""Output of the replicas as log lines for the server: collected, bounded, and put into the outbox."""
 
 import logging
 from collections import deque
@@ -21,9 +21,9 @@ _INTERVAL = 0.5
 _FRAME_LINES, _FRAME_BYTES = 5_000, 2**20
 _WAITING_BYTES = 16 * 2**20
 _ROUND_LINES = 50_000
-"""Lines made in one interval at most: what the command needs of the processor comes first."""
+"""Lines made in one interval at most, to leave the processor to the command."""
 _LAST_BYTES = 2**20
-"""Of what waits at the end this much is stored, the newest."""
+"""The newest bytes that are stored of those that wait at the end."""
 
 _Key = tuple[str, str]
 
@@ -39,10 +39,10 @@ class _Piece:
 
 
 class LogSender:
-    """Takes bytes (``take``) from any thread and waits for nothing; twice a second its own thread makes lines of them.
+    """Takes bytes (``take``) from any thread without blocking; twice a second its own thread makes lines of them.
 
-    What comes faster than that is left out, and so is what comes while logs fill their share of the outbox, which they
-    have in common with the samples. A line says so, and ``dropped`` counts.
+    Output above that rate is dropped, and so is output while logs fill their share of the outbox, which they share with
+    the samples. A line reports the gap, and ``dropped`` counts it.
     """
 
     def __init__(self, plan: Plan, place: Place, outbox: Outbox, *, now_ns: Callable[[], int]) -> None:
@@ -77,7 +77,7 @@ class LogSender:
             self._waiting_bytes += len(data)
 
     def stop(self) -> None:
-        """Pass on what is left, unfinished lines too. Nothing is taken any more."""
+        """Pass on the rest, including unfinished lines. Later output is not taken."""
         self._stopping.set()
         self._thread.join()
         self._request_flush()
@@ -114,7 +114,7 @@ class LogSender:
                 self._miss(piece.key, piece.missing + piece.data.count(b"\n"))
 
     def _round(self) -> None:
-        """Make lines of what waits, as far as one round goes."""
+        """Make lines of waiting bytes, up to the limit of one round."""
         made = 0
         while made < _ROUND_LINES:
             with self._lock:
@@ -124,7 +124,7 @@ class LogSender:
                 self._waiting_bytes -= len(piece.data)
             splitter = self._splitter(piece.key)
             if piece.missing:
-                # What was begun before the gap has no end, and what comes first behind it no beginning.
+                # The line before the gap lacks its end, and the first one after it its beginning.
                 self._gather(piece.key, splitter.end(piece.time_ns))
                 self._miss(piece.key, piece.missing)
             self._write_gap(piece.key, piece.time_ns)

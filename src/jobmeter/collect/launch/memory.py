@@ -5,7 +5,7 @@ from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies
 
 
 class OomWatch:
-    """Remembers the counters of its making."""
+    """Holds the counters as of its creation."""
 
     def __init__(self, hierarchies: Hierarchies, groups: Groups, proc_root: str = "/proc") -> None:
         self._proc = proc_root
@@ -17,7 +17,7 @@ class OomWatch:
         self._node = self._of_node()
 
     def evidence(self, group_kills: float = 0.0) -> str:
-        """What speaks for a kill for want of memory since then, empty for nothing.
+        """Evidence of an out-of-memory kill since then, empty for none.
 
         ``group_kills`` are those that the job's own groups counted.
         """

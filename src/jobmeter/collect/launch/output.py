@@ -44,8 +44,8 @@ class Output:
     """The streams of all replicas. ``open`` before each start, ``start`` after the last one, ``finish`` at the end.
 
     A thread passes the bytes on, in the order in which they arrive, and then calls ``sink``; streams that go to
-    different places have a thread each, so that one that is not read blocks no other. When what they go to is closed,
-    the replicas find out as they would without: by a closed pipe.
+    different places have a thread each, so that one that is not read blocks no other. When the destination is closed,
+    the replicas see a closed pipe, as they would without Jobmeter.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -174,13 +174,13 @@ def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, _CHUNK)
     except OSError as error:
-        if error.errno != errno.EIO:  # how a pseudo-terminal says that nobody has it open any more
+        if error.errno != errno.EIO:  # the other end of a pseudo-terminal is closed
             _log.debug("output cannot be read: %s", error)
         return b""
 
 
 def _write(descriptor: int, data: bytes) -> bool:
-    """Write everything; False when nobody takes it any more."""
+    """Write everything; False when the reader has closed."""
     view = memoryview(data)
     while view:
         try:

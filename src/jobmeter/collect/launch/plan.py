@@ -1,4 +1,4 @@
-"""What ``jobmeter run`` is to start: the job's id and name, its replicas, their environments."""
+"""The plan of ``jobmeter run``: the job's id and name, its replicas, their environments."""
 
 import re
 import secrets

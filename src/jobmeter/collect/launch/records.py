@@ -18,7 +18,7 @@ _SIGNALS = 128
 
 @dataclass(slots=True)
 class ReplicaLife:
-    """What became of one replica: ``exit_code`` as a shell shows it, None while it runs."""
+    """The process of one replica and its end: ``exit_code`` as a shell shows it, None while it runs."""
 
     name: str
     rank: int
@@ -49,7 +49,7 @@ class JobRecorder:
         return records
 
     def ended(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
-        """The job as it ended. ``stopped``: because somebody sent a signal that ends things."""
+        """The record of the job's end. ``stopped``: by a terminating signal."""
         code = exit_status(lives)
         state = end_state(code, stopped=stopped)
         reasons = [f"{life.name}: {life.reason}" if len(lives) > 1 else life.reason for life in lives if life.reason]
@@ -142,7 +142,7 @@ class JobRecorder:
 
 
 def end_state(status: int, *, stopped: bool) -> JobState:
-    """The state of a job that ended so. ``stopped``: because somebody sent a signal that ends things."""
+    """The state of a job by its exit status. ``stopped``: by a terminating signal."""
     return JobState.SUCCEEDED if status == 0 else JobState.STOPPED if stopped else JobState.FAILED
 
 

@@ -1,4 +1,4 @@
-"""A command line without the credentials in it: everybody who may read a job reads its command."""
+"""Redacts credentials in a command line: everybody who may read a job sees its command."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ MASK = "***"
 _WORDS = frozenset(
     {"key", "apikey", "token", "secret", "password", "passwd", "passphrase", "credential", "credentials"}
 )
-"""The last word of an option's or a variable's name that says that its value is a credential."""
+"""Last words of names of options and variables whose value is a credential."""
 _PARTS = re.compile(r"[-_.]+")
 _NAMED = re.compile(r"(?P<name>-{0,2}[A-Za-z][\w.-]*)=(?P<value>.+)", re.DOTALL)
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")

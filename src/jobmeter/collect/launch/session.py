@@ -1,4 +1,4 @@
-"""One run: start the replicas, measure them until they have ended, leave nothing unsent that can be sent."""
+"""One run: start the replicas, measure them until they have ended, and deliver everything."""
 
 import os
 import resource
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from signal import SIGTERM
 from threading import Event, Thread
 
+from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.cost import Cost
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.host.network import NetworkCollector
@@ -43,7 +43,7 @@ _PROC = "/proc"
 _RAMP_MS = (100, 300)
 """Early samples, so that a short life is more than its two ends."""
 _ENDING = frozenset({1, 2, 3, 15})
-"""The signals by which somebody stops a job: HUP, INT, QUIT, TERM."""
+"""The terminating signals: HUP, INT, QUIT, TERM."""
 _KILLED = 128 + 9
 _TICKS = os.sysconf("SC_CLK_TCK")
 _QUIET_SECONDS = 1.5
@@ -60,8 +60,8 @@ class _Root:
 
 
 @dataclass(frozen=True, slots=True)
-class _LastLook:
-    """What /proc said of a process that had ended, before it was waited for."""
+class _FinalStat:
+    """The entry in /proc of a process that has ended, before it is reaped."""
 
     key: Key
     io: tuple[float, float] | None
@@ -72,12 +72,12 @@ class _LastLook:
 class Session:
     """Runs one plan. To be made and used in the main thread, once.
 
-    The command ends as it would without: where measuring, recording or reporting fails, that is said, and the rest goes
-    on. Every such piece of work is called through a ``Guard``.
+    The command ends as it would without Jobmeter: a failure to measure, record or report is printed, and the rest
+    continues. All such work is called through a ``Guard``.
 
-    ``connect`` finds the server; it is called in a thread of its own, where it may start one. ``say`` and ``warn`` are
-    told, in a line, what the user may and what the user should know while the command runs. ``patience`` is how many
-    seconds the end may wait for the server. ``spool`` None: what is not delivered stays in memory.
+    ``connect`` finds the server; it is called in a thread of its own, where it may start one. ``say`` prints a line of
+    information, ``warn`` one of warning, while the command runs. ``patience`` is how many seconds the end may wait for
+    the server. ``spool`` None: what is not delivered stays in memory.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Session:
         self._figures = Figures()
         self._incidents = RunIncidents(self._was_killed)
         self._roots: dict[int, _Root] = {}
-        self._looks: dict[int, _LastLook] = {}
+        self._final_stats: dict[int, _FinalStat] = {}
         self._oom_kills: dict[str, float] = {}
         self._own_peak = 0.0
         self._oom: OomWatch | None = None
@@ -232,12 +232,12 @@ class Session:
             self._logs.start()
 
     def _finish_output(self) -> None:
-        """Wait until the last output is where it belongs; somebody who wants an end gets it."""
+        """Wait until the last output was passed on; a signal ends the wait."""
         if self._logs and self._output:
             signals = len(self._children.signals)
 
             def wait() -> bool:
-                self._children.wait(0.01, self._look)
+                self._children.wait(0.01, self._read_final_stat)
                 return len(self._children.signals) == signals
 
             self._output.finish(wait)
@@ -257,7 +257,7 @@ class Session:
         workers = [
             Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned
         ]
-        cost = Cost(self._place, self._plan.job)
+        cost = AgentMetrics(self._place, self._plan.job)
         return Loop(
             workers,
             [self._collectors.nvidia.allocations, self._incidents],
@@ -276,28 +276,28 @@ class Session:
         guard("measuring", ticking.start, None)
         guard("delivering", self._delivery.start, None)
         while self._children.running:
-            for ended in self._children.wait(1.0, self._look):
+            for ended in self._children.wait(1.0, self._read_final_stat):
                 self._ended(ended)
         guard("passing on output", self._finish_output, None)
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
-        last = guard("measuring", lambda: loop.tick(whatever=True), None) if loop else None
+        last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
 
     def _tick(self, loop: Loop | None, stop: Event, interval_ms: int) -> None:
         if loop:
             self._guard("measuring", lambda: loop.run(stop, interval_ms, _RAMP_MS), None)
 
-    def _look(self, pid: int) -> None:
-        self._guard("looking at what ended", lambda: self._take_look(pid), None)
+    def _read_final_stat(self, pid: int) -> None:
+        self._guard("reading ended processes", lambda: self._take_final_stat(pid), None)
 
-    def _take_look(self, pid: int) -> None:
+    def _take_final_stat(self, pid: int) -> None:
         stat = read_stat(_PROC, pid)
         if stat is None:
             return
         root = self._roots.get(pid)
         member = root.member if root else self._collectors.table.member_of(pid)
-        self._looks[pid] = _LastLook(
+        self._final_stats[pid] = _FinalStat(
             stat.key, read_io(_PROC, pid), member.owner if member else None, stat.waited_ticks / _TICKS
         )
 
@@ -306,14 +306,14 @@ class Session:
         if root:
             root.life.exit_code = ended.status
             root.life.end = max(self._clock.now_ms(), root.life.start)
-        self._guard("counting what ended", lambda: self._count_ended(ended), None)
+        self._guard("counting ended processes", lambda: self._count_ended(ended), None)
 
     def _count_ended(self, ended: Exit) -> None:
-        """Take in the final figures of a replica's first process, or of an orphan that came to us."""
-        look = self._looks.pop(ended.pid, None)
+        """Count the final figures of a replica's first process, or of an adopted orphan."""
+        look = self._final_stats.pop(ended.pid, None)
         if look is None or look.owner is None:
             return
-        # Until its exec a process is a copy of this one: a peak that is not above ours says nothing of the command.
+        # Until its exec a process is a copy of this one: a peak that is not above ours is not the command's.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
         groups = next((other.groups for other in self._roots.values() if other.member.owner == look.owner), {})
         self._collectors.jobs.ended(
@@ -325,7 +325,7 @@ class Session:
             if series.metric == "memory.oom.kills":
                 self._oom_kills[series.replica] = value
         self._guard("looking for incidents", lambda: self._incidents.watch(samples), None)
-        # The machine's own traffic is for the summary alone: an agent on this node is the one that sends it.
+        # The machine's traffic is for the summary alone: an agent on this node reports it.
         nothing: Samples = []
         network = self._guard("measuring the network", lambda: self._network.collect(samples[-1].time_ms), nothing)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
@@ -354,7 +354,7 @@ class Session:
                 return f"no answer within {self._patience:.0f} seconds"
             if waited > _QUIET_SECONDS and not warned:
                 warned = True
-                self._say("waiting for the server to take the last samples (Ctrl-C leaves them for the next run)")
+                self._say("waiting for the server to accept the last samples (Ctrl-C leaves them for the next run)")
             self._children.wait(0.05, lambda _pid: None)
             if len(self._children.signals) > signals:
                 return "interrupted"

@@ -1,4 +1,4 @@
-"""The part of NVML that is used, in NVML's own units: what the real library and the tests' fake have in common."""
+"""The part of NVML that is used, in NVML's own units: the interface of the library and of the tests' fake."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol

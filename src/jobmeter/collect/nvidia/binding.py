@@ -19,7 +19,7 @@ _GONE = (1, 9, 15, 28)
 """The library has to be opened again: not initialised, driver unloaded, device lost or not found."""
 _UNKNOWN_VALUE = 2**64 - 1
 _MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
-"""As the kernel has it, which keeps 15 letters of a program's name."""
+"""The kernel's form of the name, truncated to 15 letters."""
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 _log = logging.getLogger(__name__)
@@ -68,34 +68,14 @@ class PynvmlDevice:
     def __init__(self, module: Any, handle: Any, index: int) -> None:  # noqa: ANN401 - the module has no types
         self._nvml = module
         self._handle = handle
-        self._index = index
-        self._uuid = _text(self._read(module.nvmlDeviceGetUUID, default=""))
-        self._minor: int | None = self._read(module.nvmlDeviceGetMinorNumber, default=None)
-        self._name = _text(self._read(module.nvmlDeviceGetName, default=""))
+        self.index = index
+        self.uuid = _text(self._read(module.nvmlDeviceGetUUID, default=""))
+        self.minor: int | None = self._read(module.nvmlDeviceGetMinorNumber, default=None)
+        self.name = _text(self._read(module.nvmlDeviceGetName, default=""))
         self._sample: Any = None
         self._profiled: bool | None = None
         self._sampled_us = 0
         self.lost = False
-
-    @property
-    def index(self) -> int:
-        """See ``NvmlDevice``."""
-        return self._index
-
-    @property
-    def uuid(self) -> str:
-        """See ``NvmlDevice``."""
-        return self._uuid
-
-    @property
-    def minor(self) -> int | None:
-        """See ``NvmlDevice``."""
-        return self._minor
-
-    @property
-    def name(self) -> str:
-        """See ``NvmlDevice``."""
-        return self._name
 
     def utilization(self) -> tuple[int, int]:
         """See ``NvmlDevice``."""
@@ -204,7 +184,7 @@ class PynvmlDevice:
             self._guarded(self._nvml.nvmlGpmSampleFree, last)
 
     def processes(self) -> Sequence[DeviceProcess]:
-        """See ``NvmlDevice``. Clients of MPS are in a list of their own; the server that they share is nobody's user.
+        """See ``NvmlDevice``. Clients of MPS are in a separate list; their shared server does not count as a user.
 
         https://docs.nvidia.com/deploy/mps/: `nvidia-smi` shows clients as M+C.
         """
@@ -225,7 +205,7 @@ class PynvmlDevice:
             max((sample.timeStamp for sample in samples), default=self._sampled_us),
         )
         if first:
-            return {}  # older than the time in question
+            return {}  # older than the last call
         by_pid: dict[int, list[int]] = {}
         for sample in samples:
             by_pid.setdefault(sample.pid, []).append(sample.smUtil)

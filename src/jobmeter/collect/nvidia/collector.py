@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: what each does, for whom."""
+"""Collects metrics of NVIDIA GPUs and attributes them to jobs."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.discover.devices import (
-    Allocated,
     AllocationTracker,
     Claim,
+    DeviceAllocator,
     Permitted,
+    allocations_by_source,
     claims,
     device_name,
-    given_by,
     no_device_list,
 )
 from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
@@ -35,12 +35,11 @@ class NvidiaCollector:
     """See ``Collector``.
 
     A whole-device metric is measured for the job when exactly one job has the device, and for its replica when exactly
-    one replica has it. A device of several jobs, or one on which a process computes that is nobody's, is measured for
-    nobody; what each replica's processes take of it is measured for each.
-
-    ``member_of`` says whom a process works for, ``members`` gives all processes of jobs. ``alone`` is for ``jobmeter
-    run``: it writes nothing for nobody, since the node's agent does. ``allocated`` say which devices were given to
-    whom, most trusted first; ``groups`` says what control groups permit.
+    one replica has it. A device of several jobs, or one that a process without a job uses, is measured without a job;
+    the share of each replica's processes is measured for the replica. ``member_of`` gives the job of a process,
+    ``members`` all processes of jobs. ``alone`` is for ``jobmeter run``: metrics without a job are left to the node's
+    agent. ``allocated`` are the sources of allocations, most trusted first; ``groups`` reads what control groups
+    permit.
     """
 
     name = "nvidia"
@@ -53,7 +52,7 @@ class NvidiaCollector:
         members: Callable[[], Iterable[Member]],
         *,
         alone: bool = False,
-        allocated: Sequence[Allocated] = (),
+        allocated: Sequence[DeviceAllocator] = (),
         groups: DeviceGroups | None = None,
     ) -> None:
         self.allocations = AllocationTracker(place)
@@ -109,12 +108,12 @@ class NvidiaCollector:
             index: [member for _, member in some if member and not member.measured] for index, some in users.items()
         }
         members = [member for member in self._members() if not member.measured]
-        given = given_by(self._allocated, devices, now_ms)
+        given = allocations_by_source(self._allocated, devices, now_ms)
         groups = self._groups
         permitted: Permitted = partial(groups.permitted, devices=devices, now_ms=now_ms) if groups else no_device_list
         found = claims(devices, working, members, given, permitted)
-        self.allocations.look(now_ms, {index: some for index, some in found.items() if index in users})
-        self.disagreements.look(now_ms, disagreements(devices, working, given, members, permitted))
+        self.allocations.update(now_ms, {index: some for index, some in found.items() if index in users})
+        self.disagreements.update(now_ms, disagreements(devices, working, given, members, permitted))
         return found
 
     def _whole(self, device: NvmlDevice, owner: Owner | None, now_ms: int, *, slow: bool) -> Samples:
@@ -162,7 +161,7 @@ class NvidiaCollector:
 
 
 def _single(claims_of_device: Sequence[Claim]) -> Owner | None:
-    """The one that the device belongs to; without a replica when several of one job share it; None for several jobs."""
+    """The owner of the device; without a replica when several of one job share it; None for several jobs."""
     owners = {claim.owner for claim in claims_of_device}
     if len(owners) == 1:
         return next(iter(owners))

@@ -1,4 +1,4 @@
-"""What is read of a device: each row one call to the vendor and the metrics that it gives, in the catalogue's units."""
+"""Metrics of a device: for each call of NVML the metrics that it gives, in the catalogue's units."""
 
 from collections.abc import Callable, Mapping
 
@@ -40,6 +40,10 @@ _PROFILE: Mapping[int, str] = {
 """Numbers as in nvml.h (NVML_GPM_METRIC_*), all in percent."""
 
 
+def _one(metric: str, read: Callable[[NvmlDevice], float], scale: float = 1.0) -> Measure:
+    return lambda device: {metric: read(device) * scale}
+
+
 def _utilization(device: NvmlDevice) -> Values:
     kernels, copies = device.utilization()
     return {"gpu.utilization": kernels * _PERCENT, "gpu.memory.copy.utilization": copies * _PERCENT}
@@ -50,45 +54,9 @@ def _memory(device: NvmlDevice) -> Values:
     return {"gpu.memory.usage": float(used), "gpu.memory.limit": float(total)}
 
 
-def _power(device: NvmlDevice) -> Values:
-    return {"gpu.power": device.power() * _MILLI}
-
-
-def _power_limit(device: NvmlDevice) -> Values:
-    return {"gpu.power.limit": device.power_limit() * _MILLI}
-
-
-def _energy(device: NvmlDevice) -> Values:
-    return {"gpu.energy": device.energy() * _MILLI}
-
-
-def _temperature(device: NvmlDevice) -> Values:
-    return {"gpu.temperature": float(device.temperature())}
-
-
-def _fan(device: NvmlDevice) -> Values:
-    return {"gpu.fan": device.fan() * _PERCENT}
-
-
 def _clocks(device: NvmlDevice) -> Values:
     multiprocessors, memory = device.clocks()
     return {"gpu.clock.sm": multiprocessors * _MEGA, "gpu.clock.memory": memory * _MEGA}
-
-
-def _highest_clock(device: NvmlDevice) -> Values:
-    return {"gpu.clock.sm.limit": device.highest_clock() * _MEGA}
-
-
-def _performance_state(device: NvmlDevice) -> Values:
-    return {"gpu.performance.state": float(device.performance_state())}
-
-
-def _encoder(device: NvmlDevice) -> Values:
-    return {"gpu.encoder.utilization": device.encoder() * _PERCENT}
-
-
-def _decoder(device: NvmlDevice) -> Values:
-    return {"gpu.decoder.utilization": device.decoder() * _PERCENT}
 
 
 def _ecc(device: NvmlDevice) -> Values:
@@ -103,10 +71,6 @@ def _remapped(device: NvmlDevice) -> Values:
     }
 
 
-def _replays(device: NvmlDevice) -> Values:
-    return {"gpu.pcie.replay": float(device.pcie_replays())}
-
-
 def _fields(device: NvmlDevice) -> Values:
     found = device.fields(tuple(_FIELDS))
     return {_FIELDS[field][0]: value * _FIELDS[field][1] for field, value in found.items()}
@@ -119,20 +83,27 @@ def _profile(device: NvmlDevice) -> Values:
 MEASURES: tuple[Measure, ...] = (
     _utilization,
     _memory,
-    _power,
-    _energy,
-    _temperature,
+    _one("gpu.power", lambda device: device.power(), _MILLI),
+    _one("gpu.energy", lambda device: device.energy(), _MILLI),
+    _one("gpu.temperature", lambda device: device.temperature()),
     _clocks,
-    _performance_state,
-    _encoder,
-    _decoder,
+    _one("gpu.performance.state", lambda device: device.performance_state()),
+    _one("gpu.encoder.utilization", lambda device: device.encoder(), _PERCENT),
+    _one("gpu.decoder.utilization", lambda device: device.decoder(), _PERCENT),
     _fields,
     _profile,
 )
 """Read at every turn."""
 
-SLOW_MEASURES: tuple[Measure, ...] = (_power_limit, _highest_clock, _fan, _ecc, _remapped, _replays)
-"""Read once a minute: limits, and counters of what should never happen."""
+SLOW_MEASURES: tuple[Measure, ...] = (
+    _one("gpu.power.limit", lambda device: device.power_limit(), _MILLI),
+    _one("gpu.clock.sm.limit", lambda device: device.highest_clock(), _MEGA),
+    _one("gpu.fan", lambda device: device.fan(), _PERCENT),
+    _ecc,
+    _remapped,
+    _one("gpu.pcie.replay", lambda device: device.pcie_replays()),
+)
+"""Read once a minute: limits, and counters of errors."""
 
 METRICS: tuple[str, ...] = (
     "gpu.utilization",

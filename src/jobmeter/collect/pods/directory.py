@@ -1,4 +1,4 @@
-"""The pods with known jobs, stored over a restart of the agent: the server may be away then."""
+"""The pods with known jobs, stored across a restart of the agent, when the server may be unavailable."""
 
 import logging
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class PodDirectory:
-    """Remembers in a folder, None: while the process lives. Nobody changes the same one from two threads."""
+    """Stores pods in a folder, None: in memory only. Not for concurrent changes."""
 
     def __init__(self, folder: Path | None) -> None:
         self._path = folder / _FILE if folder else None
@@ -26,11 +26,11 @@ class PodDirectory:
         return bool(self._pods)
 
     def get(self, uid: str) -> PodReplica | None:
-        """The replica that the pod is, None where nobody said."""
+        """The replica of the pod, None where unknown."""
         return self._pods.get(uid)
 
     def add(self, found: Iterable[PodReplica]) -> None:
-        """Remember these, in the place of what was remembered of the same pods."""
+        """Store these, replacing entries of the same pods."""
         fresh = {one.uid: one for one in found}
         if not fresh:
             return

@@ -16,7 +16,7 @@ PATIENCE = 60.0
 LONGEST = 600.0
 """Seconds for which a pod waits while the server does not answer at all."""
 MOST_SAMPLES = 30_000
-"""Samples that wait; the pod that has waited longest goes out under its own name beyond that."""
+"""Most waiting samples; beyond that the longest waiting pod is sent under its own name."""
 _AGAIN = 60.0
 """Seconds between requests for a pod that waits no longer."""
 _FORGET = 3_600.0
@@ -24,11 +24,11 @@ _MOST = 10_000
 
 
 class PodJobs:
-    """See ``Attribution``. ``samples``, ``records`` and ``released`` belong to one thread; any may call the others.
+    """See ``Attribution``. ``samples``, ``records`` and ``released`` are for one thread; the others are thread safe.
 
-    A pod with an unknown job waits, unless no pod of this node ever had a known one: a cluster without a watcher makes
-    no pod wait after the first minute. Nothing is dropped: what has waited long enough goes out under the name that
-    the host name suggests, else ``pod-UID``, and the server is asked for it each minute after.
+    A pod with an unknown job waits, unless no pod of this node ever had a known one: without a watcher in the cluster
+    no pod waits after the first minute. Nothing is dropped: after the longest wait samples are sent under the name that
+    the host name suggests, else ``pod-UID``, and the server is polled for the pod every minute.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class PodJobs:
         self._directory.add(by_uid.values())
 
     def abandon(self) -> None:
-        """Let nothing wait from now on: the agent stops, or the server has no endpoint for pods."""
+        """Stop waiting for names: the agent stops, or the server has no endpoint for pods."""
         with self._lock:
             self._patient = False
             for pod in self._pods.values():

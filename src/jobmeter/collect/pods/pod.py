@@ -1,4 +1,4 @@
-"""A pod on this node: what waits for its job, and how what was measured gets the name of that."""
+"""A pod on this node: what waits for the name of its job, and how samples and records are renamed."""
 
 from dataclasses import dataclass, field, replace
 
@@ -18,8 +18,8 @@ MOST_RECORDS = 64
 class Pod:
     """One pod. Times are seconds of a monotonic clock.
 
-    ``guess`` is the replica that its host name makes it, None for none; ``replica`` what the watcher said. The pod is
-    ``abandoned`` where that was waited for long enough. ``answered`` is when the server first had no answer.
+    ``guess`` is the replica in its host name, None for none; ``replica`` the watcher's. The pod is ``abandoned`` after
+    the longest wait. ``answered`` is when the server first answered without knowing it.
     """
 
     uid: str
@@ -45,7 +45,7 @@ class Pod:
         return bool(self.samples or self.jobs or self.events)
 
     def owner(self, attempt: int) -> Owner:
-        """The replica of a run of its containers, by what is known now."""
+        """The replica of a run of its containers, as known now."""
         if self.replica is not None:
             found = self.replica
             return Owner(found.job, found.replica, found.first + attempt, found.project)
@@ -82,9 +82,9 @@ class Pod:
         )
 
     def job(self, record: JobRecord) -> JobRecord | None:
-        """The record under the name of that replica's job; None where the watcher has said all of it, and better.
+        """The record under the name of that replica's job, reduced to what the watcher cannot know: ranks and devices.
 
-        How a replica began and ended the watcher says. What it cannot know stays: ranks and devices.
+        None where nothing is left; the watcher reports starts and ends.
         """
         replicas = [self._replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
         allocations = [self._allocation(one) for one in record.allocations or ()]

@@ -42,10 +42,10 @@ class PodPoller:
         """Stop polling."""
         self._stopping.set()
 
-    def last_turn(self) -> None:
+    def last_poll(self) -> None:
         """Poll once more where the server answered last time, and let nothing wait from then on.
 
-        Takes 3 s at most: a server that does not answer in that time has no say any more.
+        Takes 3 s at most; a later answer is ignored.
         """
         if self._answers:
             last = Thread(target=self._try, name="last pods", daemon=True)
@@ -61,7 +61,7 @@ class PodPoller:
     def _try(self) -> bool:
         """Poll once; False where another poll is useless."""
         try:
-            self.turn()
+            self.poll_once()
         except NotFoundError:
             _log.info("the server has no endpoint for pods: they go by their own names")
             self._answers = False
@@ -76,7 +76,7 @@ class PodPoller:
             self._answers = True
         return True
 
-    def turn(self) -> int:
+    def poll_once(self) -> int:
         """Poll once; the number of pods requested."""
         uids = self._pods.unresolved()
         if not uids:

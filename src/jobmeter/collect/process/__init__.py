@@ -1,1 +1,1 @@
-"""Processes: what each used, and what those that ended had used."""
+"""Usage of processes, including those that have ended."""

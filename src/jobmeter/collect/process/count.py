@@ -33,7 +33,7 @@ def _final(ended: Ended) -> Reading[Key, Owner]:
 
 
 class ProcessCounters:
-    """Counts that never fall, whatever processes come and go."""
+    """Counts that never decrease as processes come and go."""
 
     def __init__(self, proc_root: str, ticks_per_second: int = 0) -> None:
         self._proc = proc_root
@@ -42,7 +42,7 @@ class ProcessCounters:
         self._io: Totals[Key, Owner] = Totals(2)
 
     def update(self, processes: Iterable[Process], ended: Iterable[Ended]) -> None:
-        """Take in the processes there are, and the final figures of those that were waited for."""
+        """Update with the current processes, and the final figures of those that were reaped."""
         processes = list(processes)
         keys = {process.stat.key.pid: process.stat.key for process in processes}
         cpu: dict[Key, Reading[Key, Owner]] = {}
@@ -73,6 +73,6 @@ class ProcessCounters:
         )
 
     def forget(self, owners: set[Owner]) -> None:
-        """Drop what is retained of replicas that are over."""
+        """Drop the counts of replicas that are over."""
         self._cpu.forget(owners)
         self._io.forget(owners)

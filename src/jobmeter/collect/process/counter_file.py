@@ -1,4 +1,4 @@
-"""What counters had reached when the agent last ran: no counter of a job falls because the agent was restarted."""
+"""Counter values across a restart of the agent, so that no counter of a job falls."""
 
 import logging
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from jobmeter.collect.clock import elapsed_ns
 _log = logging.getLogger(__name__)
 
 Reached = dict[Owner, dict[str, float]]
-"""By replica: what each counter had reached, by its name."""
+"""The values of counters by name, for each replica."""
 
 
 class _Entry(msgspec.Struct):
@@ -35,7 +35,7 @@ class CounterFile:
     """Stores the counters in a file, replaced as a whole. A file that cannot be read or written costs nothing else.
 
     ``saved_ms`` is when the loaded file was written, in milliseconds since the machine started; None where that is not
-    known. A process that began later is none of those that were counted then.
+    known. A process that started later is not included.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -55,7 +55,7 @@ class CounterFile:
             _log.warning("the counters of the last start cannot be read from %s: %s", self._path, error)
             return {}
         if isinstance(found, list):
-            entries = found  # as it was written before the time was
+            entries = found  # the format without the time
         elif found.boot == _boot():
             entries, self.saved_ms = found.entries, found.elapsed_ms
         else:

@@ -9,7 +9,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Key(NamedTuple):
-    """A process for its whole life: numbers come round again, a number with its start time does not."""
+    """The identity of a process: its number, which is reused, with its start time."""
 
     pid: int
     start: int
@@ -31,7 +31,7 @@ class ProcessStat(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """True for a process that nobody has waited for yet, and nothing else is left of."""
+        """True for a zombie: it has ended and was not reaped yet."""
         return self.state in "ZX"
 
 
@@ -40,7 +40,7 @@ def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
     text = files.read(f"{proc_root}/{pid}/stat")
     if not text:
         return None
-    # The command stands in brackets and may contain brackets and spaces itself: what follows the last one is regular.
+    # The command is in brackets and may contain brackets and spaces itself: the fields follow the last bracket.
     words = text[text.rfind(b")") + 2 :].split()
     if len(words) < 22:
         return None

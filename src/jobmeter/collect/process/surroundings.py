@@ -1,4 +1,4 @@
-"""What a process may use and what its network carries, as its own /proc folder says."""
+"""Limits of a process and traffic of its network namespace, from its /proc folder."""
 
 import os
 
@@ -9,7 +9,7 @@ from jobmeter.collect.cgroup.usage import count_cpus, lowest
 from jobmeter.collect.host.network import interfaces
 
 Allowance = tuple[float | None, float | None]
-"""Cores and bytes of memory, None where nothing says."""
+"""Cores and bytes of memory, None where unknown."""
 
 
 def machine_limits(proc_root: str) -> Allowance:
@@ -21,9 +21,9 @@ def machine_limits(proc_root: str) -> Allowance:
 
 
 def allowance(proc_root: str, pid: int, reader: GroupReader, machine: Allowance) -> Allowance:
-    """Cores and bytes that a process may use: what its groups, its CPU set and the machine leave it.
+    """Cores and bytes that a process may use by its groups, its CPU set and the machine.
 
-    Unknown of a process that is gone.
+    None for a process that is gone.
     """
     groups = groups_of(proc_root, pid)
     if groups is None:

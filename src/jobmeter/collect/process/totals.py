@@ -1,9 +1,8 @@
-"""Sums of the counters of processes that come and go, which never fall and are never more than was used.
+"""Sums of the counters of processes that come and go. They never decrease and never exceed the real usage.
 
-A process's counters include those of the children that it has waited for. So when a child is gone, what it had used
-shows up in its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would
-be lost. Each update compares what the children that are gone had used with how much their parent took over, and keeps
-the rest.
+A process's counters include those of the children that it has waited for. So when a child is gone, its usage appears in
+its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would be lost. Each
+update compares the usage of ended children with the amount that their parent took over, and adds the rest to the owner.
 
 Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
 What a living ancestor has not taken over is therefore retained at the second update in which it has not. A process
@@ -20,12 +19,12 @@ O = TypeVar("O", bound=Hashable)  # noqa: E741
 Values = tuple[float, ...]
 
 _REMEMBERED = 4_096
-"""How many processes that are gone are remembered, in case that they are not."""
+"""How many vanished processes are remembered, in case they reappear."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[K, O]):
-    """What one process has counted so far, whom it works for, and the process that will take over its counts.
+    """The counts of one process, its owner, and its parent, which will take over its counts.
 
     ``waited`` is the part of ``values`` that was taken over from children; None where that is unknown.
     """
@@ -38,7 +37,7 @@ class Reading(Generic[K, O]):
 
 @dataclass(frozen=True, slots=True)
 class _Missing(Generic[K, O]):
-    """A process that is gone: what it had counted, with everything that was read then, and its heir."""
+    """A process that is gone: its last counts, all readings of that time, and its heir."""
 
     reading: Reading[K, O]
     base: Mapping[K, Reading[K, O]]
@@ -47,13 +46,13 @@ class _Missing(Generic[K, O]):
 
 @dataclass(slots=True)
 class _Retained:
-    """What was retained of processes that were missing together."""
+    """Counts retained of processes that went missing together."""
 
     values: Values
 
 
 class Totals(Generic[K, O]):
-    """The sums by owner. ``width`` is the number of counters of each thing. Not safe for several threads."""
+    """The sums by owner. ``width`` is the number of counters of each process. Not safe for several threads."""
 
     def __init__(self, width: int) -> None:
         self._zero: Values = (0.0,) * width
@@ -66,11 +65,14 @@ class Totals(Generic[K, O]):
         self._floors: dict[O, Values] = {}
 
     def resume(self, floors: Mapping[O, Values]) -> None:
-        """Say what the sums had reached in an earlier life: what is missing then belongs to things that are gone."""
+        """Set the sums of an earlier run: the difference belongs to processes that are gone."""
         self._floors = dict(floors)
 
     def update(self, live: Mapping[K, Reading[K, O]], ended: Mapping[K, Reading[K, O]] | None = None) -> None:
-        """Take in what there is now. ``ended`` are final counts of things that were waited for since the last call."""
+        """Update with the current counts.
+
+        ``ended`` are final counts of processes that were reaped since the last call.
+        """
         final = ended or {}
         now = {**live, **final}
         for key in now.keys() & self._closed.keys():
@@ -100,7 +102,7 @@ class Totals(Generic[K, O]):
         return sums
 
     def forget(self, owners: Iterable[O]) -> None:
-        """Drop what is retained of owners that are over."""
+        """Drop the sums of owners that are over."""
         for owner in owners:
             self._gone.pop(owner, None)
             self._floors.pop(owner, None)
@@ -153,14 +155,14 @@ class Totals(Generic[K, O]):
             del self._closed[key]
 
     def _take_back(self, key: K) -> None:
-        """What was retained of a process that is back is in its own counters."""
+        """Subtract the retained counts of a process that is back: its own counters include them."""
         reading, retained = self._closed.pop(key)
         back = _least(reading.values, retained.values)
         retained.values = _subtract(retained.values, back)
         self._gone[reading.owner] = _subtract(self._gone.get(reading.owner, self._zero), back)
 
     def _heir(self, missing: _Missing[K, O], now: Mapping[K, Reading[K, O]]) -> K | None:
-        """The nearest ancestor that is still there; None where there is none."""
+        """The nearest living ancestor; None where there is none."""
         parent = missing.reading.parent if missing.heir is None else missing.heir
         steps = len(missing.base) + len(self._last)
         while parent is not None and parent not in now and steps:

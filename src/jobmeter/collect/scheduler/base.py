@@ -13,9 +13,9 @@ class Scheduler(Protocol):
     """One cluster's scheduler. Called by one thread."""
 
     def poll(self, now_ms: int) -> Records:
-        """What is new since the last call that succeeded; may be empty.
+        """Records of changes since the last call that succeeded; may be empty.
 
-        Raises UnavailableError when the scheduler does not answer. What was missed is returned later.
+        Raises UnavailableError when the scheduler does not answer. Missed changes are returned later.
         """
         ...
 
@@ -26,12 +26,12 @@ class Scheduler(Protocol):
 
 @runtime_checkable
 class MeasuringScheduler(Scheduler, Protocol):
-    """A scheduler that measures what its jobs use and do besides, where no agent can."""
+    """A scheduler that also measures its jobs, where no agent can."""
 
     def measure(self, now_ms: int) -> list[Sample]:
-        """What there is to measure now, each sample at ``now_ms``, of the jobs that the last ``poll`` found.
+        """Current samples, each at ``now_ms``, of the jobs that the last ``poll`` found.
 
-        What cannot be read is absent. Raises UnavailableError when the scheduler does not answer.
+        A value that cannot be read is absent. Raises UnavailableError when the scheduler does not answer.
         """
         ...
 
@@ -50,9 +50,9 @@ class Option:
 class Kind:
     """A kind of scheduler.
 
-    ``make`` takes the cluster's name, the values of ``options`` by their names (None: not given), and a folder in which
-    to remember things over a restart (None: nowhere). It raises ConfigurationError where the scheduler cannot be asked
-    from here at all.
+    ``make`` takes the cluster's name, the values of ``options`` by their names (None: not given), and a folder for its
+    state across restarts (None: no state is stored). It raises ConfigurationError where the scheduler cannot be queried
+    from here.
     """
 
     summary: str

@@ -1,4 +1,4 @@
-"""A scheduler whose jobs go by their cluster besides: for a project in which another cluster gives the same names."""
+"""Adds the cluster to the ids of a scheduler's jobs, for a project where several clusters use the same ids."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which schedulers there are: the only place that names them."""
+"""The kinds of schedulers: the only place that names them."""
 
 from importlib import import_module
 
@@ -9,7 +9,7 @@ SUMMARIES = {
     "flink": "Jobs of a Flink cluster, and what Flink measures of them.",
     "kubernetes": "Jobs of a Kubernetes cluster.",
 }
-"""By name, what each is for: kind ``x`` is ``KIND`` of ``jobmeter.collect.scheduler.x.kind``."""
+"""The purpose of each kind by name: kind ``x`` is ``KIND`` of ``jobmeter.collect.scheduler.x.kind``."""
 
 
 def scheduler_kind(name: str) -> Kind:

@@ -12,7 +12,7 @@ _CHUNK = 2**20
 def read_body(answer: urllib3.BaseHTTPResponse, most_bytes: int, sender: str) -> bytes:
     """The whole body. Raises UnavailableError for a longer one, and closes the connection then and after an error.
 
-    After a body that was read the connection is the caller's: to be closed or released.
+    After success the caller closes or releases the connection.
     """
     body = bytearray()
     with ExitStack() as opened:

@@ -1,4 +1,4 @@
-"""Polls a scheduler every interval, and puts what is new into the outbox."""
+"""Polls a scheduler every interval, and puts its records into the outbox."""
 
 import logging
 from threading import Event
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Polls at most once an interval. A failure is logged once, and its end once; polls get rarer meanwhile."""
+    """Polls at most once an interval. A failure and its end are logged once each; polls back off meanwhile."""
 
     def __init__(self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int) -> None:
         self._scheduler = scheduler
@@ -35,17 +35,17 @@ class Watch:
         """Poll now and every interval, until ``stop`` is set."""
         while True:
             began = self._clock.monotonic()
-            self.turn()
+            self.poll_once()
             wait = min(self._interval * 2 ** min(self._failures, 16), max(_LONGEST_REST, self._interval))
             if stop.wait(max(began + wait - self._clock.monotonic(), 0.0)):
                 return
 
-    def turn(self) -> str:
-        """Poll once; why that failed, empty when it did not."""
+    def poll_once(self) -> str:
+        """Poll once; gives why that failed, empty when it did not."""
         try:
-            self._keep(self._scheduler.poll(self._clock.now_ms()))
+            self._spool_records(self._scheduler.poll(self._clock.now_ms()))
             if isinstance(self._scheduler, MeasuringScheduler):
-                self._keep_samples(self._scheduler.measure(self._clock.now_ms()))
+                self._spool_samples(self._scheduler.measure(self._clock.now_ms()))
         except JobmeterError as error:
             self._failed(error.message)
             return error.message
@@ -54,13 +54,13 @@ class Watch:
         self._failures, self._reported = 0, ""
         return ""
 
-    def _keep(self, records: Records) -> None:
+    def _spool_records(self, records: Records) -> None:
         for first in range(0, len(records.jobs), _MOST_IN_FRAME):
             self._outbox.put(records_frame(Records(jobs=records.jobs[first : first + _MOST_IN_FRAME])))
         if records.nodes or records.events:
             self._outbox.put(records_frame(Records(nodes=records.nodes, events=records.events)))
 
-    def _keep_samples(self, samples: list[Sample]) -> None:
+    def _spool_samples(self, samples: list[Sample]) -> None:
         for first in range(0, len(samples), _MOST_SAMPLES):
             self._outbox.put(samples_frame(samples[first : first + _MOST_SAMPLES]))
 

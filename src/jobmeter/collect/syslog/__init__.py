@@ -1,1 +1,1 @@
-"""What the system of a node says: the kernel's log, the journal, and files."""
+"""System logs of a node: the kernel's log, the journal, and files."""

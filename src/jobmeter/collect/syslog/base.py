@@ -1,15 +1,15 @@
-"""What a source of log lines is: something with positions, from which the same lines can be read again."""
+"""The contract of sources of log lines: they have positions, from which the same lines can be read again."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 Position = dict[str, Any]
-"""A place between two lines of a source, as JSON; what it says is the source's own matter."""
+"""A position between two lines of a source, as JSON in the source's own format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line. ``time_ns`` None: the source does not say when; ``pid`` is the process that it is about."""
+    """One line. ``time_ns`` None: the source has no times; ``pid`` is the process that it is about."""
 
     text: str
     time_ns: int | None = None
@@ -21,7 +21,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Lines that follow each other, and the position behind them. ``more``: others wait already."""
+    """Consecutive lines, and the position after them. ``more``: others wait already."""
 
     entries: list[Entry]
     end: Position
@@ -33,7 +33,7 @@ class Source(Protocol):
 
     @property
     def key(self) -> str:
-        """What its position is remembered under: the same after a restart."""
+        """The key of its stored position: the same after a restart."""
         ...
 
     @property
@@ -42,13 +42,13 @@ class Source(Protocol):
         ...
 
     def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
-        """A bounded number of lines behind a position (None: it is met for the first time); None where there are none.
+        """A bounded number of lines after a position (None: the first reading); None where there are none.
 
-        ``until`` gives exactly the lines up to there of an earlier reading, as far as they still exist.
-        Calls follow each other: ``position`` is the end of the reading before, or what was remembered.
+        ``until`` gives exactly the lines up to there of an earlier reading, as far as they still exist. Calls follow
+        each other: ``position`` is the end of the reading before, or the stored one.
         """
         ...
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Release open files and processes."""
         ...

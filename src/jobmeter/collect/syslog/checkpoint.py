@@ -1,4 +1,4 @@
-"""Where each source was read up to, on disk."""
+"""Stored read positions of sources."""
 
 import logging
 from pathlib import Path
@@ -11,10 +11,10 @@ _log = logging.getLogger(__name__)
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """Lines that are about to be handed on: up to ``end``, the first ``taken`` of them from ``first_ns`` on.
+    """Lines that are about to be put into the outbox: up to ``end``, the first ``taken`` of them from ``first_ns`` on.
 
-    Written before they are. An agent that dies meanwhile hands on the same lines with the same times, so that each
-    counts once.
+    Stored before that, so that an agent that dies meanwhile sends the same lines with the same times, and each counts
+    once.
     """
 
     end: Position
@@ -22,23 +22,23 @@ class Intent(msgspec.Struct, frozen=True):
     taken: int
 
 
-class Place(msgspec.Struct):
-    """Where a source was read up to, and what comes next where that may have been handed on already."""
+class SourcePosition(msgspec.Struct):
+    """The read position of a source, and the intent of the next lines, which may have been sent already."""
 
     position: Position
     intent: Intent | None = None
 
 
 class Checkpoint(msgspec.Struct):
-    """The places of all sources. ``last_ns`` is the newest time that was given to a line of a source without times."""
+    """The positions of all sources. ``last_ns`` is the newest time that a line of a source without times was given."""
 
-    places: dict[str, Place] = {}
+    places: dict[str, SourcePosition] = {}
     patterns: list[str] = []
     last_ns: int = 0
 
 
 def load(path: Path | None) -> Checkpoint:
-    """What was remembered; nothing where there is no file, or it cannot be read, which is logged."""
+    """The stored checkpoint; an empty one where there is no file, or it cannot be read, which is logged."""
     if path is None or not path.exists():
         return Checkpoint()
     try:
@@ -49,7 +49,7 @@ def load(path: Path | None) -> Checkpoint:
 
 
 def save(path: Path | None, checkpoint: Checkpoint) -> None:
-    """Remember, whole or not at all. Raises OSError."""
+    """Store the checkpoint atomically. Raises OSError."""
     if path is None:
         return
     aside = path.with_suffix(".new")

@@ -20,10 +20,10 @@ _GONE = "[jobmeter: lines may be missing here, the file was rotated away before 
 
 
 class FileSource:
-    """The lines of one path, whichever file it is at a time.
+    """The lines of one path across rotations.
 
     A file that was renamed is read to its end before the one that took its place. Of one that was copied and truncated
-    the rest is read from the copy. A line is one once it has an end, or its file will not grow. Lines have no times.
+    the rest is read from the copy. A line without an end is read only when its file will not grow. Lines have no times.
     """
 
     def __init__(self, path: Path, *, from_end: bool = False) -> None:
@@ -67,7 +67,7 @@ class FileSource:
         return self._at(descriptor, offset, [])
 
     def _resume(self, spot: Spot) -> bool:
-        """Open the file that a place is in, under whichever name it has now."""
+        """Open the file of a position under its current name."""
         for path in (self._path, *rotated(self._path)):
             if identity(path) == spot.file and self._open(path):
                 self._spot = spot
@@ -103,7 +103,7 @@ class FileSource:
         return None
 
     def _ended(self, descriptor: int, spot: Spot) -> Reading | None:
-        """What follows at the end of a file: nothing yet, unless another one took its place."""
+        """The next reading at the end of a file: None, unless another one took its place."""
         current = identity(self._path)
         if current == spot.file:
             return None
@@ -114,13 +114,13 @@ class FileSource:
         if last is not None:
             return self._at(descriptor, spot.offset + last.length, _entries([last]))
         if current is None:
-            self.close()  # the room on the disk is freed
+            self.close()  # frees the disk space
             self._done = spot.file
             return None
         return self._go_on(descriptor)
 
     def _go_on(self, descriptor: int) -> Reading | None:
-        """Begin the file that came after one that is finished."""
+        """Open the file that follows a finished one."""
         finished = os.fstat(descriptor)
         for path in rotated(self._path):
             other = identity(path)
@@ -132,13 +132,13 @@ class FileSource:
         return self._start_over("")
 
     def _start_over(self, note: str) -> Reading | None:
-        """Begin what the path is now."""
+        """Open the path's current file from its beginning."""
         if not self._open(self._path):
             return None
         return self._at(self._opened(), 0, [Entry(note, severity=4)] if note else [])
 
     def _again(self, spot: Spot, end: Spot) -> Reading | None:
-        """The lines between two places, which an earlier reading gave."""
+        """The lines of an earlier reading, between two positions."""
         begin = spot.offset if spot.file == end.file else 0
         if not self._resume(end) or not is_whole(self._opened(), end):
             self._spot = None

@@ -31,7 +31,7 @@ def has_journal() -> bool:
 
 
 class JournalSource:
-    """What services say, since the newest line or since a position. What the kernel says is left to its own source.
+    """Lines of services since the newest line or since a position. The kernel's lines are left to its own source.
 
     One process of ``journalctl`` runs as long as the source is open.
     """
@@ -54,7 +54,7 @@ class JournalSource:
             return Reading([], {"cursor": self._newest()}, more=True)
         cursor = str(position["cursor"])
         if self._process is None or cursor != self._at or until is not None:
-            # What is read again ends with the journal: the line that is looked for may have been removed from it.
+            # A repeated reading ends with the journal: its last line may have been removed.
             self._start(cursor, follow=until is None)
         process = self._process
         if process is None or process.stdout is None:
@@ -64,7 +64,7 @@ class JournalSource:
         if until is not None:
             places = [place for place, (_, one) in enumerate(found) if one == until["cursor"]]
             last = places[0] + 1 if places else len(found)
-            self.close()  # it is followed from there on
+            self.close()  # the journal is followed from there on
             found = found[:last]
         if not found:
             return None
@@ -105,7 +105,7 @@ class JournalSource:
         self._at = cursor
 
     def _fill(self, process: "subprocess.Popen[bytes]", *, wait: bool, until: Position | None) -> bool:
-        """Read what there is, a bounded amount of it; True when there may be more."""
+        """Read a bounded amount; True when there may be more."""
         stdout = process.stdout
         if stdout is None:
             return False
@@ -130,7 +130,7 @@ class JournalSource:
                 os.set_blocking(stdout.fileno(), False)
 
     def close_ended(self, process: "subprocess.Popen[bytes]") -> None:
-        """The reader has ended by itself: it is started again with the next reading."""
+        """Close a reader that has exited; the next reading starts another one."""
         waiting = self._waiting
         if self._process is process:
             self.close()

@@ -35,7 +35,7 @@ class Record:
 
 
 def parse_record(data: bytes) -> Record | None:
-    """What a read of the device gave; None for what is no record. Lines of properties behind the first are left out."""
+    """The record in a read of the device; None for an invalid one. Property lines after the first line are left out."""
     head, found, message = data.partition(b";")
     fields = head.split(b",")
     if not found or len(fields) < 3 or not all(field.isdigit() for field in fields[:3]):
@@ -92,8 +92,8 @@ def boot_id() -> str:
 class KernelSource:
     """The kernel's log since its start, or since the position of the same start.
 
-    A position says how times were reckoned, so that a record that is read again has the time that it had. Records that
-    the kernel overwrote before they were read are counted in a line.
+    A position contains the offset of times, so that a record that is read again has the same time. Records that the
+    kernel overwrote before they were read are counted in a line.
     """
 
     key = "kernel"
@@ -133,7 +133,7 @@ class KernelSource:
             if record.sequence <= last:
                 continue
             if most is not None and record.sequence > most:
-                self.close()  # what was read too far is read again
+                self.close()  # records after ``until`` are read again
                 break
             if record.sequence > last + 1 and last >= 0:
                 entries.append(_missing(record, record.sequence - last - 1, anchor))

@@ -1,4 +1,4 @@
-"""How many lines a source may give."""
+"""A rate limit on the lines of a source."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ class LineRate:
         self._at = monotonic()
 
     def take(self, wanted: int) -> int:
-        """How many of so many lines may pass now."""
+        """How many of ``wanted`` lines may pass now."""
         now = self._monotonic()
         self._lines = min(self._lines + (now - self._at) * self.rate, 10 * self.rate)
         self._at = now

@@ -1,4 +1,4 @@
-"""The sources of system logs that there are on this machine: the only place that names them."""
+"""Creates the sources of system logs of this machine: the only place that names them."""
 
 import logging
 import os

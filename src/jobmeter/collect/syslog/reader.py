@@ -1,4 +1,4 @@
-"""The agent's thread that reads system logs and hands their lines on, each once, in order per source."""
+"""The agent's thread that reads system logs and puts their lines into the outbox, each once, in order per source."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from jobmeter.collect.syslog.files import FileSource
 
 _INTERVAL = 0.25
-_LOOK_EVERY = 8
-"""Rounds between two looks for new files."""
+_SCAN_EVERY = 8
+"""Rounds between two scans for new files."""
 _READINGS = 8
 """Readings of one source in a round, before the others have their turn."""
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """What of system logs an agent reads. ``lines_a_second`` is the most of each source; what is above is counted."""
+    """The system logs that an agent reads. ``lines_a_second`` limits each source; lines above it are counted."""
 
     kernel: bool = True
     journal: bool = True
@@ -40,11 +40,11 @@ class LogSettings:
 
 
 class SystemLogReader:
-    """Reads sources in turn. Positions are remembered in ``state`` (None: nowhere, each start begins anew).
+    """Reads sources in turn. Positions are stored in ``state`` (None: not at all).
 
-    A position is remembered once the lines before it are in the spool, or, where there is no spool, once the server
-    has them. While what waits for the server fills half of the outbox, sources are not read.
-    ``dropped`` counts lines that came faster than allowed; a line in the log says so where they are missing.
+    A position is stored once the lines before it are in the spool, or, without a spool, once the server has them. While
+    half of the outbox is full, sources are not read. ``dropped`` counts lines that came faster than allowed; a line in
+    the log says so where they are missing.
     """
 
     def __init__(  # noqa: PLR0913 - one for each part
@@ -87,7 +87,7 @@ class SystemLogReader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Read once more what there is, then let go of the sources."""
+        """Read once more, then close the sources."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -97,9 +97,9 @@ class SystemLogReader:
         self._watch.close()
 
     def round(self) -> bool:
-        """Read what there is, some of each source; True when there is more."""
-        if self._rounds % _LOOK_EVERY == 0:
-            self._look()
+        """Read some lines of each source; True when there are more."""
+        if self._rounds % _SCAN_EVERY == 0:
+            self._scan_files()
         self._rounds += 1
         if self._waits:
             if self._outbox.size:
@@ -126,13 +126,13 @@ class SystemLogReader:
             if not more:
                 self._stopping.wait(_INTERVAL)
 
-    def _look(self) -> None:
+    def _scan_files(self) -> None:
         if self._rounds == 0:
             self._forget([key for key in self._saved.places if is_gone(key)])
         if not self._waits:
             self._forget(self._watch.forget_finished())
-        self._files = self._watch.look(self._saved.patterns, self._saved.places)
-        # Noted once every file was found: one that comes later is read from its beginning.
+        self._files = self._watch.scan(self._saved.patterns, self._saved.places)
+        # Stored once every file was found: a later file is read from its beginning.
         self._unsaved |= self._saved.patterns != self._watch.patterns
 
     def _forget(self, keys: Sequence[str]) -> None:
@@ -173,15 +173,15 @@ class SystemLogReader:
                 self._saved.places[source.key].intent = intent
                 self._save()
             self._put(source, entries, intent)
-        self._saved.places[source.key] = checkpoint.Place(reading.end)
+        self._saved.places[source.key] = checkpoint.SourcePosition(reading.end)
         self._unsaved = True
 
-    def _repeat(self, source: Source, place: checkpoint.Place, intent: Intent) -> None:
-        """Hand on again what may have been handed on before the agent died."""
+    def _repeat(self, source: Source, place: checkpoint.SourcePosition, intent: Intent) -> None:
+        """Send again the lines that may have been sent before the agent died."""
         reading = source.read(place.position, intent.end)
         if reading is not None and reading.entries:
             self._put(source, reading.entries, intent)
-        self._saved.places[source.key] = checkpoint.Place(intent.end)
+        self._saved.places[source.key] = checkpoint.SourcePosition(intent.end)
         self._unsaved = True
 
     def _put(self, source: Source, entries: list[Entry], intent: Intent) -> None:

@@ -1,4 +1,4 @@
-"""Which file is which, while files are renamed, copied and truncated."""
+"""Identifies files while they are renamed, copied and truncated."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place in a file: which file, how far, and marks of the bytes at its beginning and before the place."""
+    """A position in a file: its inode, the offset, and digests of the bytes at its beginning and before the offset."""
 
     device: int
     inode: int
@@ -52,7 +52,7 @@ def spot_at(descriptor: int, offset: int) -> Spot:
 
 
 def is_whole(descriptor: int, spot: Spot) -> bool:
-    """Whether an open file is unchanged up to the place: it was not truncated and written anew."""
+    """Whether an open file is unchanged up to the position: it was not truncated and rewritten."""
     return os.fstat(descriptor).st_size >= spot.offset and _marks(descriptor, spot.offset) == (spot.head, spot.tail)
 
 

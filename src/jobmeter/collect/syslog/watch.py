@@ -14,10 +14,9 @@ _log = logging.getLogger(__name__)
 
 
 class FileWatch:
-    """Finds the files that patterns name, rotated ones left out: these belong to the file that they were.
+    """Finds the files that match patterns, without rotated ones, which belong to their live file.
 
-    A file that is there when its pattern is met for the first time is read from its end on, one that comes later from
-    its beginning.
+    A file that exists at the first scan of its pattern is read from its end on, a later one from its beginning.
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
@@ -30,8 +29,11 @@ class FileWatch:
         """The patterns, absolute."""
         return list(self._patterns)
 
-    def look(self, met: Collection[str], remembered: Collection[str]) -> list[FileSource]:
-        """A source for each file there is. ``met`` are patterns of an earlier call, ``remembered`` keys."""
+    def scan(self, met: Collection[str], remembered: Collection[str]) -> list[FileSource]:
+        """A source for each existing file.
+
+        ``met`` are patterns of an earlier call, ``remembered`` the keys of stored positions.
+        """
         for pattern in self._patterns:
             found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))  # noqa: PTH207 - of an absolute pattern
             for path in found:
@@ -44,9 +46,9 @@ class FileWatch:
         return list(self._sources.values())
 
     def forget_finished(self) -> list[str]:
-        """Forget the files that are gone and were read to their ends; gives their keys.
+        """Drop the files that are gone and were read to their ends; gives their keys.
 
-        One of the same name that comes later is read from its beginning.
+        A later file of the same name is read from its beginning.
         """
         finished = [path for path, source in self._sources.items() if source.finished]
         for path in finished:
@@ -55,7 +57,7 @@ class FileWatch:
         return [f"file:{path}" for path in finished]
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for source in self._sources.values():
             source.close()
 
@@ -68,6 +70,6 @@ class FileWatch:
 
 
 def is_gone(key: str) -> bool:
-    """Whether a remembered place is in a file that is not there any more, under any name."""
+    """Whether the file of a stored position no longer exists under any name."""
     path = Path(key.removeprefix("file:"))
     return key.startswith("file:") and identity(path) is None and not rotated(path)

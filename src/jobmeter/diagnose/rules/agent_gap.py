@@ -1,4 +1,4 @@
-"""A replica was not measured for a while."""
+"""A replica has a gap in its samples."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from jobmeter.model.finding import Finding, Severity, Subject
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
-    """Pauses between samples, where they make up a part of the time that matters."""
+    """Gaps between samples, where they cover a significant share of the time."""
     found = []
     signals = case.means.get("cpu.usage") or case.means.get("gpu.utilization") or ()
     for signal in signals:

@@ -9,7 +9,7 @@ from jobmeter.model.finding import Finding, Severity, Subject
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
-    """The agents' events of it, once for each replica and device."""
+    """The agents' events about it, once for each replica and device."""
     mismatches: dict[tuple[str, str, str], list[Event]] = {}
     for event in case.events:
         if event.reason == ALLOCATION_MISMATCH and event.subject.startswith("device "):

@@ -9,7 +9,7 @@ from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
-    """A time that was not yet when the server heard of it. A clock that is behind looks like a late message."""
+    """A time in the future when the server received it. A clock that is behind looks like a late message."""
     ahead = max(_ahead(case), default=(0, "", 0))
     if ahead[0] < numbers["skew"]:
         return []

@@ -16,7 +16,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
             continue
         longest = max(stretches, key=lambda stretch: stretch.length)
         mean = float(signal.value[longest.first : longest.last + 1].mean())
-        text = f"{signal.replica} was held back {mean:.2f} s in each second by its CPU quota"
+        text = f"{signal.replica} was throttled for {mean:.2f} s in each second by its CPU quota"
         evidence = measured(
             signal.metric, text, mean, numbers["share"], "1", time=longest.start, replica=signal.replica
         )
@@ -27,7 +27,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
 
 RULE = Rule(
     name="cpu_throttled",
-    sees="The CPU quota of a replica holds its tasks back.",
+    sees="A replica is throttled by its CPU quota.",
     advice="Raise the CPU limit, or start as many threads as the limit has cores (OMP_NUM_THREADS, loader workers).",
     source="https://github.com/kubernetes-monitoring/kubernetes-mixin/blob/master/alerts/resource_alerts.libsonnet",
     find=find,

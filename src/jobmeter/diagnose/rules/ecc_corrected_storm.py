@@ -32,8 +32,8 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
 
 RULE = Rule(
     name="ecc_corrected_storm",
-    sees="Memory errors of a device are corrected again and again.",
-    advice="Nothing is lost yet; let the device be tested when the job has ended.",
+    sees="Memory errors of a device are corrected repeatedly.",
+    advice="Nothing is lost yet; test the device when the job has ended.",
     source="https://github.com/facebookresearch/gcm",
     find=find,
     counters=("gpu.ecc.corrected",),

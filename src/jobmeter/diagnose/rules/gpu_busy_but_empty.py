@@ -1,4 +1,4 @@
-"""A device that says it is busy does hardly any work."""
+"""A device reports high utilization but does hardly any work."""
 
 from collections.abc import Iterator
 

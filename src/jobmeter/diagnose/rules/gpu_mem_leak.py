@@ -16,7 +16,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
 RULE = Rule(
     name="gpu_mem_leak",
     sees="Memory of a device grows on a straight line without an end.",
-    advice="Something keeps tensors: losses summed without .item() or .detach(), outputs kept in a list.",
+    advice="Tensors are retained: losses summed without .item() or .detach(), outputs collected in a list.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#gpu-memory-increase",
     find=find,
     metrics=("gpu.memory.usage", "gpu.memory.limit"),

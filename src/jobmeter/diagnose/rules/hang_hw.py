@@ -1,4 +1,4 @@
-"""A job stands still by what its processes and devices use."""
+"""A job hangs, as the usage of its processes and devices shows."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.job import JobState
 
 JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
-"""The others have ended well, have not begun, or may have ended unnoticed."""
+"""Jobs in other states have succeeded, have not started, or may have ended unobserved."""
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
@@ -26,7 +26,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
     quiet = [_quiet_since(signal, numbers["cores"]) for signal in cpus if int(signal.time[-1]) + _slack(signal) >= last]
     start = max(quiet, default=last)
     end = last + cpus[0].interval
-    # Of a job that hangs for long the last part shows no work any more.
+    # The last part of a job that has hung for long shows no work any more.
     worked = RULE.name in case.open_rules or _worked(cpus, start, numbers)
     if end - start < numbers["hold"] or not worked or not _still(case, start, end, numbers):
         return []

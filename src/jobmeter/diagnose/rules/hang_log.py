@@ -1,4 +1,4 @@
-"""A job that wrote regularly writes nothing any more."""
+"""A job that wrote log lines regularly has stopped."""
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, quoted
@@ -7,7 +7,7 @@ from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 from jobmeter.model.job import JobState
 
 JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
-"""The others have ended well, have not begun, or may have ended unnoticed."""
+"""Jobs in other states have succeeded, have not started, or may have ended unobserved."""
 
 _NS = 1_000_000
 

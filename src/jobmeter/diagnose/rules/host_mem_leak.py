@@ -15,7 +15,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
 RULE = Rule(
     name="host_mem_leak",
     sees="Memory of a replica grows on a straight line without an end.",
-    advice="Something is kept: tensors with their graph in a list, caches without a bound, one more object a step.",
+    advice="Something is retained: tensors with their graph in a list, caches without a bound, one more object a step.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#gpu-memory-increase",
     find=find,
     metrics=("memory.usage", "memory.limit"),

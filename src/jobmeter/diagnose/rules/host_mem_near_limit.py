@@ -15,7 +15,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
 RULE = Rule(
     name="host_mem_near_limit",
     sees="Memory of a replica is near its limit.",
-    advice="Raise the memory limit, or hold less at once (smaller batches, fewer loader workers, memory maps).",
+    advice="Raise the memory limit, or use less memory at a time (smaller batches, fewer loader workers, memory maps).",
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",
     find=find,
     metrics=("memory.utilization",),

@@ -11,12 +11,12 @@ from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 _LINE = re.compile(r"[Oo]ut of memory: Killed process|oom-kill:|oom_reaper: reaped|Killed process \d+ \(", re.ASCII)
 _REASON = re.compile(r"OOM.?Kill|OUT_OF_MEMORY|out of memory", re.IGNORECASE)
 
-# The memory that these name is a device's: the rule cuda_oom is about it.
+# These name a device's memory: the rule cuda_oom covers them.
 _DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
-    """The kernel's counter, its log lines, what an agent or a scheduler says of the end."""
+    """The kernel's counter, its log lines, and what an agent or a scheduler reports of the end."""
     evidence: dict[str, list[Evidence]] = {}
     for signal in case.increases.get("memory.oom.kills", ()):
         grown = signal.value > 0
@@ -63,7 +63,7 @@ def _finding(case: Case, replica: str, evidence: list[Evidence]) -> Finding:
 RULE = Rule(
     name="host_oom_kill",
     sees="The kernel killed a process of the job because memory ran out.",
-    advice="Raise the memory limit or hold less at once; see host_mem_leak for memory that only grows.",
+    advice="Raise the memory limit or use less memory at a time; see host_mem_leak for memory that only grows.",
     source="https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files",
     find=find,
     kernel='"Killed process" OR "oom kill" OR "reaped process"',

@@ -43,7 +43,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
 
 
 def _pressure(case: Case, numbers: Numbers) -> list[Signal]:
-    """How much each replica waits: its own pressure, else that of a node which it has for itself."""
+    """The pressure of each replica: its own, else that of a node where it is alone."""
     own = case.signals("pressure.io", numbers)
     if own:
         return own

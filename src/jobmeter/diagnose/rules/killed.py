@@ -7,7 +7,7 @@ from jobmeter.model.job import JobState
 RULE = rule_of(
     Cause(
         name="killed",
-        sees="A replica ended by SIGKILL, or by SIGTERM that nobody asked the job for, and nothing shows why.",
+        sees="A replica ended by SIGKILL, or by SIGTERM without a request to stop the job, for no visible reason.",
         advice="Ask who did it: the kernel's log (memory), the scheduler's log, other users.",
         signs=Signs(exits=frozenset({128 + 9, 128 + 15}), states=frozenset({JobState.FAILED, JobState.RUNNING})),
         weight=Weight.SIGNAL,

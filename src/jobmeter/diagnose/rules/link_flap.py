@@ -40,7 +40,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
 
 RULE = Rule(
     name="link_flap",
-    sees="The kernel of a node says that a network link went down.",
+    sees="The kernel of a node reported that a network link went down.",
     advice="Look at the cable, the transceiver and the switch port; ethtool -S and ibstat show the link's errors.",
     source="https://github.com/facebookresearch/gcm",
     find=find,

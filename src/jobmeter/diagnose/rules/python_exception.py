@@ -1,4 +1,4 @@
-"""A Python program ended by an exception that nobody caught."""
+"""A Python program ended by an uncaught exception."""
 
 from jobmeter.diagnose.causes import Cause, Signs, rule_of
 from jobmeter.diagnose.rule import Weight

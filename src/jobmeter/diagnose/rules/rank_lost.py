@@ -12,7 +12,7 @@ from jobmeter.query.stretches import GAP_INTERVALS
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
-    """A rank ended by a signal before the others, or one whose samples stop with no word of its end."""
+    """A rank ended by a signal before the others, or one whose samples stop without a recorded end."""
     if case.job.state is JobState.SUCCEEDED or len({replica.name for replica in case.view.replicas}) < 2:
         return []
     found = []
@@ -52,7 +52,7 @@ def _gone(replica: str, since: int, last: int) -> Finding:
 
 
 def _still_gone(case: Case, signals: list[Signal], ends: set[str]) -> list[Finding]:
-    """Of a rank that went long ago the last part of the job's life shows nothing at all, or its last samples."""
+    """In the last part of the job's life, a rank that vanished long ago has no samples, or its last ones."""
     last = max((int(signal.time[-1]) for signal in signals), default=case.span.start_ms)
     last_sample = {signal.replica: int(signal.time[-1]) for signal in signals}
     step = max((signal.interval for signal in signals), default=case.step_ms)

@@ -1,4 +1,4 @@
-"""One device differs from the rest of the job's, by what the hardware says."""
+"""One device differs from the job's others, as hardware metrics show."""
 
 import numpy as np
 
@@ -19,8 +19,8 @@ Odd = dict[tuple[str, str, str], list[tuple[Signal, Evidence]]]
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """Devices that stand apart in two signals, or whose clock is low, most of the time.
 
-    Utilization says nothing here: who waits in a collective is busy by it. A slow device computes while the others
-    wait, so it may draw more than they do.
+    Utilization does not help: a device that waits in a collective counts as busy. A slow device computes while the
+    others wait, so it may draw more power than they do.
     """
     found = []
     for prefix in ("gpu", "npu"):
@@ -59,7 +59,7 @@ def _apart(signals: list[Signal], numbers: Numbers, odd: Odd, slow: Odd) -> None
 
 
 def _not_idle(signal: Signal, value: Float64s) -> bool:
-    """A device that nobody uses is another rule's matter."""
+    """An idle device is left to another rule."""
     return not signal.metric.endswith(".active") or float(np.median(value)) > _IDLE
 
 

@@ -1,4 +1,4 @@
-"""One rank works otherwise than the rest, in jobs without devices."""
+"""One rank works differently from the others, in jobs without devices."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from jobmeter.query.stretches import sustained
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """A replica whose CPU differs from that of the others of its role, most of the time and at the end."""
     if busy(case, numbers):
-        return []  # devices show it better: straggler_gpu
+        return []  # straggler_gpu covers jobs with devices
     found = []
     pressure = {signal.replica: signal for signal in case.signals("pressure.cpu", numbers)}
     for signals in _roles(case.signals("cpu.usage", numbers), int(numbers["replicas"])):
@@ -28,7 +28,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         apart = ((values > numbers["ratio"] * others) | (values * numbers["ratio"] < others)) & large
         if all(signal.replica in pressure for signal in signals):
             waits = np.vstack([pressure[signal.replica].at(time) for signal in signals])
-            apart |= (values > numbers["ratio"] * others) & _wants_more(values + waits, numbers)
+            apart |= (values > numbers["ratio"] * others) & _cpu_demand_differs(values + waits, numbers)
         odd = [row for row in range(len(signals)) if _most(time, apart[row], numbers)]
         # More than a third is no straggler: then the job is uneven by design.
         if odd and len(odd) <= len(signals) / 3:
@@ -38,7 +38,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
     return found
 
 
-def _wants_more(wanted: np.ndarray, numbers: Numbers) -> Bools:
+def _cpu_demand_differs(wanted: np.ndarray, numbers: Numbers) -> Bools:
     """Where a replica wants more CPU than the others, cores in use and time of waiting for one taken together.
 
     On a machine that has little to spare, one that computes gets hardly more than those that wait for it.

@@ -36,7 +36,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
 
 RULE = Rule(
     name="thermal",
-    sees="A device is hot, or held back because it is.",
+    sees="A device is hot, or throttled because of it.",
     advice="Look at fans, air flow and the neighbours in the rack; lower the power limit until then.",
     source="https://github.com/facebookresearch/gcm",
     find=find,

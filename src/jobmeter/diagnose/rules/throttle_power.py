@@ -23,7 +23,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         braked = signal.value > numbers["brake"]
         if braked.any():
             span = int(signal.time[braked][0]), int(signal.time[braked][-1]) + max(signal.interval, 1)
-            text = f"{signal.device_name} was held back by the power brake: supply or rack are at their limit"
+            text = f"{signal.device_name} was throttled by the power brake: supply or rack are at their limit"
             most = float(signal.value.max())
             evidence = measured(signal.metric, text, most, numbers["brake"], "1", replica=signal.replica)
             found.append(RULE.finding(device(signal), Severity.WARNING, span, [evidence], 0.95))
@@ -32,7 +32,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
 
 RULE = Rule(
     name="throttle_power",
-    sees="A device is held back by its power cap, or by the power supply.",
+    sees="A device is throttled by its power cap, or by the power supply.",
     advice="Under a cap this is normal; a brake means that the power supply or the rack is at its limit.",
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html",
     find=find,

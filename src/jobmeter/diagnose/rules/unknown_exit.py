@@ -12,7 +12,7 @@ _SHOWN = 5
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
-    """Every failure; it counts only where no other cause is found. That a job was stopped is no failure by itself."""
+    """Every failure; used only where no other cause is found. Stopping a job is no failure."""
     found = []
     for death in deaths(case, numbers):
         if case.job.state is JobState.STOPPED and not death.exit_code:

@@ -15,7 +15,7 @@ _NS = 1_000_000
 
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
-    """Each code once for each device, with what the vendor's catalogue says of it."""
+    """Each code once for each device, with its entry in the vendor's catalogue."""
     reports: dict[tuple[str, XidReport], list[Evidence]] = {}
     for place, report, evidence in _reports(case):
         reports.setdefault((place, report), []).append(evidence)

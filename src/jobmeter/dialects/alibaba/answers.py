@@ -31,7 +31,7 @@ def json_text(value: object) -> str:
 
 
 def member_name(line: Line) -> str:
-    """What a line by replica is called after its job: the replica, else the node, where samples name no replica."""
+    """The name of a line by replica within its job: the replica, else the node, where samples name no replica."""
     return line.replica or line.node or "worker-0"
 
 

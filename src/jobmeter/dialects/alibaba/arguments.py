@@ -1,4 +1,4 @@
-"""The parameters of a call, wherever this call has them: path, query, form body, or the JSON body of the URL form.
+"""The parameters of a call from its path, query, form body, or the JSON body of the URL form.
 
 Encodings were measured with the vendor's SDKs for Python: booleans come as ``True``, lists as comma text, maps as JSON
 text, numbers often as text.
@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from jobmeter.access.call import Call
+from jobmeter.dialects.alibaba.answers import json_text
 from jobmeter.dialects.base import Context, MissingFieldError
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
@@ -33,7 +34,7 @@ _STEP_UNITS = {"h": HOUR, "m": MINUTE, "s": SECOND}
 
 @dataclass(frozen=True, slots=True)
 class UrlForm:
-    """What such a path names."""
+    """The product, version and action in such a path."""
 
     product: str
     version: str
@@ -41,7 +42,7 @@ class UrlForm:
 
 
 def url_form(raw_path: str) -> UrlForm | None:
-    """What the path names; None when it is not of this form."""
+    """The parts of the path; None when it is not of this form."""
     found = _URL.fullmatch(raw_path)
     return UrlForm(found["product"], found["version"], found["action"]) if found else None
 
@@ -68,7 +69,7 @@ class Arguments:
         value = self._values.get(name)
         if value is None or value == "":
             return default
-        return value if isinstance(value, str) else _json(value)
+        return value if isinstance(value, str) else json_text(value)
 
     def required(self, name: str) -> str:
         """The parameter; MissingFieldError where it is absent."""
@@ -78,7 +79,7 @@ class Arguments:
         return value
 
     def choice(self, name: str, choices: Mapping[str, T], default: T) -> T:
-        """What the parameter stands for, its letter case not minded."""
+        """The meaning of the parameter, which is case-insensitive."""
         text = self.text(name)
         if not text:
             return default
@@ -187,14 +188,10 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
     return {}
 
 
-def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    return msgspec.json.encode(value).decode()
-
-
 def requested_range(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
     """From StartTime (by default ``back_ms`` ago) to EndTime (by default now).
 
-    An EndTime that lies before the default StartTime leaves only the time just before it as a sensible start.
+    For an EndTime before the default StartTime the range starts ``back_ms`` before EndTime.
     """
     end = arguments.time("EndTime")
     end = now_ms if end is None else end
@@ -213,7 +210,7 @@ def times(arguments: Arguments) -> tuple[int | None, int | None]:
 
 
 def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
-    """From the one to the other. Raises InvalidRequestError (EndTime) when they are the wrong way round."""
+    """The range between both. Raises InvalidRequestError (EndTime) when the end is earlier than the start."""
     if end_ms < start_ms:
         raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
     return TimeRange(start_ms, end_ms)

@@ -56,7 +56,7 @@ _CREDENTIALS: Mapping[str, tuple[int, str, str]] = MappingProxyType(
 
 
 NOT_FOUND: Mapping[str, str] = MappingProxyType({"job": "InvalidJobId.NotFound"})
-"""The code for what is not there, by kind; a product may have others. Where a kind has none: ``NotFound``."""
+"""The code for a missing object, by kind; a product may have others. The default is ``NotFound``."""
 
 
 def render(
@@ -69,8 +69,8 @@ def render(
 ) -> Answer:
     """The error as the vendor's answer: a JSON object whatever the status.
 
-    ``fields`` gives the product's name of a field that one of our own errors names, ``forbidden`` its code for what the
-    credential does not allow; empty: the one that products have in common.
+    ``fields`` gives the product's name of a field that one of our own errors names, ``forbidden`` its code for a
+    forbidden call; empty: the common one.
     """
     problem = _url_problem(error) if is_url_form(call.raw_path) else None
     problem = problem or _problem(error, fields, not_found)

@@ -1,4 +1,4 @@
-"""The last of the vendor's dialects: calls of its SDKs that name a product or a version which is not answered here."""
+"""The fallback of the vendor's dialects: calls of its SDKs for a product or a version that is not supported."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from jobmeter.errors import JobmeterError, NotFoundError
 
 
 class Gateway:
-    """See ``jobmeter.dialects.base.Dialect``: it has no operations, and refuses in the vendor's own form."""
+    """See ``jobmeter.dialects.base.Dialect``: it has no operations, and answers with the vendor's error."""
 
     name = "alibaba"
     title = "Alibaba Cloud, any other product"

@@ -2,7 +2,7 @@
 
 A call comes in one of three forms: with ``x-acs-version`` and ``x-acs-action`` (or, in the RPC style, ``Version`` and
 ``Action`` in the query), as every SDK sends it; without them, by its path alone (curl with a token); or in the URL
-form. Paths alone collide between products, so that the headers win.
+form. Paths alone collide between products, so that the headers take precedence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ class Product:
         if form.product not in self.url_names or form.version != self.version:
             return None
         operation = self._named(form.action)
-        # The body is read later: what stands for the path is in it, or in the query.
+        # The body is read later: it or the query has the parameters of the path.
         _check_method(operation, call)
         return Match(operation, {}, URL_FORM)
 

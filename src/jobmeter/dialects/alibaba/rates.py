@@ -1,7 +1,7 @@
-"""How often the vendor's operations may be called, where it says so.
+"""The vendor's documented rate limits.
 
 The figures are those of the page "PAI monitoring": GetUserViewMetrics per user, operations of resource logs per
-account, operations of diagnosis without a word of whom: of each user, as its neighbours.
+account, operations of diagnosis without saying per whom: per user, as the operations beside them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ RATES: Mapping[str, Rate] = MappingProxyType(
 
 
 def rated(operations: Sequence[Operation]) -> Sequence[Operation]:
-    """The same operations, those of the table with its rate."""
+    """The operations, with the rates of the table."""
     return [
         replace(operation, rate=RATES[operation.name]) if operation.name in RATES else operation
         for operation in operations

@@ -25,7 +25,10 @@ class Baseten:
     gaps: Sequence[Gap] = GAPS
 
     def match(self, call: Call) -> Match | None:
-        """See ``Dialect.match``. Of ``/v1/`` only the training API is taken: others have paths there too."""
+        """See ``Dialect.match``.
+
+        Of ``/v1/`` only paths of the training API match: other dialects have paths there too.
+        """
         if not _is_own(call.raw_path):
             return None
         found = _ROUTES.find(call.method, call.raw_path)

@@ -1,7 +1,7 @@
 """The parameters of a call: the query of a GET, the JSON body of everything else, whatever its content type says.
 
 The vendor's own curl examples send their JSON as ``application/x-www-form-urlencoded``. A body may be absent, ``null``
-or ``{}``, and a member that is ``null`` counts as absent. Members that mean nothing here are passed over.
+or ``{}``, and a member that is ``null`` counts as absent. Unknown members are ignored.
 """
 
 import re
@@ -57,7 +57,7 @@ class Arguments:
         return self._typed(name, dict[str, Any], "an object")
 
     def choice(self, name: str, choices: Mapping[str, T]) -> T | None:
-        """What one of some words stands for, its letter case not minded."""
+        """The meaning of one of some words, case-insensitive."""
         text = self.text(name)
         if text is None:
             return None

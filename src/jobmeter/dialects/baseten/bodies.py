@@ -12,7 +12,10 @@ _MIB = 1 << 20
 
 
 def job_body(job: Job, size: JobSize) -> dict[str, Any]:
-    """A ``TrainingJobV1``. What nobody said is null, 0 or empty where null is not allowed; ``user`` is then absent."""
+    """A ``TrainingJobV1``.
+
+    Unknown fields are null, or 0 or empty where null is not allowed; ``user`` is then absent.
+    """
     fields = extra(job)
     body = {
         "id": job.id,
@@ -34,7 +37,10 @@ def job_body(job: Job, size: JobSize) -> dict[str, Any]:
 
 
 def project_body(project: Project, size: JobSize) -> dict[str, Any]:
-    """A ``TrainingProjectV1``: its id is its name. One without jobs is as old as time. ``size`` is its newest job's."""
+    """A ``TrainingProjectV1``: its id is its name. One without jobs has the epoch as its creation.
+
+    ``size`` is its newest job's.
+    """
     latest = project.latest
     moment = 0 if project.created is None else project.created
     changed = moment if latest is None else max(moment, updated(latest))
@@ -53,30 +59,30 @@ def summary(project: str) -> dict[str, str]:
 
 
 def extra(job: Job) -> Mapping[str, Any]:
-    """What the job's record keeps in Baseten's own words."""
+    """The fields of the job's record that are Baseten's own."""
     return job.extra.get(NAME, {})
 
 
 def status(job: Job) -> str:
-    """The job's status: the finer word that its record keeps, as long as it is one for the job's state."""
+    """The job's status: the finer one in its record, if it matches the job's state."""
     fields = _text(extra(job), STATUS_KEY)
     return fields if fields is not None and STATUSES.get(fields) is job.state else DEFAULT_STATUS[job.state]
 
 
 def created(job: Job) -> int:
-    """When the job was created: as recorded, else its start, else when it was first written of."""
+    """When the job was created: as recorded, else its start, else its last update."""
     moment = job_created(job)
     return moment if moment is not None else job.updated or 0
 
 
 def updated(job: Job) -> int:
-    """When something of the job changed last."""
+    """When the job changed last."""
     times = (job.updated, job.end, job.last_sample, job.start)
     return max((time for time in times if time is not None), default=created(job))
 
 
 def size_of(view: JobView) -> JobSize:
-    """How large a job is of which everything is known."""
+    """The size of a job with its replicas and allocations."""
     devices: dict[tuple[str, str, str], set[str]] = {}
     for one in view.allocations:
         if one.device.startswith("gpu"):
@@ -93,7 +99,7 @@ def view_body(view: JobView) -> dict[str, Any]:
 def instance_type(job: Job, size: JobSize) -> dict[str, Any]:
     """An ``InstanceTypeV1``.
 
-    From the record's instance type, else from what one replica was allowed (the job's limits) and had (allocations).
+    From the record's instance type, else from the job's limits and allocations of one replica.
     """
     kind = job.instance_type or InstanceType()
     limits, fields = job.limits, kind.extra

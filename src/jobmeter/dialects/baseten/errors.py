@@ -31,7 +31,7 @@ def render(error: JobmeterError) -> Answer:  # noqa: PLR0911 - one line a kind
         case ThrottledError():
             return _throttled(error)
         case UnauthenticatedError():
-            return _problem(401, "AUTHENTICATION_ERROR", f"The API key does not hold: {error.message}.")
+            return _problem(401, "AUTHENTICATION_ERROR", f"The API key is not valid: {error.message}.")
         case InvalidRequestError():
             return _invalid(error)
         case NotFoundError():

@@ -1,13 +1,13 @@
-"""What of Baseten's training API is not answered."""
+"""Parts of Baseten's training API that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 
-_NO_LAUNCHER = "Jobmeter starts no jobs: whoever runs one records it."
+_NO_LAUNCHER = "Jobmeter starts no jobs: the system that runs one records it."
 
 GAPS = (
     Gap("`POST .../jobs` (`truss train push`)", _NO_LAUNCHER, GapStatus.NEVER),
     Gap("`POST .../jobs/{training_job_id}/recreate`", _NO_LAUNCHER, GapStatus.NEVER),
-    Gap("`GET /v1/blobs/credentials/train`", "Jobmeter takes no uploads.", GapStatus.NEVER),
+    Gap("`GET /v1/blobs/credentials/train`", "Jobmeter stores no uploads.", GapStatus.NEVER),
     Gap(
         "`PATCH .../interactive_sessions/{session_id}`, `POST .../ssh/sign`",
         "Jobmeter opens no sessions on the machines that it measures; `auth_codes` is always empty.",

@@ -32,13 +32,13 @@ STATUSES: Mapping[str, JobState] = MappingProxyType(
 DEFAULT_STATUS: Mapping[JobState, str] = MappingProxyType(
     {
         **{state: status for status, state in reversed(tuple(STATUSES.items()))},
-        # None of theirs is for an end that nobody saw: this one claims neither success nor failure.
+        # Theirs have none for an unknown end: this one means neither success nor failure.
         JobState.UNKNOWN: "TRAINING_JOB_STOPPED",
     }
 )
 """The status of a job of which only the state is known: the first one above."""
 STATUS_KEY = "current_status"
-"""Where ``Job.extra["baseten"]`` keeps the finer word."""
+"""The key of the finer status in ``Job.extra["baseten"]``."""
 
 FIELDS: Mapping[str, str] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""The call of Baseten that gives what a chart shows."""
+"""Baseten's call for the data of a chart."""
 
 from jobmeter.dialects.base import KEY, View, ViewCall, encoded, target
 from jobmeter.dialects.baseten.names import METRICS
@@ -8,7 +8,7 @@ _SHOWN = frozenset(METRICS.values())
 
 
 def view_call(view: View) -> ViewCall | None:
-    """The job's metrics; None where that metric is none of them."""
+    """The job's metrics; None for a metric that they do not include."""
     if view.metric.name not in _SHOWN:
         return None
     path = f"/v1/training_projects/{encoded(view.job.project)}/jobs/{encoded(view.job.id)}/metrics"

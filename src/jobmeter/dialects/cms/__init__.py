@@ -1,4 +1,4 @@
-"""Alibaba Cloud CloudMonitor (CMS) 2019-01-01, as far as PAI-DLC's documents send people to it. Sources: SPEC.md."""
+"""Alibaba Cloud CloudMonitor (CMS) 2019-01-01, as far as PAI-DLC's documents refer to it. Sources: SPEC.md."""
 
 from jobmeter.dialects.alibaba.product import Product
 from jobmeter.dialects.cms import names

@@ -1,4 +1,7 @@
-"""CloudMonitor's names for fields and for what is not there. Its metrics are in ``dialects.alibaba.cloudmonitor``."""
+"""CloudMonitor's names for fields, and its codes for missing objects.
+
+Its metrics are in ``dialects.alibaba.cloudmonitor``.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -24,4 +27,4 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 NOT_FOUND: Mapping[str, str] = MappingProxyType(
     {"job": "ResourceNotFound", "metric": "ResourceNotFound", "namespace": "ResourceNotFound"}
 )
-"""Their code for what is not there, by kind."""
+"""Their code for a missing object, by kind."""

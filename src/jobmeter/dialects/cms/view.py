@@ -1,4 +1,4 @@
-"""The call of CloudMonitor that gives what a chart shows."""
+"""CloudMonitor's call for the data of a chart."""
 
 from jobmeter.dialects.alibaba.answers import json_text
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Part
@@ -14,7 +14,7 @@ from jobmeter.query.request import By
 def view_call(view: View) -> ViewCall | None:
     """DescribeMetricList by card, or by pod for a metric without devices; None where it has no name for it.
 
-    It has a few periods only: the shortest that is not below the step of the view. It reaches over 31 days.
+    Of its few periods, the shortest one not below the step of the view. A range is limited to 31 days.
     """
     by = By.DEVICE if view.metric.scope is Scope.DEVICE else By.REPLICA
     own = (

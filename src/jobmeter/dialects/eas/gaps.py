@@ -1,4 +1,4 @@
-"""What of EAS is not answered."""
+"""Parts of EAS that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

@@ -29,7 +29,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 def create_resource_log(call: Call, context: Context) -> Steps:
-    """Ship from now on."""
+    """Create the shipper."""
     arguments = Arguments(call, context)
     group = _group(arguments)
     fields = arguments.body(_Body)
@@ -41,7 +41,7 @@ def create_resource_log(call: Call, context: Context) -> Steps:
 
 
 def describe_resource_log(call: Call, context: Context) -> Steps:
-    """Where to, and how far."""
+    """The shipper's sink and progress."""
     found = yield from execute(ShipperQuestion(_group(Arguments(call, context))))
     body = {
         "ProjectName": found.sink_project,
@@ -53,7 +53,7 @@ def describe_resource_log(call: Call, context: Context) -> Steps:
 
 
 def delete_resource_log(call: Call, context: Context) -> Steps:
-    """Ship no more."""
+    """Delete the shipper."""
     group = _group(Arguments(call, context))
     gone = yield from execute(DeleteShipper(group))
     return answer({"Message": f"The logs of {group} are not shipped any more. {_waiting(gone)} were not."}, context)

@@ -1,4 +1,4 @@
-"""What of eflo-controller is not answered."""
+"""Parts of eflo-controller that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 

@@ -1,4 +1,4 @@
-"""eflo-controller's names for fields and for what is not there."""
+"""eflo-controller's names for fields, and its codes for missing objects."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -26,4 +26,4 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 NOT_FOUND: Mapping[str, str] = MappingProxyType(
     {"node": "ResourceNotFound", "task": "ResourceNotFound", "job": "ResourceNotFound"}
 )
-"""Their code for what is not there, by kind."""
+"""Their code for a missing object, by kind."""

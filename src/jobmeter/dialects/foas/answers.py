@@ -1,9 +1,9 @@
-"""Answers as each client reads them: JSON or XML by ``Accept``, and the two spellings of a metric answer.
+"""Answers in the form of each client: JSON or XML by ``Accept``, and two spellings of a metric answer.
 
-The vendor's document shows GetInstanceMetric in lower camel case, ``{"requestId", "metrics": [...]}``, and that is what
-a client gets that reads the body itself (the SDK for Python hands it on as it came). The typed SDKs for Java, Go and
-.NET read ``RequestId`` and ``Metrics.Metric[i]``, as the document's table of fields has it: they get that. Who asks is
-reported by ``x-sdk-client``, which every SDK of this generation sends.
+The vendor's document shows GetInstanceMetric in lower camel case, ``{"requestId", "metrics": [...]}``: clients that
+read the body themselves get that (the SDK for Python passes it on unchanged). The typed SDKs for Java, Go and .NET read
+``RequestId`` and ``Metrics.Metric[i]``, as in the document's table of fields, and get that. ``x-sdk-client``, which
+every SDK of this generation sends, identifies the client.
 """
 
 import re
@@ -41,7 +41,7 @@ def metrics_answer(call: Call, context: Context, action: str, lines: Sequence[Dr
 
 
 def reply(call: Call, context: Context, action: str, body: dict[str, Any]) -> Answer:
-    """An answer of any other operation: Pascal case for everybody, as the documents and all SDKs have it."""
+    """An answer of any other operation: Pascal case, as in the documents and all SDKs."""
     return _send(call, context, action, {"RequestId": context.request_id, **body})
 
 

@@ -1,4 +1,4 @@
-"""Bodies in each encoding that the vendor's SDK cores send, as one: a form.
+"""Bodies in each encoding of the vendor's SDK cores, converted to a form.
 
 Measured with ``aliyun-python-sdk-core`` 2.16.1: a form by default, a JSON object of the same names with ``Content-Type:
 application/json`` (which the vendor's Java example asks for), one XML element a name with ``application/xml``.
@@ -42,7 +42,7 @@ def _form(call: Call, values: dict[str, str]) -> Call:
 
 
 def json_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
-    """The object of a JSON text. Raises InvalidRequestError saying that ``name`` is none."""
+    """The object of a JSON text. Raises InvalidRequestError naming ``name`` for any other text."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What of foas is not answered."""
+"""Parts of foas that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 
@@ -16,7 +16,7 @@ GAPS = (
     Gap(
         "`GetInstanceDetail`, `GetInstanceConfig`, `GetInstanceCheckpoint`, `GetInstanceExceptions`, "
         "`GetInstanceResource`",
-        "They hand on what the JobManager's own REST interface says of a running job.",
+        "They forward the JobManager's own REST interface for a running job.",
     ),
     Gap("`UpdateJob`, `CommitJob`, `OfflineJob`, `DeleteJob`", "A record is changed through Jobmeter's own API."),
     Gap(
@@ -27,6 +27,6 @@ GAPS = (
     ),
     Gap(
         "`filters`, `rate`, `percentiles`, `explicitTags` and `tsuids` in a query of `metricJson`",
-        "The document does not name them; they are refused, so that no answer means something else than was asked.",
+        "The document does not name them; they are refused, so that no answer differs in meaning from the request.",
     ),
 )

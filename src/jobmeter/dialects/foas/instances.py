@@ -1,8 +1,7 @@
 """Jobs and instances of foas among our jobs.
 
-A project is ours (``names.project_of``). A job of foas, by its name, is every job of ours there with that id, or that
-name; each of them is one instance. A streaming job normally has one, which is started again and again; each run of a
-batch job is a job of its own.
+A project is ours (``names.project_of``). A job of foas is, by its name, every job of ours there with that id or name;
+each is one instance. A streaming job normally has one, which is restarted; each run of a batch job is a job of its own.
 """
 
 from collections.abc import Generator
@@ -49,7 +48,7 @@ def job_type(job: Job) -> str:
 def is_flink(job: Job) -> bool:
     """True for a job that listings show: one whose type names Flink (or its fork Blink), a stream or a batch.
 
-    A job of no type is one, too: nobody recorded more of it than samples.
+    A job without a type is included: it has samples but no record.
     """
     kind = job.type.casefold()
     return not kind or any(word in kind for word in ("flink", "blink", "stream", "batch"))
@@ -65,12 +64,12 @@ def actual_state(job: Job) -> str:
 
 
 def expected_state(job: Job) -> str:
-    """What the instance is meant to be: a waiting one is meant to run."""
+    """The expected state of the instance: a waiting one should run."""
     return "RUNNING" if job.state is JobState.QUEUED else actual_state(job)
 
 
 def jobs_named(project: str, name: str) -> InstanceLookup:
-    """Our jobs that a job of foas stands for: the one of that id first, then those of that name, newest first."""
+    """Our jobs of a job of foas: the one of that id first, then those of that name, newest first."""
     found = yield from _of_id(project, name)
     return found + (yield from _of_name(project, name, found))
 

@@ -37,14 +37,14 @@ class Drawn:
 
 
 def fits(sub_query: MetricRequest, tags: Mapping[str, str]) -> bool:
-    """True when a series has every tag that the query names, with one of the values that it wants."""
+    """True when a series has every tag of the query, with one of its values."""
     return all(name in tags and (not allowed or tags[name] in allowed) for name, allowed in sub_query.tags)
 
 
 def draw(sub_query: MetricRequest, series: Sequence[Points], limit: LineLimit | None) -> list[Drawn]:
     """The lines of one query: one without tags, one for each combination of the values of its tags.
 
-    They come in the order of the series that begin them.
+    In the order of their first series.
     """
     groups: dict[tuple[str, ...], list[Points]] = {}
     for one in series:

@@ -1,4 +1,4 @@
-"""``metricJson``: which metrics, from when until when, in which steps, and how many lines of each.
+"""``metricJson``: the metrics, range, steps and number of lines of a request.
 
 https://help.aliyun.com/document_detail/107111.html (GetInstanceMetric), which refers to OpenTSDB's query
 (http://opentsdb.net/docs/build/html/api_http/query/index.html) for the details. The readings chosen are in SPEC.md.
@@ -36,7 +36,7 @@ _UNSUPPORTED = ("rate", "filters", "percentiles", "explicitTags", "tsuids")
 
 
 class Take(StrEnum):
-    """Which of the lines are taken, in the order of the value that they are judged by."""
+    """How lines are selected by their value."""
 
     BOTTOM = "bottom"
     ABOVE = "above"
@@ -71,7 +71,7 @@ class MetricRequest:
 
 @dataclass(frozen=True, slots=True)
 class MetricJson:
-    """The whole of it."""
+    """The whole document."""
 
     span: TimeRange
     limit: LineLimit | None

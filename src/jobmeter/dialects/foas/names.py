@@ -1,4 +1,4 @@
-"""Names of foas for metrics, fields and what is not there, and ours."""
+"""foas' names for metrics, fields and missing objects, and ours."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -44,7 +44,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 """Their name of a field that one of our own errors names."""
 
 JOB, INSTANCE, RUNNING = "jobName", "instanceId", "running instance"
-"""Kinds of what may not be there, for NotFoundError."""
+"""Kinds of missing objects, for NotFoundError."""
 
 NOT_FOUND: Mapping[str, str] = MappingProxyType(
     {
@@ -58,5 +58,5 @@ NOT_FOUND: Mapping[str, str] = MappingProxyType(
 
 
 def project_of(name: str) -> str:
-    """Our project of a project name: they write ``bayes_team`` where ours can only be ``bayes-team``."""
+    """Our project of a project name: ``bayes-team`` for theirs, ``bayes_team``."""
     return name.replace("_", "-")

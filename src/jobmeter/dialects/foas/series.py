@@ -1,4 +1,4 @@
-"""The series of a job in steps: what the queries of one request have in common is asked once."""
+"""The series of a job in steps: the queries of one request share their reads."""
 
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Genera
 
 
 def tags_of(series: Series) -> dict[str, str]:
-    """What a series differs from others by: its replica, node and device, and its labels."""
+    """The tags of a series: its replica, node and device, and its labels."""
     parts = {"cluster": series.cluster, "node": series.node, "device": series.device, "replica": series.replica}
     return {**dict(series.labels), **{name: value for name, value in parts.items() if value}}
 

@@ -1,4 +1,4 @@
-"""The call of Realtime Compute for Apache Flink that gives what a chart shows."""
+"""The call of Realtime Compute for Apache Flink for the data of a chart."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ _PREFIX = "flink."
 
 
 def view_call(view: View) -> ViewCall | None:
-    """GetInstanceMetric for a metric of Flink's, while the job runs: it is refused for one that does not."""
+    """GetInstanceMetric for a metric of Flink's while the job runs; it fails for a job that does not."""
     if not view.metric.name.startswith(_PREFIX) or view.job.state is not JobState.RUNNING:
         return None
     step = f"{max(view.step_ms // SECOND, 1)}s"

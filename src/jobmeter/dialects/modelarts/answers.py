@@ -13,7 +13,7 @@ def answer(body: Any, context: Context, status: int = 200) -> Answer:  # noqa: A
 
 
 def nothing_yet(context: Context) -> Answer:
-    """204, which has no body: there is nothing to tell yet (their ModelArts.2777 and 2776)."""
+    """204 without a body: there is no data yet (their ModelArts.2777 and 2776)."""
     return Answer(204, b"", id_header(context))
 
 
@@ -23,5 +23,5 @@ def request_id(context: Context) -> str:
 
 
 def id_header(context: Context) -> tuple[tuple[str, str], ...]:
-    """The header that their SDK takes the request's id from."""
+    """The header from which their SDK reads the request's id."""
     return (("X-Request-Id", request_id(context)),)

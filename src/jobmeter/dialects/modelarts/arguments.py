@@ -1,4 +1,4 @@
-"""What a call says: the project and the job of its path, its query, its JSON body."""
+"""The parameters of a call: the project and the job of its path, its query, its JSON body."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -43,7 +43,7 @@ def tasks_of(view: JobView) -> list[str]:
 
 
 def replicas_of(view: JobView, task: str) -> frozenset[str]:
-    """The replicas that a task means in a question: all that there are where none is identified by name."""
+    """The replicas of a task for a query: all of them where none has a name."""
     return frozenset({task}) if view.replicas else frozenset()
 
 
@@ -61,7 +61,7 @@ def query_text(call: Call, name: str) -> str:
 
 
 def query_choice(call: Call, name: str, choices: Sequence[str], default: str) -> str:
-    """One of the choices, its letter case not minded."""
+    """One of the choices, case-insensitive."""
     text = query_text(call, name)
     for choice in choices:
         if text.casefold() == choice.casefold():
@@ -91,7 +91,7 @@ def query_time(call: Call, name: str) -> int | None:
 
 
 def json_body(call: Call, shape: type[T]) -> T:
-    """The JSON body as that type, whatever its Content-Type; nothing counts as an empty object."""
+    """The JSON body as that type, whatever its Content-Type; an absent body counts as an empty object."""
     try:
         return msgspec.json.decode(call.body.strip() or b"{}", type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

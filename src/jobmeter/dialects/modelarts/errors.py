@@ -41,7 +41,7 @@ _INCORRECT = "Incorrect IAM authentication information: "
 
 
 class RefusedError(InvalidRequestError):
-    """A request that is refused with a code of its own."""
+    """A request that is refused with a specific code."""
 
     def __init__(self, code: str, message: str, field: str = "") -> None:
         super().__init__(message, field)
@@ -111,7 +111,7 @@ def _later(wait_ms: int | None) -> tuple[tuple[str, str], ...]:
 
 
 def _credential(call: Call, error: UnauthenticatedError) -> str:
-    """What their gateway says of a credential that does not hold."""
+    """Their gateway's error for an invalid credential."""
     try:
         claim = SDK_HMAC.claim(call)
     except UnauthenticatedError:
@@ -122,7 +122,7 @@ def _credential(call: Call, error: UnauthenticatedError) -> str:
     if error.reason == "unknown-key":
         return f"ak {key} not exist" if key else "decrypt token fail"
     if error.reason == "bad-signature":
-        # What was signed, for a client's author to compare: the request alone, in one line.
+        # The canonical request in one line, for comparison with the client's.
         text = canonical_request(call)[:MAX_SHOWN].replace("\n", "|")
         return f"verify aksk signature fail, canonicalRequest:{text}"
     if error.reason == "stale":

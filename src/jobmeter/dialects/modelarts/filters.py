@@ -30,13 +30,13 @@ class Filter(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class SearchFilter:
-    """What filters leave: conditions that are all met, and the states that are possible (None: every one)."""
+    """The result of filters: conditions that must all hold, and the possible states (None: every one)."""
 
     conditions: tuple[Condition, ...] = ()
     states: frozenset[JobState] | None = None
 
     def and_also(self, other: "SearchFilter") -> "SearchFilter":
-        """What both leave."""
+        """The conjunction of both."""
         states = other.states if self.states is None else self.states
         if self.states is not None and other.states is not None:
             states = self.states & other.states
@@ -44,7 +44,7 @@ class SearchFilter:
 
 
 def filter_by(filters: Sequence[Filter]) -> SearchFilter:
-    """What the filters leave. Raises RefusedError for one that cannot be meant."""
+    """The search of the filters. Raises RefusedError for an invalid one."""
     found = SearchFilter()
     for one in filters:
         values = _values(one)
@@ -67,7 +67,7 @@ def _values(one: Filter) -> list[str]:
 
 
 def _text(field: str, otherwise: str = "") -> Callable[[Filter, list[str]], SearchFilter]:
-    """A condition on a text of our own, or on what is shown of the jobs that lack it."""
+    """A condition on one of our texts; ``otherwise`` is shown for jobs that lack it."""
 
     def read(one: Filter, values: list[str]) -> SearchFilter:
         operator = {"like": Operator.CONTAINS, "in": Operator.IN, "not": Operator.NOT_IN}.get(one.operator)
@@ -90,7 +90,7 @@ def _create_time(one: Filter, values: list[str]) -> SearchFilter:
 
 def _time(value: str) -> int | None:
     try:
-        # Longer numbers are a far end: what scripts write for "for ever".
+        # Longer numbers are a far end, as scripts write for "for ever".
         far = value.isdecimal() and int(value[:20]) > MAX_TIME_MS
         return None if not value or far else parse_time(value, "filters.value")
     except InvalidRequestError as error:
@@ -103,7 +103,7 @@ def _phase(one: Filter, values: list[str]) -> SearchFilter:
 
 
 def _kind(one: Filter, values: list[str]) -> SearchFilter:
-    # A job whose record does not say is a plain one.
+    # A job without a kind in its record is a plain one.
     kinds = _members(one, values, KINDS)
     others = tuple(kind for kind in KINDS if kind not in kinds)
     field = f"extra.{NAME}.kind"
@@ -117,7 +117,7 @@ def _kind(one: Filter, values: list[str]) -> SearchFilter:
 
 
 def _members(one: Filter, values: list[str], every: Iterable[str]) -> set[str]:
-    """Which of a closed set of words a filter leaves."""
+    """The members of a closed set that a filter selects."""
     given = [value.casefold() for value in values if value]
     if one.operator == "between":
         raise _no_operator(one)
@@ -147,4 +147,4 @@ _KEYS: Mapping[str, Callable[[Filter, list[str]], SearchFilter]] = MappingProxyT
     }
 )
 KEYS = tuple(_KEYS)
-"""What a search may be filtered by."""
+"""The keys of search filters."""

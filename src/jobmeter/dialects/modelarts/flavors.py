@@ -18,7 +18,7 @@ def flavor_type(kind: InstanceType) -> str:
 
 
 def flavor_info(kind: InstanceType) -> dict[str, Any]:
-    """What the machine has, as far as it is known."""
+    """The known resources of the machine."""
     info: dict[str, Any] = {}
     if kind.cpu is not None:
         info["cpu"] = {"core_num": int(kind.cpu) if kind.cpu.is_integer() else kind.cpu}

@@ -1,4 +1,4 @@
-"""What of ModelArts is not answered."""
+"""Parts of ModelArts that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 
@@ -23,12 +23,12 @@ GAPS = (
         "Tags under `/modelarts-training-job`",
         "A job's labels are set by its record; ListTrainingJobs filters by them.",
     ),
-    Gap("Training experiments, algorithms, workflows", "Jobmeter keeps none of these.", GapStatus.NEVER),
-    Gap("ShowPoolMonitor, ShowPoolRuntimeMetrics", "They tell of resource pools; this dialect tells of jobs."),
+    Gap("Training experiments, algorithms, workflows", "Jobmeter stores none of these.", GapStatus.NEVER),
+    Gap("ShowPoolMonitor, ShowPoolRuntimeMetrics", "They are about resource pools; this dialect is about jobs."),
     Gap("Jobs of API version 1 (`/v1/{project_id}/training-jobs`)", "The vendor withdrew them.", GapStatus.NEVER),
     Gap(
         "`POST /v3/auth/tokens` of IAM",
-        "Jobmeter keeps no passwords; the token of `jobmeter key create` is an X-Auth-Token.",
+        "Jobmeter stores no passwords; the token of `jobmeter key create` is an X-Auth-Token.",
         GapStatus.NEVER,
     ),
     Gap("`X-Language: zh-cn`", "Texts are in English; the header is accepted.", GapStatus.NEVER),

@@ -1,7 +1,7 @@
-"""A job in ModelArts' shape: what is known of it, and what its record brought along word for word.
+"""A job in ModelArts' form: measured fields, and those that its record stores verbatim.
 
-``Job.extra["modelarts"]`` may hold the parts of that shape (``PARTS``). In ``metadata`` and ``status`` what Jobmeter
-knows comes first; the other parts describe what was requested, and there the record does.
+``Job.extra["modelarts"]`` may hold the parts of that shape (``PARTS``). In ``metadata`` and ``status`` Jobmeter's
+fields take precedence; the other parts describe the request, and there the record does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ DEFAULT_WORKSPACE = "0"
 
 
 def extra_of(job: Job) -> Mapping[str, Any]:
-    """What the job's record keeps for this dialect."""
+    """The fields of the job's record for this dialect."""
     return job.extra.get(NAME, {})
 
 
 def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str, Any]:
-    """The job; what is unknown is left out. With ``hosts`` it names its tasks on those nodes."""
+    """The job, without unknown fields. With ``hosts`` it names its tasks on those nodes."""
     job = view.job
     brought: dict[str, Any] = {part: value for part, value in extra_of(job).items() if part in PARTS}
     own = {"metadata": _metadata(job), "status": _status(view, now_ms)}
@@ -38,7 +38,7 @@ def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str,
 
 
 def attempts_of(view: JobView) -> list[Replica]:
-    """Every attempt of every task, in order. A job of which no replica is known has the one task that it is said to."""
+    """Every attempt of every task, in order. A job without known replicas has one task."""
     if not view.replicas:
         nodes = {one.node for one in view.allocations}
         return [Replica(name=ONLY_TASK, node=nodes.pop() if len(nodes) == 1 else "")]
@@ -52,7 +52,7 @@ def task_body(replica: Replica) -> dict[str, Any]:
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, object by object; where they differ, ``over``."""
+    """Both merged, object by object; ``over`` takes precedence."""
     result = dict(under)
     for key, value in over.items():
         below = result.get(key)
@@ -141,7 +141,7 @@ def _running_records(view: JobView) -> list[dict[str, Any]]:
 
 def _running_record(replicas: Sequence[Replica]) -> dict[str, Any]:
     starts = [one.start for one in replicas if one.start is not None]
-    # A replica that has only samples ends with the last of them, which it may outlive.
+    # A replica that has only samples ends at the last of them, though it may have run longer.
     ends = [one.end for one in replicas if one.end is not None and one.state is not JobState.RUNNING]
     if not starts:
         return {}

@@ -56,8 +56,8 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 def percent(value: float) -> float | int:
     """A ratio as percent, 0 to 100, to 12 significant digits; a whole number has no fraction in their JSON.
 
-    What was measured below 0 or above 1 (a burst over the limit, the noise of an exporter) is at the bound: every
-    metric of the page is a usage rate, and -1 means that nothing was measured.
+    Values below 0 or above 1 (a burst over the limit, the noise of an exporter) are clamped: every metric of the page
+    is a usage rate, and -1 means that nothing was measured.
     """
     scaled = rounded(min(not_negative(value), 1.0) * 100.0)
     return int(scaled) if scaled.is_integer() else scaled

@@ -1,4 +1,4 @@
-"""The call of ModelArts that gives what a chart shows."""
+"""ModelArts' call for the data of a chart."""
 
 from jobmeter.dialects.base import KEY, View, ViewCall, encoded
 from jobmeter.dialects.modelarts.names import NAME

@@ -1,4 +1,4 @@
-"""OpenTSDB 2.4: reading by ``/api/query`` and its kin, writing by ``/api/put``. Sources and readings: SPEC.md."""
+"""OpenTSDB 2.4: reading by ``/api/query`` and related paths, writing by ``/api/put``. Sources and readings: SPEC.md."""
 
 import re
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Several series into one: at every time at which one of them has a point.
+"""Aggregates several series into one: at every time at which one of them has a point.
 
-A series takes part from its first point to its last. In between, what it has no point for is made up as its
-aggregator's rule says (``interpolate``).
+A series contributes from its first point to its last. Missing points in between are interpolated as its aggregator
+says.
 """
 
 import numpy as np
@@ -18,10 +18,10 @@ _AT_A_TIME = 2_000_000
 
 
 def aggregate(columns: Columns, aggregator: Aggregator, missing: Missing) -> tuple[Int64s, Float64s]:
-    """Times and values of the one series that a group of them makes.
+    """Times and values of the aggregated series.
 
-    NaN stands for nothing: it is left out, and stays where there is nothing else. Raises LimitExceededError where too
-    many values would have to be made up.
+    NaN is missing: it is ignored, and results where there are no other values. Raises LimitExceededError where too many
+    values would have to be interpolated.
     """
     starts = run_starts(columns.index)
     times = np.unique(columns.time)
@@ -43,7 +43,7 @@ def aggregate(columns: Columns, aggregator: Aggregator, missing: Missing) -> tup
 
 
 def _alone(values: Float64s, aggregator: Aggregator) -> Float64s:
-    """A series that has nothing to be joined with still goes through the function, one value at a time."""
+    """A single series still goes through the function, one value at a time."""
     found = np.full(len(values), np.nan)
     there = np.flatnonzero(~np.isnan(values))
     if len(there):
@@ -52,7 +52,7 @@ def _alone(values: Float64s, aggregator: Aggregator) -> Float64s:
 
 
 def _table(columns: Columns, starts: Int64s, ends: Int64s, times: Int64s, missing: Missing) -> Float64s:
-    """float64[series, times]: what each series has at each time, NaN where it has nothing."""
+    """float64[series, times]: the value of each series at each time, NaN where it has none."""
     table = np.empty((len(starts), len(times)))
     for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         table[at] = fill_in(columns.time[start:end], columns.value[start:end], times, missing)

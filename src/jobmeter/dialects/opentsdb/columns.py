@@ -1,4 +1,4 @@
-"""Series of points in between reading and answering, as columns."""
+"""Points of series as columns."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ def run_starts(*keys: Int64s) -> Int64s:
 
 
 def too_many() -> LimitExceededError:
-    """The refusal of a sub query that grows beyond ``MOST_POINTS``."""
+    """The error for a sub query with more than ``MOST_POINTS`` points."""
     return LimitExceededError(
         f"a sub query may make {MOST_POINTS} points: take a shorter range, a longer interval or fewer series",
         "downsample",

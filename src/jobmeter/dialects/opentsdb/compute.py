@@ -1,4 +1,4 @@
-"""From readings to the answered points of one sub query: downsample, rate, join.
+"""From readings to the answered points of one sub query: downsample, rate, aggregate.
 
 In that order, as every 2.x server does it. (The page on queries names the rate last; a server makes it of each series,
 before they are joined: RateSpan and AggregationIterator.)
@@ -58,7 +58,7 @@ def margin(query: SubQuery, groups: Groups) -> int:
 
 
 def prepare(columns: Columns, query: SubQuery, span: TimeRange, *, milliseconds: bool, stepped: bool) -> Columns:
-    """The points of each series that takes part in the answer, those around ``span`` included.
+    """The points of each series in the answer, those around ``span`` included.
 
     ``columns`` are readings or, with ``stepped``, points of the downsample's function already.
     """
@@ -70,7 +70,7 @@ def prepare(columns: Columns, query: SubQuery, span: TimeRange, *, milliseconds:
 
 
 def _taking_part(columns: Columns, query: SubQuery, span: TimeRange) -> Columns:
-    """Without the series that ended before the span or began after it: they have no say, nor filler, nor tags.
+    """Without series that ended before the span or began after it: they contribute neither values nor fill nor tags.
 
     https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/SpanGroup.java (``add``), which takes the row of an hour
     around either end for the span. With a fill policy a series has to have a point inside, whatever lies around.
@@ -114,7 +114,7 @@ def _grid(spec: Downsample, query: SubQuery, span: TimeRange) -> Int64s:
 
 
 def _missing(query: SubQuery, aggregator: Aggregator) -> Missing:
-    # The rate before stands in for one that is missing, after a fill policy too: for a reset that was dropped.
+    # The previous rate replaces a missing one, also after a fill policy: for a dropped reset.
     # https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/AggregationIterator.java (``nextDoubleValue``)
     if query.rate is not None:
         return Missing.PREVIOUS
@@ -122,12 +122,12 @@ def _missing(query: SubQuery, aggregator: Aggregator) -> Missing:
 
 
 def _fills(query: SubQuery) -> bool:
-    """True where an interval without a reading is answered."""
+    """True where an interval without a reading gets a point."""
     return query.downsample is not None and query.downsample.fill != "none"
 
 
 def _by_second(columns: Columns, aggregator: Aggregator) -> Columns:
-    """One point a second: where a series has several, what the aggregator makes of them."""
+    """One point a second: several points of a series are aggregated."""
     time = columns.time - columns.time % SECOND
     starts = run_starts(columns.index, time)
     if len(starts) == len(columns):

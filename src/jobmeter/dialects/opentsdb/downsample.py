@@ -23,7 +23,7 @@ _CALENDAR = re.compile(r"([1-9][0-9]{0,3})([smhdwny])")
 
 
 class Fill(StrEnum):
-    """What an interval without a reading is answered as."""
+    """The value of an interval without a reading."""
 
     NONE = "none"
     NAN = "nan"
@@ -155,7 +155,7 @@ STEPPED = {
     "pfsum": lambda steps: steps.sum,
     "zimsum": lambda steps: steps.sum,
 }
-"""Functions that are answered from what is known of a step, so that old readings may be rolled up already."""
+"""Functions that can be computed from roll-ups of a step."""
 
 
 def from_steps(steps: BucketColumns, name: str) -> Columns:
@@ -165,7 +165,7 @@ def from_steps(steps: BucketColumns, name: str) -> Columns:
 
 
 def fill(columns: Columns, spec: Downsample, grid: Int64s) -> Columns:
-    """Every series with a point in each interval of the grid; what it has outside of the grid is gone.
+    """Every series with a point in each interval of the grid; points outside the grid are dropped.
 
     Raises LimitExceededError.
     """

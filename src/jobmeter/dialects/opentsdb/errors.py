@@ -1,4 +1,4 @@
-"""Failures as OpenTSDB tells them: ``{"error": {"code", "message", "details"}}``.
+"""Errors in OpenTSDB's form: ``{"error": {"code", "message", "details"}}``.
 
 https://opentsdb.net/docs/build/html/api_http/index.html#errors
 """
@@ -22,9 +22,9 @@ from jobmeter.errors import (
 
 JSON = "application/json; charset=UTF-8"
 RETRY_MS = 5_000
-"""When a sender should try again where nobody knows better."""
+"""The default time until a sender's retry."""
 NO_NAME = "name"
-"""The kind of NotFoundError for a metric that nobody wrote: 400 in a query, 404 in a lookup."""
+"""The kind of NotFoundError for an unknown metric: 400 in a query, 404 in a lookup."""
 
 
 class PutError(InvalidRequestError):

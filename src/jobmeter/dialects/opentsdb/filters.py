@@ -2,8 +2,8 @@
 
 https://opentsdb.net/docs/build/html/user_guide/query/filters.html
 
-Regular expressions are matched by RE2 (through Arrow), in time linear in the text: no expression can hold a question
-up. What RE2 leaves out (look-around, back references) is refused.
+Regular expressions are matched by RE2 (through Arrow), in time linear in the text. What RE2 does not support
+(look-around, back references) is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Filter:
 
 
 def choose(series: Sequence[Tagged], filters: Sequence[Filter]) -> list[Tagged]:
-    """The series that every filter lets through. Raises InvalidRequestError for a pattern that cannot be read."""
+    """The series that match every filter. Raises InvalidRequestError for a pattern that cannot be read."""
     left = list(series)
     for one in filters:
         left = _through(left, one)

@@ -23,7 +23,7 @@ _SIZES = 64
 
 
 class Missing(Enum):
-    """What stands for a series at a time at which it has no value, between its first and its last one."""
+    """How a missing value between the first and the last one of a series is replaced."""
 
     LINEAR = "Linear interpolation"
     ZERO = "Zero"
@@ -32,7 +32,7 @@ class Missing(Enum):
 
 
 class Aggregator(NamedTuple):
-    """A function, and what takes the place of missing values when it joins series."""
+    """A function, and the replacement of missing values when it aggregates series."""
 
     name: str
     function: Function
@@ -66,7 +66,7 @@ def _count(values: Float64s, starts: Int64s) -> Float64s:
 
 
 def _dev(values: Float64s, starts: Int64s) -> Float64s:
-    """Of the whole population: OpenTSDB divides by the number of values. A single value has none."""
+    """The population's standard deviation: OpenTSDB divides by the number of values. For a single value it is 0."""
     size = counts(starts, len(values))
     apart = values - np.repeat(_avg(values, starts), size)
     found: Float64s = np.sqrt(_sum(apart * apart, starts) / size)
@@ -110,7 +110,7 @@ def _sorted(values: Float64s, starts: Int64s) -> tuple[Float64s, Int64s]:
 
 
 def _median(values: Float64s, starts: Int64s) -> Float64s:
-    """The upper one of the two in the middle, as OpenTSDB has it."""
+    """The upper one of two middle values, as in OpenTSDB."""
     ordered, size = _sorted(values, starts)
     middle: Float64s = ordered[starts + size // 2]
     return middle

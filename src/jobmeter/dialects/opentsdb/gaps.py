@@ -1,4 +1,4 @@
-"""What of OpenTSDB is not answered."""
+"""Parts of OpenTSDB that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 
@@ -11,7 +11,7 @@ GAPS = (
     ),
     Gap("`rollupUsage`, rollup_ in a query, /api/rollup", "Roll-ups are used by themselves wherever they are exact."),
     Gap("/api/histogram, `percentiles`, show-histogram-buckets", "Histograms are not stored."),
-    Gap("/api/annotation, annotations in answers", "Events of a job are kept; notes of users are not."),
+    Gap("/api/annotation, annotations in answers", "Events of a job are stored; notes of users are not."),
     Gap(
         "/api/uid, /api/tree, /api/search other than lookup",
         "There are no UIDs: names are stored as they are.",

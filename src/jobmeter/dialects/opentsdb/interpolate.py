@@ -1,4 +1,4 @@
-"""What a series has at a time at which it has no point.
+"""Interpolation of missing points.
 
 https://opentsdb.net/docs/build/html/user_guide/query/aggregators.html#interpolation
 """
@@ -12,8 +12,8 @@ from jobmeter.model.batch import Float64s, Int64s
 def fill_in(time: Int64s, value: Float64s, times: Int64s, missing: Missing) -> Float64s:
     """The values of one series, whose points are (``time``, ``value``), at ``times``, which are sorted.
 
-    NaN before its first point, after its last one, and where nothing takes the place of what is missing. ``time`` has
-    at least one point.
+    NaN before its first point, after its last one, and where missing values are not replaced. ``time`` has at least one
+    point.
     """
     after = np.searchsorted(time, times)
     exact = after < len(time)

@@ -13,7 +13,7 @@ _OPEN, _CLOSE = "{(", "})"
 
 @dataclass(frozen=True, slots=True)
 class MetricText:
-    """Its parts. ``rate`` None: no rate; else what its braces hold. ``tags`` and ``filters``: what theirs hold."""
+    """Its parts. ``rate`` None: no rate; else the text in its braces. ``tags`` and ``filters``: the text in theirs."""
 
     aggregator: str
     metric: str
@@ -48,7 +48,7 @@ def split_metric(text: str) -> MetricText:
 
 
 def split_braces(text: str, field: str) -> tuple[str, str, str]:
-    """A metric, and what its first and second braces hold. Raises InvalidRequestError naming ``field``."""
+    """A metric, and the contents of its first and second braces. Raises InvalidRequestError naming ``field``."""
     metric, brace, rest = text.partition("{")
     if not brace:
         return metric, "", ""

@@ -11,7 +11,7 @@ def text_of(value: float) -> str:
 
 
 def json_of(value: float, *, null: bool) -> str:
-    """A value in JSON; what is absent is ``"NaN"``, or null where the fill policy says so."""
+    """A value in JSON; an absent one is ``"NaN"``, or null with that fill policy."""
     if math.isfinite(value):
         return text_of(value)
     return "null" if null else '"NaN"'

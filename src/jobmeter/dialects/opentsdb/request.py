@@ -1,4 +1,4 @@
-"""What ``/api/query`` is asked, from a query string or a body into one form.
+"""Parses requests of ``/api/query``, from a query string or a body, into one form.
 
 https://opentsdb.net/docs/build/html/api_http/query/index.html
 """
@@ -43,7 +43,7 @@ class SubQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A whole request. ``range`` ends with the millisecond after its last one, as OpenTSDB counts both ends in."""
+    """A whole request. ``range`` ends with the millisecond after its last one, as OpenTSDB includes both ends."""
 
     range: TimeRange
     queries: Sequence[SubQuery]
@@ -77,7 +77,7 @@ class RateBody(msgspec.Struct, frozen=True):
 
 
 class SubQueryBody(msgspec.Struct, frozen=True):
-    """A sub query in a body; what it has besides is not read."""
+    """A sub query in a body; unknown fields are ignored."""
 
     aggregator: str | None = None
     metric: str | None = None
@@ -92,7 +92,7 @@ class SubQueryBody(msgspec.Struct, frozen=True):
 
 
 class QueryBody(msgspec.Struct, frozen=True):
-    """A body; what it has besides is not read."""
+    """A body; unknown fields are ignored."""
 
     start: int | float | str | None = None
     end: int | float | str | None = None

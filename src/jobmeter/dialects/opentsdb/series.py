@@ -1,4 +1,4 @@
-"""The series that a request means: by metric or by id."""
+"""The series of a request: by metric or by id."""
 
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
 from jobmeter.query.series import FoundSeries, NamesQuestion, SeriesQuestion
-from jobmeter.wire.opentsdb.names import inside
+from jobmeter.wire.opentsdb.names import from_opentsdb
 
 
 def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[Any], Any, FoundSeries]:
-    """The series of a metric. Raises NotFoundError (kind ``name``) for one that nobody may have written."""
-    name = inside(metric)
+    """The series of a metric. Raises NotFoundError (kind ``name``) for an illegal one."""
+    name = from_opentsdb(metric)
     found = yield from execute(SeriesQuestion(metrics=frozenset({name}), since_ms=since_ms))
     if not found.series and name not in CATALOG:
         names = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=name, limit=1))
@@ -26,7 +26,7 @@ def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[An
 
 
 def no_name(metric: str) -> NotFoundError:
-    """The refusal of a metric that does not exist, for the caller."""
+    """The error for a metric that does not exist for the caller."""
     return NotFoundError(f"No such name for 'metrics': '{metric[:200]}'", NO_NAME, metric)
 
 

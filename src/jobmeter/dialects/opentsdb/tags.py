@@ -13,17 +13,17 @@ from jobmeter.wire.opentsdb.names import (
     NODE_TAGS,
     PROJECT,
     REPLICA,
-    outside,
+    to_opentsdb,
 )
 
 TSUID_DIGITS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """How one caller, in one question, sees series.
+class TagView:
+    """The tags of series in one query of one caller.
 
-    The node is shown as ``host``, or by the first of its other names that the question uses. The project is a tag for
+    The node is shown as ``host``, or by the first of its other names that the query uses. The project is a tag for
     callers whose key sees several of them.
     """
 
@@ -31,8 +31,8 @@ class View:
     node: str = HOST
 
     @classmethod
-    def of(cls, keys: Sequence[str], project: str | None) -> "View":
-        """The view of a question that uses those tags, by a caller with that project (None: all)."""
+    def of(cls, keys: Sequence[str], project: str | None) -> "TagView":
+        """The view of a query that uses those tags, by a caller with that project (None: all)."""
         node = next((key for key in keys if key in NODE_TAGS), HOST)
         return cls(project is None, node)
 
@@ -71,9 +71,9 @@ class Tagged:
         return found
 
 
-def tagged(series: Sequence[Series], view: View) -> list[Tagged]:
-    """The series with their tags, sorted by metric and tags, so that answers have an order."""
-    found = [Tagged(one, view.tags(one), outside(one.metric)) for one in series]
+def tagged(series: Sequence[Series], view: TagView) -> list[Tagged]:
+    """The series with their tags, sorted by metric and tags."""
+    found = [Tagged(one, view.tags(one), to_opentsdb(one.metric)) for one in series]
     return sorted(found, key=lambda one: (one.metric, list(one.tags.items()), one.series.project))
 
 

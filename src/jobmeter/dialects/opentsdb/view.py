@@ -1,17 +1,17 @@
-"""The call of OpenTSDB that gives what a chart shows."""
+"""OpenTSDB's call for the data of a chart."""
 
 import re
 
 from jobmeter.dialects.base import BEARER, View, ViewCall, target
 from jobmeter.model.catalog import Kind, Scope
 from jobmeter.model.time import SECOND
-from jobmeter.wire.opentsdb.names import outside
+from jobmeter.wire.opentsdb.names import to_opentsdb
 
 _PLAIN = re.compile(r"[-\w./]+", re.ASCII)
 
 
 def view_call(view: View) -> ViewCall | None:
-    """A query by replica and device; None for a metric that is made of others when it is read, or of a counter."""
+    """A query by replica and device; None for a metric derived from others or from a counter."""
     metric = view.metric
     # A filter in a query's text has no form for other letters.
     if (
@@ -23,7 +23,7 @@ def view_call(view: View) -> ViewCall | None:
     ):
         return None
     tags = f"job={view.job.id},replica=*" + (",device=*" if metric.scope is Scope.DEVICE else "")
-    what = f"avg:{max(view.step_ms // SECOND, 1)}s-avg:{outside(metric.name)}{{{tags}}}"
-    # Both ends are inside; of what is shown the end is not.
+    what = f"avg:{max(view.step_ms // SECOND, 1)}s-avg:{to_opentsdb(metric.name)}{{{tags}}}"
+    # OpenTSDB includes both ends; a view excludes its end.
     path = target("/api/query", start=view.span.start_ms, end=view.span.end_ms - 1, ms="true", m=what)
     return ViewCall(operation="/api/query", path=path, header=BEARER, note="By replica and device.")

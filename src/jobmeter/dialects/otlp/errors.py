@@ -1,7 +1,7 @@
-"""Failures as ``google.rpc.Status``, in the encoding of the request; over gRPC the same codes.
+"""Errors as ``google.rpc.Status``, in the encoding of the request; over gRPC the same codes.
 
-A sender sends again what was answered with 429 or 503, over gRPC what has RetryInfo or is UNAVAILABLE, and drops what
-was answered with another failure: https://opentelemetry.io/docs/specs/otlp/#failures
+A sender retries after 429 or 503, over gRPC after RetryInfo or UNAVAILABLE, and drops the data after other errors:
+https://opentelemetry.io/docs/specs/otlp/#failures
 """
 
 from enum import IntEnum
@@ -24,7 +24,7 @@ from jobmeter.errors import (
 from jobmeter.wire.otlp.answers import status
 
 RETRY_MS = 5_000
-"""When to try again where nobody knows better."""
+"""The default time until a retry."""
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -60,12 +60,12 @@ def kind_of(error: JobmeterError) -> tuple[int, Code]:
 
 
 def message_of(error: JobmeterError) -> str:
-    """The message for the sender; of a bug, nothing."""
+    """The message for the sender; without details for a bug."""
     return "internal error" if kind_of(error)[1] is Code.INTERNAL else error.message
 
 
 def retry_ms_of(error: JobmeterError) -> int | None:
-    """When to send the same again; None for what will be refused again."""
+    """When to retry; None for a request that would be refused again."""
     if isinstance(error, ThrottledError | UnavailableError):
         return RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
     return RETRY_MS if isinstance(error, QueryTimeoutError) else None
@@ -89,5 +89,5 @@ def render(call: Call, error: JobmeterError) -> Answer:
 
 
 def _is_of_other_form(call: Call, error: InvalidRequestError) -> bool:
-    # A gzip body that is damaged has the same field as an encoding that nobody knows, but is of a form that is taken.
+    # A damaged gzip body has the same field as an unknown encoding, but its encoding is supported.
     return error.field == TYPE or (error.field == ENCODING and encoding_of(call) not in UNPACKED)

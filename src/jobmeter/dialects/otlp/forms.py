@@ -1,4 +1,4 @@
-"""The two encodings of a body, and how a call says which one it is."""
+"""The two encodings of a body, and how a call names its own."""
 
 from jobmeter.access.call import Call
 

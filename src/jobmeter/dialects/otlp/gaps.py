@@ -1,4 +1,4 @@
-"""What of OTLP is not taken."""
+"""Parts of OTLP that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 
@@ -10,13 +10,13 @@ GAPS = (
     ),
     Gap(
         "Exponential histograms",
-        "They are refused and counted: the store keeps one number at a time.",
+        "They are refused and counted: the store has one number for each time.",
         GapStatus.NOT_YET,
     ),
-    Gap("`min` and `max` of histograms", "They are passed over: they are those of no known span of time."),
-    Gap("Exemplars", "They are passed over: they are no points of a series."),
-    Gap("`start_time_unix_nano`", "It is passed over: a counter that falls has begun anew."),
-    Gap("Description, metadata, schema URLs", "They are passed over: the catalogue says what a metric is."),
+    Gap("`min` and `max` of histograms", "They are ignored: the time that they cover is unknown."),
+    Gap("Exemplars", "They are ignored: they are no points of a series."),
+    Gap("`start_time_unix_nano`", "It is ignored: a counter that falls was reset."),
+    Gap("Description, metadata, schema URLs", "They are ignored: the catalogue defines metrics."),
     Gap("Profiles", "`/v1development/profiles` is 404, over gRPC UNIMPLEMENTED."),
-    Gap("Schema URLs of spans and log records", "They are passed over: attributes are kept under the names they have."),
+    Gap("Schema URLs of spans and log records", "They are ignored: attributes are stored under their own names."),
 )

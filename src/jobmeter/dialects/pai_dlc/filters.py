@@ -24,7 +24,7 @@ SORTS: Mapping[str, str] = MappingProxyType(
         "GmtRunningTime": "start",
     }
 )
-"""What a list may be sorted by."""
+"""The sort keys of a list."""
 _ALL = frozenset(JobState)
 TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = MappingProxyType(
     {
@@ -40,7 +40,7 @@ TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = MappingProxyType(
 """What StartTime and EndTime may bound: our field, and the states that show it."""
 _SUMS = ("RequestCPU", "RequestGPU", "RequestMemory", "NodeCount")
 NUMBERS = ("Duration", "Priority", *_SUMS)
-"""What NumericRangeMin and NumericRangeMax may bound."""
+"""The fields of NumericRangeMin and NumericRangeMax."""
 MODES = ("Wildcard", "Fuzzy", "Exact")
 PAYMENTS = ("PrePaid", "Spot", "PostPaid")
 OVERSOLD = ("ForbiddenQuotaOverSold", "ForceQuotaOverSold", "AcceptQuotaOverSold-true", "AcceptQuotaOverSold-false")
@@ -64,7 +64,7 @@ _ALL_PRIORITIES = range(1, 10)
 
 
 def sums(totals: Totals) -> dict[str, float]:
-    """What all pods of a registered job ask for, as its record keeps it, so that ListJobs finds it by its size."""
+    """The requests of all pods of a registered job, stored in its record so that ListJobs can filter by them."""
     memory = None if totals.memory is None else totals.memory / GIB
     found = dict(zip(_SUMS, (totals.cpu, totals.gpu, memory, totals.pods), strict=True))
     return {name: value for name, value in found.items() if value is not None}
@@ -73,7 +73,7 @@ def sums(totals: Totals) -> dict[str, float]:
 def search_keys(
     settings: Mapping[str, Any], images: list[str], *, spot: bool, quota: bool, fixed: bool
 ) -> dict[str, Any]:
-    """What a registered job's record keeps besides, so that ListJobs finds it: copies of what lies deeper."""
+    """Copies of nested fields in a registered job's record, so that ListJobs can filter by them."""
     oversold = settings.get("OversoldType")
     found = {
         "Images": sorted(set(images)),
@@ -86,7 +86,7 @@ def search_keys(
 
 
 def filter_of(arguments: Arguments, context: Context) -> JobFilter | None:
-    """The question that the call asks; None where its filters exclude each other."""
+    """The query of the call; None where its filters exclude each other."""
     status = arguments.choice("Status", {name: name for name in STATUSES}, "")
     states, conditions = with_status(status) if status else (_ALL, ())
     bounds, meant = _bounds(arguments, context.now_ms)
@@ -116,7 +116,7 @@ def filter_of(arguments: Arguments, context: Context) -> JobFilter | None:
 
 
 def _ids(arguments: Arguments) -> tuple[str, ...]:
-    """The ids as they were sent, and in the lower case that the vendor's ids have: it does not mind the case."""
+    """The ids as sent, and in lower case as the vendor's are: it ignores case."""
     job = arguments.text("JobId")
     names = (job,) if job else arguments.names("JobIds")
     return tuple(dict.fromkeys(part for name in names for part in (name, name.lower())))
@@ -168,7 +168,7 @@ def _choices(arguments: Arguments) -> Iterator[Condition]:
 
 
 def _payment(payment: str) -> Iterator[Condition]:
-    """By what the job's record says, else by whether it has a resource group."""
+    """By the job's record, else by whether it has a resource group."""
     if payment == "Spot":
         yield Condition(f"{_OWN}.PaymentType", Operator.IN, ("Spot",))
         return
@@ -198,7 +198,7 @@ def _number(arguments: Arguments) -> Iterator[Condition]:
 
 
 def _priorities(arguments: Arguments) -> tuple[int, ...]:
-    """The priorities that fit; all of them where nothing is asked of them."""
+    """The matching priorities; all of them without a filter."""
     least, most = _range(arguments) if arguments.text("NumericRangeField").casefold() == "priority" else (None, None)
     fits = ((least is None or priority >= least) and (most is None or priority <= most) for priority in _ALL_PRIORITIES)
     return tuple(priority for priority, fit in zip(_ALL_PRIORITIES, fits, strict=True) if fit)

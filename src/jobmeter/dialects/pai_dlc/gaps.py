@@ -1,4 +1,4 @@
-"""What of PAI-DLC is not answered."""
+"""Parts of PAI-DLC that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 
@@ -31,7 +31,7 @@ GAPS = (
     Gap("GetPodLogs' `DownloadToFile`", "The lines come in the answer; no file is made.", GapStatus.NEVER),
     Gap(
         "GetJob's `JobReplicaStatuses`, and `RestartRecord` unless the job's record holds one",
-        "They tell of the vendor's own scheduler.",
+        "They are about the vendor's own scheduler.",
         GapStatus.NEVER,
     ),
     Gap(

@@ -1,4 +1,4 @@
-"""A job as PAI-DLC shows it, in a list and by itself. What nobody knows is left out.
+"""A job in PAI-DLC's form, in a list and by itself. Unknown fields are left out.
 
 RequestGPU and RequestMemory are texts in a list and numbers in GetJob, as the vendor's SDK declares them.
 """
@@ -20,7 +20,7 @@ STORED_FIELDS = (
     *("Accessibility", "CodeSource", "CredentialConfig", "DataSources", "ElasticSpec", "Envs"),
     *("JobSpecs", "Priority", "SchedulingStrategy", "Settings", "ThirdpartyLibDir", "ThirdpartyLibs", "UserVpc"),
 )
-"""What CreateJob takes, and a list and GetJob both give back word for word."""
+"""Fields of CreateJob that a list and GetJob return verbatim."""
 _ONLY_LISTED = (
     *("JobMaxRunningTimeMinutes", "TemplateId", "TemplateName", "UserScript", "WorkingDir", "SystemEnvs"),
     *("RetryCount", "EnablePreemptibleJob", "UseOversoldResource"),
@@ -79,7 +79,7 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
 
 
 def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
-    """The states that a job went through: as events tell, else as its times do. The last one is open until it ends."""
+    """The history of a job's states: from events, else from its times. The last one is open until it ends."""
     changes = [(event.time, state, event.message) for event in events if (state := _state(event.reason))]
     steps = changes or [(time, state, "") for time, state in _lived(job)]
     ends = [time for time, _, _ in steps[1:]]
@@ -92,7 +92,7 @@ def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
 
 
 def own(job: Job) -> Mapping[str, Any]:
-    """What the job's record keeps for this dialect."""
+    """The fields of the job's record for this dialect."""
     return job.extra.get(NAME, {})
 
 
@@ -128,7 +128,7 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
 
 
 def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
-    """The roles of a job that was not registered with any, from its replicas and what one of them may use."""
+    """The roles of a job that was registered without any, from its replicas and limits."""
     counts: dict[str, int] = {}
     for name in dict.fromkeys(replica.name for replica in replicas):
         counts[pod_type(name)] = counts.get(pod_type(name), 0) + 1

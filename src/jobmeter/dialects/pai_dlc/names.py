@@ -40,4 +40,4 @@ NOT_FOUND: Mapping[str, str] = MappingProxyType(
         "namespace": "InvalidNamespace.NotFound",
     }
 )
-"""Their code for what is not there, by kind."""
+"""Their code for a missing object, by kind."""

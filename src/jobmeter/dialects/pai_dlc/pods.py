@@ -15,7 +15,7 @@ _ALIVE = {"Pending", "Running"}
 
 
 def pod_id(replica: Replica, job: Job) -> str:
-    """The pod's own id where the record has one, else the vendor's form."""
+    """The pod's id in the record, else one in the vendor's form."""
     return replica.pod_id or f"{job.id}-{replica.name}"
 
 
@@ -39,7 +39,7 @@ def pods(view: JobView, now_ms: int) -> list[dict[str, Any]]:
 
 
 def find(view: JobView, requested: str, uid: str = "") -> tuple[Replica, bool]:
-    """The replica of a pod id, and of the pod's uid where one is named: the newest, else. True: a uid was named.
+    """The replica of a pod id: the attempt of the uid where one is given, else the newest one. True: a uid was given.
 
     Raises NotFoundError (kind ``pod``).
     """

@@ -1,4 +1,4 @@
-"""JobSpecs: what each role of a job asks for, and what follows for pods, limits and totals."""
+"""JobSpecs: the resources that each role of a job requests, and the pods, limits and totals that follow."""
 
 import math
 import re
@@ -27,7 +27,7 @@ _SUFFIXES = {
 
 
 class ResourceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pod asks for, as quantities in text: ``4``, ``500m``, ``64Gi``."""
+    """The requests of one pod, as quantities in text: ``4``, ``500m``, ``64Gi``."""
 
     cpu: str | int | float | None = msgspec.field(default=None, name="CPU")
     gpu: str | int | float | None = msgspec.field(default=None, name="GPU")
@@ -36,7 +36,7 @@ class ResourceConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """One role of a job: the members that mean something here."""
+    """One role of a job: the members that are read."""
 
     type: str | None = None
     pod_count: int | None = None
@@ -50,7 +50,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What all pods ask for together: cores, GPUs, bytes. None where nobody said."""
+    """The requests of all pods together: cores, GPUs, bytes. None where unknown."""
 
     cpu: float | None = None
     gpu: float | None = None
@@ -59,7 +59,7 @@ class Totals:
 
 
 def checked(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
-    """The roles, when they make a job. Raises InvalidRequestError naming what is wrong."""
+    """The roles, if they are valid. Raises InvalidRequestError naming the wrong field."""
     if not specs:
         raise MissingFieldError("JobSpecs is mandatory for this action", "JobSpecs")
     for at, spec in enumerate(specs):
@@ -94,7 +94,7 @@ def limits(specs: Sequence[JobSpec]) -> dict[str, float]:
 
 
 def instance_type(specs: Sequence[JobSpec]) -> dict[str, Any]:
-    """The machine that a pod of the role with the most pods was promised."""
+    """The instance type of a pod of the role with the most pods."""
     main = _main(specs)
     config = main.resource_config or ResourceConfig()
     memory, gpus = quantity(config.memory, "Memory"), quantity(config.gpu, "GPU")
@@ -122,7 +122,7 @@ def totals(specs: Sequence[JobSpec]) -> Totals:
 
 
 def of_record(given: Any) -> list[JobSpec]:  # noqa: ANN401 - whatever a record holds
-    """The roles that a job's record holds; none when what it holds is not a list of roles."""
+    """The roles in a job's record; none when they are invalid."""
     try:
         return msgspec.convert(given or [], list[JobSpec])
     except msgspec.ValidationError:

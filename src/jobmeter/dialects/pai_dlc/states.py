@@ -1,4 +1,4 @@
-"""PAI-DLC's words for the state of a job and of a pod, and ours."""
+"""PAI-DLC's states of jobs and pods, and ours."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,7 +22,7 @@ STATUSES: Mapping[str, JobState] = MappingProxyType(
         "Stopped": JobState.STOPPED,
     }
 )
-"""What each of their words means."""
+"""The meaning of each of their words."""
 
 WORDS: Mapping[JobState, str] = MappingProxyType(
     {
@@ -31,11 +31,11 @@ WORDS: Mapping[JobState, str] = MappingProxyType(
         JobState.SUCCEEDED: "Succeeded",
         JobState.FAILED: "Failed",
         JobState.STOPPED: "Stopped",
-        # A job of theirs always ends in one of three states: this one claims neither success nor failure.
+        # Theirs have three final states: this one means neither success nor failure.
         JobState.UNKNOWN: "Stopped",
     }
 )
-"""Their word for each of our states, where nobody gave a finer one."""
+"""Their default word for each of our states."""
 
 REASONS: Mapping[JobState, tuple[str, str]] = MappingProxyType(
     {
@@ -47,7 +47,7 @@ REASONS: Mapping[JobState, tuple[str, str]] = MappingProxyType(
         JobState.UNKNOWN: ("JobUnknown", "Nobody saw how the job ended."),
     }
 )
-"""ReasonCode and ReasonMessage of a state, where the job's record says no more."""
+"""ReasonCode and ReasonMessage of a state, where the job's record has none."""
 
 _PODS = {
     JobState.QUEUED: "Pending",
@@ -61,14 +61,14 @@ _PODS = {
 
 
 def status_of(job: Job) -> str:
-    """The job's status: the finer word of its record where that agrees with its state, which may have moved on."""
+    """The job's status: the finer one in its record, if it matches the job's state."""
     finer = job.extra.get("pai-dlc", {}).get("Status")
     agrees = isinstance(finer, str) and STATUSES.get(finer) is job.state
     return str(finer) if agrees else WORDS[job.state]
 
 
 def with_status(status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
-    """The states and conditions of the jobs whose ``status_of`` is that word."""
+    """The states and conditions of the jobs with that ``status_of``."""
     state = STATUSES[status]
     if status == WORDS[JobState.UNKNOWN]:
         return frozenset({state, JobState.UNKNOWN}), ()

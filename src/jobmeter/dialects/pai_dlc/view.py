@@ -1,4 +1,4 @@
-"""The call of PAI-DLC that gives what a chart shows."""
+"""PAI-DLC's call for the data of a chart."""
 
 from jobmeter.dialects.base import BEARER, View, ViewCall, encoded, target
 from jobmeter.dialects.pai_dlc.names import NAME

@@ -11,10 +11,10 @@ GAPS = (
     ),
     Gap(
         "Evaluation: CreateOnlineEvalTask, EvaluateTrace, ListEvalResults and what belongs to them",
-        "They ask a language model of the vendor's.",
+        "They query a language model of the vendor.",
         GapStatus.NEVER,
     ),
-    Gap("CreateServiceIdentityRole, GetServiceIdentityRole", "A key is all that it takes.", GapStatus.NEVER),
+    Gap("CreateServiceIdentityRole, GetServiceIdentityRole", "A key is sufficient.", GapStatus.NEVER),
 )
 
 PAI_LLM_TRACE = Product(

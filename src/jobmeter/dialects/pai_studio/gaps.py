@@ -1,4 +1,4 @@
-"""What of PaiStudio is not answered."""
+"""Parts of PaiStudio that are not supported."""
 
 from jobmeter.dialects.base import Gap, GapStatus
 
@@ -15,7 +15,7 @@ GAPS = (
     ),
     Gap(
         "ListTrainingJobMetrics and GetTrainingJobLatestMetrics of samples that have expired",
-        "They tell single samples; roll-ups hold none. GetTrainingJobLatestMetrics falls back on the hours.",
+        "They return single samples; roll-ups have none. GetTrainingJobLatestMetrics falls back on the hours.",
         GapStatus.NEVER,
     ),
     Gap(

@@ -18,7 +18,7 @@ INSTANCE_METRICS = by_dialect_name(NAME)
 NODE_METRICS = by_dialect_name(f"{NAME}-nodes")
 """The metric of each MetricType of GetNodeMetrics."""
 
-# What is reported for a node where the metric itself was not measured there: what its replicas did.
+# Reported for a node where the metric was not measured there: that of its replicas.
 _INSTEAD: Mapping[str, str] = MappingProxyType(
     {
         "node.cpu.utilization": "cpu.utilization",
@@ -56,7 +56,7 @@ NOT_FOUND: Mapping[str, str] = MappingProxyType(
         "workspace": "InvalidWorkspaceId.NotFound",
     }
 )
-"""The code for what is not there, by kind."""
+"""The code for a missing object, by kind."""
 
 _KB = 1024
 _MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
@@ -87,7 +87,7 @@ def megabytes_text(rate: float) -> str:
 
 
 def whole(amount: float) -> int:
-    """An amount as a whole number: what is begun counts."""
+    """An amount rounded up to a whole number."""
     return math.ceil(rounded(amount))
 
 

@@ -1,4 +1,4 @@
-"""The call of PaiStudio that gives what a chart shows."""
+"""PaiStudio's call for the data of a chart."""
 
 from jobmeter.dialects.base import BEARER, View, ViewCall, encoded, target
 from jobmeter.dialects.pai_studio.names import INSTANCE_METRICS

@@ -1,6 +1,6 @@
-"""Failures as Prometheus's own receiver tells them: a status, and one line of plain text.
+"""Errors as Prometheus's own receiver sends them: a status, and one line of plain text.
 
-A sender drops what was answered with another 4xx than 429, and sends again what was answered with 429 or 5xx.
+A sender retries after 429 or 5xx, and drops the data after other 4xx.
 """
 
 from jobmeter.dialects.base import Answer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.place import owner_of
-from jobmeter.model.series import check_name
+from jobmeter.model.series import is_name
 
 JOB, REPLICA, ATTEMPT, DEVICE = "jobmeter.job.id", "jobmeter.replica", "jobmeter.attempt", "jobmeter.device"
 OWN = frozenset({JOB, REPLICA, ATTEMPT, DEVICE})
@@ -61,15 +61,6 @@ def owner(attributes: Mapping[str, str]) -> Owner:
         device=attributes.get(DEVICE, ""),
         used=OWN | ({CLUSTER} & own.keys()) | ({node} if node else frozenset()),
     )
-
-
-def is_name(text: str) -> bool:
-    """Whether it may name a node, a cluster or a device."""
-    try:
-        check_name(text, "name")
-    except InvalidRequestError:
-        return False
-    return True
 
 
 def _attempt(text: str) -> int:

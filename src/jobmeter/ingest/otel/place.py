@@ -8,10 +8,10 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.place import EXTERNAL, Placed
 from jobmeter.ingest.otel import RULES
 from jobmeter.ingest.otel.labels import labels, legal
-from jobmeter.ingest.otel.owner import OWN, POD, Owner, is_name, owner
+from jobmeter.ingest.otel.owner import OWN, POD, Owner, owner
 from jobmeter.ingest.otel.rule import Rule, Subject, alike
 from jobmeter.model.catalog import CATALOG, Kind, Scope, find
-from jobmeter.model.series import Series, check_series
+from jobmeter.model.series import Series, check_series, is_name
 from jobmeter.wire.otlp.written import Described
 from jobmeter.wire.otlp.written import Kind as Sent
 

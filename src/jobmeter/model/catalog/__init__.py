@@ -1,4 +1,4 @@
-"""THE table of metrics: the only place where a name, a unit or a rule of a metric is stated.
+"""The catalogue of metrics: the only place where a name, a unit or a rule of a metric is stated.
 
 Collectors, the pipeline, the planner, dialects, the reference page and the dashboard all read it. ``app.<name>`` (what
 a program reports) is open: any name below it is a gauge without a unit. Names that senders of other systems brought
@@ -25,7 +25,7 @@ CATALOG: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric
 
 
 def find(name: str) -> Metric | None:
-    """The metric of that name; a generated gauge for an open prefix; None for a name that nobody knows."""
+    """The metric of that name; a generated gauge for an open prefix; None for an unknown name."""
     metric = CATALOG.get(name)
     if metric is not None:
         return metric

@@ -1,4 +1,4 @@
-"""What a GPU or an NPU does. The core set has the same names under both prefixes."""
+"""Metrics of GPUs and NPUs. The core set has the same names under both prefixes."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Sco
 
 _D = Scope.DEVICE
 _AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}"})
-"""Units of what the devices of a node have together; shares of time, temperatures and clocks have a mean."""
+"""Units of metrics that are summed over the devices of a node; shares of time, temperatures and clocks have a mean."""
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "gpu.utilization": {
         "pai-dlc": "GpuCoreUsage",
@@ -125,23 +125,23 @@ METRICS: tuple[Metric, ...] = (
     _gauge("gpu", "clock.memory", "Hz", "Clock of the memory."),
     _gauge("gpu", "clock.sm.limit", "Hz", "Highest clock of the streaming multiprocessors."),
     _gauge("gpu", "performance.state", "", "NVIDIA P-state: 0 is fastest."),
-    _counter("gpu", "throttle.power", "s", "Time held back by the power cap.", read_unit="1"),
+    _counter("gpu", "throttle.power", "s", "Time throttled by the power cap.", read_unit="1"),
     _counter(
         "gpu",
         "throttle.thermal.software",
         "s",
-        "Time held back by the software thermal limit.",
+        "Time throttled by the software thermal limit.",
         read_unit="1",
     ),
     _counter(
         "gpu",
         "throttle.thermal.hardware",
         "s",
-        "Time held back by the hardware thermal limit.",
+        "Time throttled by the hardware thermal limit.",
         read_unit="1",
     ),
-    _counter("gpu", "throttle.power.brake", "s", "Time held back by an external power brake.", read_unit="1"),
-    _counter("gpu", "throttle.sync", "s", "Time held back to stay in step with other devices.", read_unit="1"),
+    _counter("gpu", "throttle.power.brake", "s", "Time throttled by an external power brake.", read_unit="1"),
+    _counter("gpu", "throttle.sync", "s", "Time throttled to stay in step with other devices.", read_unit="1"),
     _counter("gpu", "ecc.corrected", "{error}", "Memory errors corrected since the driver was loaded."),
     _counter(
         "gpu",

@@ -1,4 +1,4 @@
-"""What the agent costs and how it fares: the measurer is measured."""
+"""The agent's own cost and health."""
 
 from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
 
@@ -40,7 +40,7 @@ METRICS: tuple[Metric, ...] = (
         name="agent.samples.waiting",
         unit="{sample}",
         scope=_A,
-        text="Samples of pods that wait until it is known whose they are.",
+        text="Samples of pods that wait for the name of their job.",
     ),
     Metric(
         name="agent.dropped",

@@ -1,4 +1,4 @@
-"""What a node does as a whole, for all of its users."""
+"""Metrics of a node as a whole, for all of its users."""
 
 from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Scope
 

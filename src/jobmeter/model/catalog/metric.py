@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 
 class Kind(StrEnum):
-    """How values of a metric follow each other."""
+    """Whether values of a metric are levels or running totals."""
 
     GAUGE = "gauge"
     """Each sample is a reading of its own."""
     COUNTER = "counter"
-    """Samples only grow, but for resets; stored as they were read, asked for as a rate per second."""
+    """Samples only grow, except for resets; stored as read, queried as a rate per second."""
 
 
 class Scope(StrEnum):
@@ -26,7 +26,7 @@ class Scope(StrEnum):
 
 
 class Aggregate(StrEnum):
-    """How several values become one."""
+    """How several values are aggregated into one."""
 
     MEAN = "mean"
     SUM = "sum"

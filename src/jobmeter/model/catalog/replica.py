@@ -1,4 +1,4 @@
-"""What a replica of a job uses: CPU, memory, network, disk, storage."""
+"""Metrics of a replica of a job: CPU, memory, network, disk, storage."""
 
 from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
 
@@ -31,7 +31,7 @@ METRICS: tuple[Metric, ...] = (
         scope=_R,
         kind=Kind.COUNTER,
         read_unit="1",
-        text="Time in which the replica was held back by its CPU quota, over all of its tasks. Where its own group has "
+        text="Time in which the replica was throttled by its CPU quota, over all of its tasks. Where its own group has "
         "none: by that of the nearest group above, which others may share, from when it was first measured.",
     ),
     Metric(
@@ -50,7 +50,7 @@ METRICS: tuple[Metric, ...] = (
         unit="By",
         scope=_R,
         on_node=_SUM,
-        text="Working set: memory that cannot be reclaimed at once.",
+        text="Working set: memory that cannot be reclaimed immediately.",
         names={"baseten": "cpu_memory_usage_bytes", "cms": "MEMORY_USED"},
     ),
     Metric(name="memory.limit", unit="By", scope=_R, on_node=_SUM, text="Memory that the replica may use."),
@@ -58,7 +58,7 @@ METRICS: tuple[Metric, ...] = (
         name="memory.peak",
         unit="By",
         scope=_R,
-        on_node=Aggregate.MAX,  # the peaks of replicas need not have been at one time
+        on_node=Aggregate.MAX,  # replicas may reach their peaks at different times
         text="Most memory in use at once so far: at a sample, or by one process that has ended.",
     ),
     Metric(

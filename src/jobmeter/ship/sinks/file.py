@@ -1,4 +1,4 @@
-"""Files: JSON lines, rotated by size, those that are full compressed with zstd."""
+"""Files of JSON lines, rotated by size; full ones are compressed with zstd."""
 
 import os
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from jobmeter.ship.sink import Origin, SinkSettings
 class FileSink:
     """``DIRECTORY/LOGSTORE-SHIPPER-NUMBER-COPY.jsonl``, of its first line; ``.jsonl.zst`` once it is full.
 
-    ``COPY`` is 000 but where a file that begins with that line is there already, as after a crash.
-    Every batch is on disk before it counts. What a crash left half written is cut off when the file is opened: it did
-    not count. A crash while a file is compressed leaves it as it was.
+    ``COPY`` is 000 unless a file that begins with that line exists already, as after a crash. Every batch is synced to
+    disk before it is acknowledged. A partial line left by a crash is truncated when the file is opened. A crash during
+    compression leaves the file as it was.
     """
 
     most_lines = 50_000
@@ -70,7 +70,7 @@ class FileSink:
         return self._descriptor
 
     def _free(self, number: int) -> Path:
-        """A file that is not there in either form."""
+        """The path of a file that exists neither plain nor compressed."""
         for copy in count():
             path = self._directory / f"{self._name}-{number:020}-{copy:03}.jsonl"
             if not path.with_suffix(".jsonl.zst").exists():
@@ -83,7 +83,7 @@ class FileSink:
 
 
 def _finished(path: Path) -> bool:
-    """Whether a file was compressed already; then it is removed, as a crash stored it from being."""
+    """Whether a file was compressed already; then it is removed, which a crash had prevented."""
     if not path.with_suffix(".jsonl.zst").exists():
         return False
     path.unlink(missing_ok=True)

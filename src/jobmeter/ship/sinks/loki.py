@@ -1,39 +1,29 @@
 """Loki's push API with JSON: https://grafana.com/docs/loki/latest/reference/loki-http-api/#ingest-logs."""
 
-import gzip
 from collections.abc import Sequence
 
 import msgspec
 
 from jobmeter.ship.guard import Guard
-from jobmeter.ship.http import Endpoint, checked
+from jobmeter.ship.http import PostSink
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.sink import Origin, SinkSettings
 
 _LABELS = ("resource_group", "project", "job", "replica", "node", "stream")
-"""What makes a stream: a source. The rest is structured metadata, which makes none."""
+"""Labels of a stream: those of its source. The rest is structured metadata."""
 
 
-class LokiSink:
+class LokiSink(PostSink):
     """Posts to ``url``, by default with the path ``/loki/api/v1/push``; ``tenant`` is X-Scope-OrgID.
 
     Lines that Loki refuses as too old or too long are refused for good.
     """
 
-    most_lines = 4_000
-    most_bytes = 3 * 2**20
-
     def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
-        """Raises ConfigurationError for a URL that is none."""
-        self.linger_seconds = settings.linger_seconds or 0.0
-        self._endpoint = Endpoint(settings.url, guard)
-        self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else "/loki/api/v1/push"
-        self._headers = {**settings.headers, "Content-Type": "application/json", "Content-Encoding": "gzip"}
+        """Raises ConfigurationError for an invalid URL."""
+        super().__init__(settings, guard, "/loki/api/v1/push", "application/json")
         if settings.tenant:
             self._headers["X-Scope-OrgID"] = settings.tenant
-        if settings.token:
-            self._headers["Authorization"] = f"Bearer {settings.token}"
-        self._labels = settings.labels
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
         """See ``Sink.send``."""
@@ -46,10 +36,5 @@ class LokiSink:
                 rest["level"] = line.level
             streams.setdefault(tuple(own.items()), []).append((str(line.line.time_ns), line.line.text, rest))
         body = {"streams": [{"stream": dict(labels), "values": values} for labels, values in streams.items()]}
-        content = gzip.compress(msgspec.json.encode(body), 1)
-        checked(self._endpoint.request("POST", self._path, content, self._headers), self._endpoint.host)
+        self.post(msgspec.json.encode(body))
         return 0
-
-    def close(self) -> None:
-        """See ``Sink.close``."""
-        self._endpoint.close()

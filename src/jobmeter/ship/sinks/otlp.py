@@ -1,11 +1,11 @@
 """OTLP/HTTP logs in protobuf: https://opentelemetry.io/docs/specs/otlp/#otlphttp."""
 
-import gzip
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from jobmeter.errors import InvalidRequestError
 from jobmeter.ship.guard import Guard
-from jobmeter.ship.http import Endpoint, checked
+from jobmeter.ship.http import PostSink
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import fixed64, octets, read, text, whole
 from jobmeter.ship.sink import Origin, SinkSettings
@@ -24,31 +24,16 @@ _RECORD = {"stream": "log.iostream"}
 _MS_NS = 1_000_000
 
 
-class OtlpSink:
+class OtlpSink(PostSink):
     """Posts to ``url``, by default with the path ``/v1/logs``. A resource is a replica of a job, or a node."""
 
-    most_lines = 4_000
-    most_bytes = 3 * 2**20
-
     def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
-        """Raises ConfigurationError for a URL that is none."""
-        self.linger_seconds = settings.linger_seconds or 0.0
-        self._endpoint = Endpoint(settings.url, guard)
-        self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else "/v1/logs"
-        self._headers = {**settings.headers, "Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
-        if settings.token:
-            self._headers["Authorization"] = f"Bearer {settings.token}"
-        self._labels = settings.labels
+        """Raises ConfigurationError for an invalid URL."""
+        super().__init__(settings, guard, "/v1/logs", "application/x-protobuf")
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
-        """See ``Sink.send``: what a partial success calls rejected is."""
-        body = gzip.compress(b"".join(self._resources(lines)), 1)
-        reply = checked(self._endpoint.request("POST", self._path, body, self._headers), self._endpoint.host)
-        return min(len(lines), _rejected(reply.body))
-
-    def close(self) -> None:
-        """See ``Sink.close``."""
-        self._endpoint.close()
+        """See ``Sink.send``: the records that a partial success rejects count as refused."""
+        return min(len(lines), _rejected(self.post(b"".join(self._resources(lines))).body))
 
     def _resources(self, lines: Sequence[ShippedLine]) -> Iterator[bytes]:
         for resource, own in groupby(lines, self._resource):
@@ -83,6 +68,6 @@ def _rejected(body: bytes) -> int:
     try:
         partial = read(body).get(1, b"")
         rejected = read(partial).get(1, 0) if isinstance(partial, bytes) else 0
-    except ValueError:
+    except InvalidRequestError:
         return 0
     return rejected if isinstance(rejected, int) and rejected < 1 << 63 else 0

@@ -1,4 +1,4 @@
-"""S3 and object stores that speak it: an object of JSON lines, compressed with zstd, for each batch."""
+"""S3 and compatible object stores: an object of JSON lines, compressed with zstd, for each batch."""
 
 import hashlib
 import hmac
@@ -20,7 +20,7 @@ LINGER_SECONDS = 60.0
 class S3Sink:
     """``PREFIX/YYYY/MM/DD/SHIPPER-NUMBER.jsonl.zst`` by the day on which the first line arrived and by its number.
 
-    A batch that is sent again replaces itself: it begins with the same line and has all of the others. ``url`` is the
+    A batch that is sent again replaces its object: it begins with the same line and contains all others. ``url`` is the
     store's; where the bucket is a part of its name, ``bucket`` stays empty.
     """
 
@@ -34,7 +34,7 @@ class S3Sink:
         origin: Origin,
         clock: Clock = SystemClock(),  # noqa: B008 - frozen
     ) -> None:
-        """Raises ConfigurationError for a URL that is none, or where the access key is missing."""
+        """Raises ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
         self.linger_seconds = LINGER_SECONDS if settings.linger_seconds is None else settings.linger_seconds
         self._region = settings.region

@@ -44,13 +44,13 @@ class SlsSink:
         origin: Origin,
         clock: Clock = SystemClock(),  # noqa: B008 - frozen
     ) -> None:
-        """Raises ConfigurationError for a URL that is none, or where the access key is missing."""
+        """Raises ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
         self.linger_seconds = settings.linger_seconds or 0.0
         self._clock = clock
         region = Endpoint(settings.url, guard)
         named = f"{origin.project}.{region.host_header}"
-        # A name has the project before it; an address is that of a server which reads the project from Host.
+        # A host name gets the project as prefix; a server at an IP address reads the project from Host.
         self._endpoint = region if _is_address(region.host) else Endpoint(f"{region.parts.scheme}://{named}", guard)
         self._host = named
         key = hashlib.md5(origin.shipper.encode(), usedforsecurity=False).hexdigest()
@@ -73,7 +73,7 @@ class SlsSink:
         try:
             checked(reply, self._endpoint.host)
         except RefusedError as error:
-            # Most of what it answers 400 to is about the request's time or key, not about the lines.
+            # Most answers of 400 are about the request's time or key, not about the lines.
             if reply.status == 413 or _code(reply) in _REFUSED:
                 raise
             raise SinkError(error.message) from error

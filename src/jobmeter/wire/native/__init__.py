@@ -1,1 +1,1 @@
-"""What Jobmeter's own agents speak: docs/reference/wire-format.md."""
+"""The wire format of Jobmeter's own agents: docs/reference/wire-format.md."""

@@ -1,8 +1,8 @@
-"""The native wire format, read: the bytes of a request body to sample batches, records and log lines.
+"""Decodes the native wire format: the bytes of a request body to sample batches, records and log lines.
 
-See ``docs/reference/wire-format.md``. Everything is checked before it is believed: a length before memory is taken for
-it, the checksum before the payload is unpacked, the size while it is unpacked. Whatever is wrong is InvalidRequestError
-(LimitExceededError for what is merely too large) that names the part: ``body`` ``frame`` ``series`` ``time`` ``value``
+See ``docs/reference/wire-format.md``. Everything is checked before it is used: a length before memory is allocated for
+it, the checksum before the payload is unpacked, the size while it is unpacked. Errors are InvalidRequestError
+(LimitExceededError for what is merely too large) and name the part: ``body`` ``frame`` ``series`` ``time`` ``value``
 ``records`` ``lines`` or the descriptor's own field.
 """
 
@@ -45,7 +45,7 @@ _MAX_DESCRIPTOR = 64 * 1024
 _SMALL_FRAME = 256 * 1024
 """Bytes of a frame that the event loop may unpack."""
 _CHECKED = 5 * 1024
-"""Bytes whose checksum the library takes without letting other threads run."""
+"""Most bytes for which ``zlib`` hashes without releasing the GIL."""
 
 
 _RECORD_DEPTH, _LINE_DEPTH = 2, 4
@@ -56,7 +56,7 @@ _COLUMNS = 3.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """What a body holds, in the order of its frames. ``unknown`` names what was left out of records and lines."""
+    """The content of a body, in the order of its frames. ``unknown`` names what was left out of records and lines."""
 
     batches: list[SampleBatch]
     records: list[Records]
@@ -98,9 +98,8 @@ def decode(
 ) -> Decoded:
     """The frames of a whole body; ``project`` is what an empty project of a descriptor or of a stream means.
 
-    Times and values are taken as they are: what they may be is for ``jobmeter.ingest`` to say. ``take`` is told the
-    bytes that are about to be needed, frame by frame, and may raise. ``cache`` has the lists
-    of series that came before.
+    Times and values are not checked here: ``jobmeter.ingest`` validates them. ``take`` is called with the bytes that
+    are about to be needed, frame by frame, and may raise. ``cache`` has the lists of series of earlier bodies.
     """
     allowed = limits or Limits()
     cache = SeriesListCache() if cache is None else cache
@@ -183,7 +182,7 @@ def _heads(body: bytes, limits: Limits) -> Iterator[_Head]:
 def _payload(body: bytes, head: _Head, take: Take | None = None) -> bytes:
     packed = body[head.at : head.at + head.sent]
     if _checksum(packed) != head.checksum:
-        raise InvalidRequestError(f"the checksum of the frame at byte {head.at - _HEADER.size} does not hold", "frame")
+        raise InvalidRequestError(f"the checksum of the frame at byte {head.at - _HEADER.size} is wrong", "frame")
     if take is not None:
         # The payload, and the columns that samples are read into and joined in.
         take(head.size if head.kind != SAMPLES else int(_COLUMNS * head.size))
@@ -191,9 +190,10 @@ def _payload(body: bytes, head: _Head, take: Take | None = None) -> bytes:
 
 
 def _checksum(data: bytes) -> int:
-    """CRC-32. Of what is small it is taken in pieces during which no other thread runs.
+    """CRC-32.
 
-    Whoever lets others run waits for them afterwards, many times as long as it takes.
+    Small payloads are hashed in pieces for which ``zlib`` does not release the GIL: taking it back may wait for other
+    threads, many times as long as the hash takes.
     """
     if len(data) > _SMALL_FRAME:
         return zlib.crc32(data)
@@ -218,10 +218,10 @@ def _check_header(magic: bytes, version: int, kind: int, codec: int, zero: bytes
 
 def _check_sizes(sent: int, size: int, left: int) -> None:
     if sent > MAX_SENT:
-        raise LimitExceededError(f"a frame may have {MAX_SENT} bytes as sent, this one says {sent}", "frame")
+        raise LimitExceededError(f"a frame may have {MAX_SENT} bytes as sent, this one declares {sent}", "frame")
     if size > min(MAX_UNPACKED, left):
         raise LimitExceededError(
-            f"the frames of a body may have {left} more bytes after decompression, this one says {size}", "frame"
+            f"the frames of a body may have {left} more bytes after decompression, this one declares {size}", "frame"
         )
     if sent == 0 or size == 0:
         raise InvalidRequestError("a frame must not be empty", "frame")
@@ -235,7 +235,7 @@ def _unpack(packed: bytes, codec: int, size: int) -> bytes:
     else:
         payload = _unpack_zstd(packed, size)
     if len(payload) != size:
-        raise InvalidRequestError(f"a frame says that it holds {size} bytes, it holds {len(payload)}", "frame")
+        raise InvalidRequestError(f"a frame declares {size} bytes, it has {len(payload)}", "frame")
     return payload
 
 
@@ -258,7 +258,7 @@ def _unpack_zstd(packed: bytes, size: int) -> bytes:
         # The library takes memory for the size that the data itself declares, so that one is looked at first.
         declared = zstandard.frame_content_size(packed)
         if declared not in (-1, size):
-            raise InvalidRequestError(f"a frame says that it holds {size} bytes, its data says {declared}", "frame")
+            raise InvalidRequestError(f"a frame declares {size} bytes, its data {declared}", "frame")
         unpacker = zstandard.ZstdDecompressor(max_window_size=2**27)
         return unpacker.decompress(packed, max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
@@ -281,7 +281,7 @@ def _layout(payload: bytes, series_left: int) -> _Layout:
     series_count, sample_count = _COUNTS.unpack_from(payload)
     if series_count > series_left:
         raise LimitExceededError(
-            f"a request may name {series_left} more series here, this frame says {series_count}", "series"
+            f"a request may name {series_left} more series here, this frame declares {series_count}", "series"
         )
     # A descriptor takes at least its length and eight empty texts; a count takes 4 bytes, a sample 16.
     columns = 4 * series_count + 16 * sample_count
@@ -327,7 +327,9 @@ def _descriptors(payload: bytes, count: int, project: str) -> tuple[list[Series]
         (length,) = _LENGTH.unpack_from(payload, at)
         at += _LENGTH.size
         if length > min(len(payload) - at, _MAX_DESCRIPTOR):
-            raise InvalidRequestError(f"the descriptor of a series says {length} bytes, which is too long", "series")
+            raise InvalidRequestError(
+                f"the descriptor of a series declares {length} bytes, which is too long", "series"
+            )
         data = payload[at : at + length]
         at += length
         # Many metrics are of one place: what follows the metric is read and checked once.

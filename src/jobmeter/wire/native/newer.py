@@ -18,7 +18,7 @@ _STEP = re.compile(r"\.(\w+)|\[(?:\d+|\.\.\.)\]")
 
 
 def decode_lenient(data: bytes, kind: type[T]) -> tuple[T, tuple[str, ...]]:
-    """The object, and the names of what was left out of it: fields, and words (``jobs.state='Paused'``).
+    """The object, and the names of removed parts: fields, and words (``jobs.state='Paused'``).
 
     Raises msgspec.ValidationError for anything else that is wrong, and where more than 16 names would be left out;
     msgspec.DecodeError, UnicodeDecodeError and RecursionError for what is no JSON.
@@ -41,7 +41,7 @@ def decode_lenient(data: bytes, kind: type[T]) -> tuple[T, tuple[str, ...]]:
 
 
 def _leave_out(document: object, message: str) -> str | None:
-    """Take what the message complains of out of every entry of the lists on its path; its name."""
+    """Remove the field or word of the message from every entry of the lists on its path; gives its name."""
     if found := _FIELD.fullmatch(message):
         path, name = found["path"] or "", found["name"]
         for parent in _at(document, path):

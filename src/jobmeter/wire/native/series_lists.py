@@ -20,7 +20,10 @@ _SERIES_COST = 34
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedSeries:
-    """``series``: each once. ``places`` uint32[n]: which of them each descriptor is. ``once``: each is its own."""
+    """``series``: each once. ``places`` uint32[n]: the position of each descriptor's series.
+
+    ``once``: no descriptor repeats one.
+    """
 
     series: SeriesList
     places: Uint32s
@@ -28,7 +31,7 @@ class ListedSeries:
 
 
 class SeriesListCache:
-    """Lists of series by their bytes and by what an empty project means. Safe for several threads.
+    """Lists of series by their bytes and the project that an empty one stands for. Safe for several threads.
 
     The least recently used are dropped when all together take more than ``bound`` bytes.
     """
@@ -45,7 +48,7 @@ class SeriesListCache:
         return self._bytes
 
     def get(self, project: str, data: bytes, interner: SeriesInterner) -> ListedSeries | None:
-        """The list that was put under these bytes, its numbers being those of the interner."""
+        """The list of these bytes, its numbers being those of the interner."""
         key = project, data
         with self._lock:
             found = self._lists.get(key)
@@ -55,7 +58,7 @@ class SeriesListCache:
             return found
 
     def put(self, project: str, data: bytes, interner: SeriesInterner, series: Sequence[Series]) -> ListedSeries:
-        """The list of some series, from now on that of these bytes."""
+        """Cache the list of some series under these bytes."""
         made = _listed(interner, series)
         key = project, data
         with self._lock:

@@ -1,4 +1,4 @@
-"""The telnet protocol without its socket: feed bytes, get what they say.
+"""The telnet protocol without its socket: bytes in, events out.
 
 https://opentsdb.net/docs/build/html/api_telnet/index.html
 
@@ -64,7 +64,7 @@ class LineReader:
         self._skipping = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Read on. Data points of whole lines are in the ``Points`` when the iterator has ended."""
+        """Parse more bytes. Data points of whole lines are in the ``Points`` when the iterator has ended."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         if self._skipping and lines:

@@ -1,7 +1,7 @@
-"""OpenTSDB's names and ours: metrics, and the tags that say what a series is of.
+"""OpenTSDB's names and ours: metrics, and the tags that identify the source of a series.
 
 A metric that the catalogue knows, and one of a program (``app.``), has the same name on both sides. Any other name is
-stored below ``external.`` inside and shown as it was put. So no name outside can mean two inside, nor the other way.
+stored below ``external.`` and shown as it was put. So the mapping is one to one.
 """
 
 from jobmeter.model.catalog import CATALOG
@@ -19,12 +19,12 @@ IDENTITY = frozenset({JOB, REPLICA, ATTEMPT, DEVICE, CLUSTER, PROJECT})
 """Tags that never become labels."""
 
 
-def inside(name: str) -> str:
+def from_opentsdb(name: str) -> str:
     """Our name of a metric of theirs."""
     return name if _same(name) else EXTERNAL + name
 
 
-def outside(name: str) -> str:
+def to_opentsdb(name: str) -> str:
     """Their name of a metric of ours."""
     if name.startswith(EXTERNAL) and not _same(name):
         return name.removeprefix(EXTERNAL)

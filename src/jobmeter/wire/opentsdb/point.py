@@ -1,6 +1,6 @@
-"""Data points into one batch: each one checked by itself, the work for a series done once.
+"""Collects data points into one batch: each is checked by itself, each series is parsed once.
 
-A data point that cannot be stored is refused with a reason, and never in silence; the others of its request are stored.
+A data point that cannot be stored is refused with a reason; the others of its request are stored.
 """
 
 import math
@@ -15,7 +15,17 @@ from jobmeter.model.batch import SampleBatch
 from jobmeter.model.catalog import find
 from jobmeter.model.series import DEFAULT_PROJECT, Series, check_series
 from jobmeter.model.time import MAX_TIME_MS
-from jobmeter.wire.opentsdb.names import ATTEMPT, CLUSTER, DEVICE, IDENTITY, JOB, NODE_TAGS, PROJECT, REPLICA, inside
+from jobmeter.wire.opentsdb.names import (
+    ATTEMPT,
+    CLUSTER,
+    DEVICE,
+    IDENTITY,
+    JOB,
+    NODE_TAGS,
+    PROJECT,
+    REPLICA,
+    from_opentsdb,
+)
 
 _SECONDS_DIGITS = 10
 """A time of more digits is in milliseconds (http://opentsdb.net/docs/build/html/user_guide/writing/index.html)."""
@@ -34,7 +44,7 @@ class RefusedError(InvalidRequestError):
 
 
 class Writer(NamedTuple):
-    """For whom data points are taken: the project of their key, None for a key that may write to all."""
+    """The writer of data points: the project of the key, None for a key that may write to all."""
 
     project: str | None
 
@@ -89,7 +99,7 @@ def _series(metric: str, tags: Mapping[str, str], writer: Writer) -> Series:
     if not attempt.isdecimal() or len(attempt) > _SECONDS_DIGITS:
         raise RefusedError(f"attempt {attempt[:20]!r} is not a number of restarts", "tags")
     return Series(
-        metric=inside(metric),
+        metric=from_opentsdb(metric),
         project=writer.project_of(tags.get(PROJECT)),
         cluster=tags.get(CLUSTER, ""),
         node=tags.get(used, ""),
@@ -162,9 +172,9 @@ def _as_float(value: float) -> float:
 
 
 class Points:
-    """Gathers data points of one sender. Not safe for several threads.
+    """Collects data points of one sender. Not safe for several threads.
 
-    The properties of a series are cached for the next batch, so that its line costs a look-up.
+    Series are cached for the next batch, so that a known one costs a look-up.
     """
 
     def __init__(self, writer: Writer) -> None:
@@ -209,7 +219,7 @@ class Points:
         self._value.append(number)
 
     def described(self, key: object) -> bool:
-        """True when the series of that key was described before."""
+        """True when the series of that key is cached."""
         return key in self._columns
 
     @property
@@ -218,11 +228,11 @@ class Points:
         return len(self._columns)
 
     def clear_cache(self) -> None:
-        """Forget what series are; they are read from their tags the next time."""
+        """Clear the cached series; they are parsed from their tags again."""
         self._columns.clear()
 
     def take(self) -> SampleBatch:
-        """What was gathered, in its order; the next batch begins empty."""
+        """The collected batch, in order; the next one begins empty."""
         batch = SampleBatch(
             [column.series for column in self._used],
             np.array(self._index, np.uint32),

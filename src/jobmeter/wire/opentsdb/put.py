@@ -61,7 +61,7 @@ def decode(body: bytes, most: int, take: Take = unlimited) -> Sequence[DataPoint
 
 
 def _lenient(body: bytes, problem: Exception) -> Sequence[DataPoint]:
-    """A body that strict JSON has no form for: NaN and Infinity, which are refused one by one."""
+    """A body that is not strict JSON: data points with NaN and Infinity are refused one by one."""
     try:
         found = json.loads(body, parse_constant=str)
         return msgspec.convert(found if isinstance(found, list) else [found], list[DataPoint])

@@ -1,4 +1,4 @@
-"""What is answered: responses of the three services and ``google.rpc.Status``, in both encodings.
+"""Answers: responses of the three services and ``google.rpc.Status``, in both encodings.
 
 https://opentelemetry.io/docs/specs/otlp/#otlphttp-response and
 https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto
@@ -6,7 +6,8 @@ https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.pr
 
 import msgspec
 
-from jobmeter.wire.otlp.values import number, part
+from jobmeter.wire.otlp.values import part
+from jobmeter.wire.protobuf import encode_varint
 
 _PARTIAL, _REJECTED, _MESSAGE = 0x0A, 0x08, 0x12
 _CODE, _DETAILS = 0x08, 0x1A
@@ -16,16 +17,16 @@ RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 def response(rejected: int, message: str, *, json: bool, field: str = "rejectedDataPoints") -> bytes:
-    """The answer to a request that was taken, ``rejected`` of its data points (or what ``field`` says) excepted.
+    """The answer to an accepted request; ``rejected`` of its data points (or of the items of ``field``) were refused.
 
-    A message without rejected ones is a warning; without both the answer says nothing, which is full success.
+    A message without rejected ones is a warning; without both the answer is empty, which means full success.
     """
     if json:
         partial = {field: str(rejected), "errorMessage": message}
         return msgspec.json.encode({"partialSuccess": partial} if rejected or message else {})
     if not (rejected or message):
         return b""
-    count = bytes((_REJECTED,)) + number(rejected) if rejected else b""
+    count = bytes((_REJECTED,)) + encode_varint(rejected) if rejected else b""
     return part(_PARTIAL, count + part(_MESSAGE, message.encode()))
 
 
@@ -37,12 +38,12 @@ def status(code: int, message: str, retry_after_ms: int | None = None, *, json: 
             found["details"] = [{"@type": RETRY_INFO, "retryDelay": f"{retry_after_ms / 1000:g}s"}]
         return msgspec.json.encode(found)
     details = b"" if retry_after_ms is None else part(_DETAILS, _retry_info(retry_after_ms))
-    return bytes((_CODE,)) + number(code) + part(_MESSAGE, message.encode()) + details
+    return bytes((_CODE,)) + encode_varint(code) + part(_MESSAGE, message.encode()) + details
 
 
 def _retry_info(after_ms: int) -> bytes:
     seconds, rest = divmod(after_ms, 1000)
-    delay = (bytes((_SECONDS,)) + number(seconds) if seconds else b"") + (
-        bytes((_NANOS,)) + number(rest * 1_000_000) if rest else b""
+    delay = (bytes((_SECONDS,)) + encode_varint(seconds) if seconds else b"") + (
+        bytes((_NANOS,)) + encode_varint(rest * 1_000_000) if rest else b""
     )
     return part(_TYPE_URL, RETRY_INFO.encode()) + part(_VALUE, part(_DELAY, delay))

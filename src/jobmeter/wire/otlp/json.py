@@ -22,7 +22,7 @@ _ATTRIBUTE, _NAME, _VERSION, _SCOPE_ATTRIBUTE = 0x0A, 0x0A, 0x12, 0x1A
 
 
 class _Part(msgspec.Struct, rename="camel", gc=False):
-    """Fields that are not named here are passed over; ``null`` stands for what is absent."""
+    """Unknown fields are ignored; ``null`` counts as absent."""
 
 
 class AnyValue(_Part):
@@ -70,7 +70,7 @@ class Scope(Attributed):
 
 
 class DataPoint(Attributed):
-    """What data points have in common."""
+    """The common fields of data points."""
 
     time_unix_nano: int | None = None
     flags: int | None = None
@@ -158,7 +158,7 @@ _DECODER = msgspec.json.Decoder(Request, strict=False)
 
 def decode(data: bytes, shapes: Shapes | None = None) -> Written:
     """The columns of a request. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
-    # What is read takes much more memory than its text.
+    # The decoded objects take much more memory than the text.
     if len(data) > _MOST_BYTES or data.count(b"{") > MOST_OBJECTS:
         raise LimitExceededError(f"a request may have {_MOST_BYTES} bytes and {MOST_OBJECTS} objects of JSON", "body")
     try:
@@ -179,7 +179,7 @@ def decode(data: bytes, shapes: Shapes | None = None) -> Written:
 
 
 def _metric(into: Builder, owner: Owner, one: Metric) -> None:
-    named = Named(owner, _bytes(one.name), _bytes(one.unit))
+    named = Named(owner, values.encode_text(one.name, "body"), values.encode_text(one.unit, "body"))
     if one.gauge is not None:
         _numbers(into, named.header(into, Kind.GAUGE), _counted(into, one.gauge))
     elif one.sum is not None:
@@ -205,7 +205,7 @@ def _counted(into: Builder, points: Points[P]) -> list[P]:
 
 
 def _summed(into: Builder, points: Points[P]) -> list[P]:
-    """The data points, unless they are refused for how they are summed."""
+    """The data points, unless they are refused for their temporality."""
     found = _counted(into, points)
     reason = metric.refusal(points.aggregation_temporality or 0)
     if reason:
@@ -238,7 +238,7 @@ def _scope(scope: Scope | None) -> bytes:
     if scope is None:
         return b""
     texts = ((_NAME, scope.name), (_VERSION, scope.version))
-    named = [values.part(tag, _bytes(text)) for tag, text in texts if text]
+    named = [values.part(tag, values.encode_text(text, "body")) for tag, text in texts if text]
     return b"".join([*named, *_fields(scope, _SCOPE_ATTRIBUTE)])
 
 
@@ -268,10 +268,3 @@ def _plain(value: AnyValue) -> bytes:
     if value.double_value is not None:
         return values.encode_float(value.double_value)
     return values.encode_bytes(value.bytes_value) if value.bytes_value is not None else b""
-
-
-def _bytes(text: str | None) -> bytes:
-    try:
-        return (text or "").encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("a text has half of a surrogate pair", "body") from error

@@ -1,4 +1,4 @@
-"""What the kinds of metrics become, whichever encoding they came in.
+"""How each kind of metric is stored, for both encodings.
 
 Histograms and summaries become the series that Prometheus has for them
 (https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#otlp-metric-points-to-prometheus).
@@ -15,7 +15,7 @@ from jobmeter.wire.otlp.written import Builder, Header, Kind, Owner
 CUMULATIVE = 2
 _DELTA = 1
 NO_VALUE = 1
-"""The flag of a data point that says that there is no value."""
+"""The flag of a data point without a value."""
 
 
 class Named(NamedTuple):
@@ -108,7 +108,7 @@ def _sound(counts: Sequence[int], bounds: Sequence[float], count: int) -> bool:
 def _count_and_sum(into: Builder, named: Named, point: Point, total: float | None) -> None:
     into.head(named.header(into, Kind.COUNTER, "_count"), point.own, point.time_ns, float(point.count))
     if total is not None:
-        # It is a counter only where nothing negative is measured, which nobody says.
+        # A counter only if no value is negative, which the protocol does not say.
         into.more(named.header(into, Kind.GAUGE, "_sum"), point.own, point.time_ns, total)
 
 

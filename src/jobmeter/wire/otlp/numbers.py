@@ -1,4 +1,4 @@
-"""Short texts for what comes again in every request, so that a key need not hold all of it."""
+"""Short codes for values that requests repeat, so that keys of series stay short."""
 
 import itertools
 import struct
@@ -14,7 +14,7 @@ _MOST_BYTES = 64 * 2**20
 class Numbers:
     """A number for each value, as ``WIDTH`` bytes, the same in every request. Safe for several threads.
 
-    When there are too many values all are forgotten; a number is never used twice.
+    With too many values all are dropped; a number is never used twice.
     """
 
     def __init__(self, bound: int = _MOST_BYTES) -> None:
@@ -37,7 +37,7 @@ class Numbers:
             if len(numbers) > _MOST or self._bytes > self._bound:
                 self._numbers = numbers = {}
                 self._bytes = 0
-            # Of two threads with the same value the first one's number is valid.
+            # If two threads add the same value, the first number wins.
             found = numbers.setdefault(value, _PACK(next(self._next)))
             self._bytes += size
         return found

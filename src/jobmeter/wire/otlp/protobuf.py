@@ -209,7 +209,7 @@ class _Walk:
             metric.histogram(self.into, named, point, counts, bounds)
 
     def exponential(self, named: Named, spans: Sequence[Span]) -> None:  # noqa: ARG002 - as the others
-        """A histogram of exponential scale: there is no place for it."""
+        """An exponential histogram: not stored."""
         self.into.refuse("exponential-histogram", len(self._points(spans)[0]))
 
     def summary(self, named: Named, spans: Sequence[Span]) -> None:
@@ -229,7 +229,7 @@ class _Walk:
         return found[_QUANTILE], found[_QUANTILE_VALUE]
 
     def _point(self, at: int, end: int, attributes: int, flagged: int) -> tuple[Point, dict[int, bytes]]:
-        """What histograms and summaries have in common, and the bytes of packed numbers by their tag."""
+        """The common fields of histograms and summaries, and the bytes of packed numbers by their tag."""
         data, own = self._data, []
         flags = time_ns = count = 0
         total: float | None = None

@@ -32,7 +32,7 @@ _TRACE, _SPAN, _OBSERVED, _EVENT = 0x4A, 0x52, 0x59, 0x62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One log record. ``time_ns`` is 0 where neither the record nor its observer says when it was.
+    """One log record. ``time_ns`` is 0 where neither the record nor its observer has a time.
 
     ``severity`` is OTLP's number, 0 where there is none; ``trace`` and ``span`` are hexadecimal digits or empty.
     """
@@ -92,7 +92,7 @@ def _body(message: bytes) -> Any:  # noqa: ANN401 - any value of JSON
 
 
 def _hex(data: bytes, found: dict[int, list[tuple[int, int]]], tag: int, size: int) -> str:
-    """An id; what is none says nothing, and the record is stored."""
+    """An id; an invalid one counts as absent, and the record is stored."""
     if tag not in found:
         return ""
     at, end = found[tag][-1]

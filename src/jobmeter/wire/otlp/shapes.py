@@ -1,4 +1,4 @@
-"""Requests that differ from earlier ones in times and values alone, as a sender's do: their keys are cached."""
+"""A cache of keys for requests that differ from earlier ones in times and values alone, as those of one sender do."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -19,7 +19,7 @@ _KEY_BYTES = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """All of a request but times and values: see ``Written``; ``index`` and ``at`` as ``usual_columns`` has them."""
+    """A request without times and values: see ``Written``; ``index`` and ``at`` as ``usual_columns`` has them."""
 
     keys: list[bytes]
     spans: Sequence[tuple[int, Header]]

@@ -120,5 +120,5 @@ def _hex(data: bytes, found: dict[int, list[tuple[int, int]]], tag: int) -> str:
 
 
 def one_of(values: tuple[T, ...], number: int) -> T:
-    """What a number of an enumeration means; the first one, which says nothing, for numbers that came later."""
+    """The member of an enumeration; the first one, which means unspecified, for an unknown number."""
     return values[number] if 0 <= number < len(values) else values[0]

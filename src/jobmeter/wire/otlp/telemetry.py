@@ -1,4 +1,4 @@
-"""What requests of spans and of log records have in common: resources, attributes, and their bounds."""
+"""Shared by requests of spans and of log records: resources, attributes, and their bounds."""
 
 import math
 from collections import Counter
@@ -16,7 +16,7 @@ T = TypeVar("T")
 MOST_SHARED = 32 * 1_024
 """Largest resource, and largest scope, as they were sent: they are stored again with each span."""
 MOST_TOTAL = 256 * 2**20
-"""What the spans of a request may have together, each with its resource and its scope."""
+"""Most bytes of the spans of a request, each with its resource and its scope."""
 _FIELDS = 4
 """How many times as many fields as parts of one kind a message may have."""
 Span = tuple[int, int]
@@ -34,7 +34,7 @@ class Group(Generic[T]):
 
 @dataclass(slots=True)
 class Sent(Generic[T]):
-    """What a request brought: its items by resource and scope, and how many were refused, by reason."""
+    """The content of a request: its items by resource and scope, and how many were refused, by reason."""
 
     most: int
     groups: list[Group[T]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Sent(Generic[T]):
     _total: int = 0
 
     def count(self, size: int) -> None:
-        """One more item, with so many bytes. Raises LimitExceededError (field ``body``)."""
+        """Count an item of so many bytes. Raises LimitExceededError (field ``body``)."""
         self._items += 1
         self._total += size
         self.check(self._items)
@@ -154,7 +154,7 @@ def fixed(data: bytes, found: Mapping[int, Pieces], tag: int) -> int:
 
 
 def count32(value: int) -> int:
-    """A number of 32 bits, of which a varint may have more."""
+    """A varint truncated to 32 bits."""
     return value & 0xFFFF_FFFF
 
 
@@ -190,7 +190,7 @@ def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span]
 
 
 def shared(resource: bytes, scope: bytes) -> Shared:
-    """What the items of a scope share, and its size. Raises RefusedError where that is too large."""
+    """The shared fields of the items of a scope, and their size. Raises RefusedError where that is too large."""
     if len(resource) > MOST_SHARED or len(scope) > MOST_SHARED:
         raise RefusedError("resource-too-large")
     own, of_scope = by_tag(resource, 0, len(resource)), by_tag(scope, 0, len(scope))

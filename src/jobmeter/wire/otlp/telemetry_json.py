@@ -26,6 +26,7 @@ from jobmeter.wire.otlp.telemetry import (
     identifier,
     plain,
 )
+from jobmeter.wire.otlp.values import encode_text
 from jobmeter.wire.otlp.written import check_signed, check_unsigned
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ _MOST_DEEP = 8
 
 
 class _Part(msgspec.Struct, rename="camel", gc=False):
-    """Fields that are not named here are passed over; ``null`` stands for what is absent."""
+    """Unknown fields are ignored; ``null`` counts as absent."""
 
 
 class _Event(_Part):
@@ -134,7 +135,7 @@ def _group(
     *,
     repeated: bool,
 ) -> None:
-    """``repeated``: each item is stored with what it shares with the others."""
+    """``repeated``: each item is stored with the shared fields."""
     sent.count(0)
     size = sum(map(len, shared))
     try:
@@ -228,7 +229,7 @@ def _record(raw: msgspec.Raw, resource: Attributes, scope: SpanScope) -> Record:
 
 
 def _id(sent: str | None, digits: int) -> str:
-    """An id; what is none says nothing, and the record is stored."""
+    """An id; an invalid one counts as absent, and the record is stored."""
     try:
         return identifier(sent or "", digits)
     except RefusedError:
@@ -262,10 +263,7 @@ def _value(value: AnyValue | None, deep: int) -> Any:  # noqa: ANN401 - any valu
 
 
 def _text(text: str | None) -> str:
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("a text has half of a surrogate pair", "body") from error
+    encode_text(text, "body")
     return text or ""
 
 

@@ -1,6 +1,6 @@
 """Attributes: read from protocol buffers to texts, and written as protocol buffers where they came as JSON.
 
-The text of a value that is no string follows
+The text of a value that is not a string follows
 https://opentelemetry.io/docs/specs/otel/common/#anyvalue-representation-for-non-otlp-protocols
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.wire.protobuf import fields, varint
+from jobmeter.wire.protobuf import encode_varint, fields, varint
 
 MOST_ATTRIBUTES = 128
 """Of one resource, scope or data point; SDKs have the same limit."""
@@ -26,17 +26,7 @@ Value = str | bool | int | float | list[object] | dict[str, object] | None
 
 def part(tag: int, content: bytes) -> bytes:
     """A field of bytes, by its tag (below 128)."""
-    return bytes((tag,)) + number(len(content)) + content
-
-
-def number(value: int) -> bytes:
-    """A varint."""
-    out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return bytes((tag,)) + encode_varint(len(content)) + content
 
 
 def attributes(raw: bytes, tag: int) -> dict[str, str]:
@@ -119,12 +109,12 @@ def _whole(data: bytes, tag: int, at: int, end: int) -> int | bool:
 
 def encode_pair(key: str, value: bytes) -> bytes:
     """The content of a KeyValue; ``value`` is that of its AnyValue."""
-    return (part(_KEY, _encoded(key)) if key else b"") + part(_VALUE, value)
+    return (part(_KEY, encode_text(key)) if key else b"") + part(_VALUE, value)
 
 
 def encode_string(value: str) -> bytes:
     """The content of an AnyValue of one kind; so are the following."""
-    return part(_STRING, _encoded(value))
+    return part(_STRING, encode_text(value))
 
 
 def encode_bool(value: bool) -> bytes:
@@ -136,7 +126,7 @@ def encode_int(value: int) -> bytes:
     """See ``encode_string``. Raises InvalidRequestError for more than 64 bits."""
     if not -(2**63) <= value < 2**63:
         raise InvalidRequestError("intValue has more than 64 bits", "labels")
-    return bytes((_INT,)) + number(value % 2**64)
+    return bytes((_INT,)) + encode_varint(value % 2**64)
 
 
 def encode_float(value: float) -> bytes:
@@ -159,8 +149,9 @@ def encode_map(pairs: Mapping[str, bytes]) -> bytes:
     return part(_MAP, b"".join(part(_KEY, encode_pair(key, value)) for key, value in pairs.items()))
 
 
-def _encoded(text: str) -> bytes:
+def encode_text(text: str | None, field: str = "labels") -> bytes:
+    """The text in UTF-8. Raises InvalidRequestError naming ``field`` for one with half of a surrogate pair."""
     try:
-        return text.encode()
+        return (text or "").encode()
     except UnicodeEncodeError as error:
-        raise InvalidRequestError("a text has half of a surrogate pair", "labels") from error
+        raise InvalidRequestError("a text has half of a surrogate pair", field) from error

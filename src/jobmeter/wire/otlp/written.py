@@ -1,4 +1,4 @@
-"""What a request brought, as columns, and how it is put together: both encodings write into the same ``Builder``."""
+"""The samples of a request as columns, and the ``Builder`` that both encodings write into."""
 
 import bisect
 from collections import Counter
@@ -33,7 +33,7 @@ Columns = tuple[Uint32s, Int64s, Float64s]
 
 
 class Kind(Enum):
-    """What the values of a series are."""
+    """The kind of a series."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -41,10 +41,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A series in words. ``attributes`` are those of the data point, with ``le`` or ``quantile`` where it has one.
+    """The description of a series.
 
-    ``name`` ends with ``_count``, ``_sum`` or ``_bucket`` where the metric is a histogram or a summary. ``scope``: the
-    name, the version and the attributes of the instrumentation scope.
+    ``attributes`` are those of the data point, with ``le`` or ``quantile`` where it has one. ``name`` ends with
+    ``_count``, ``_sum`` or ``_bucket`` where the metric is a histogram or a summary. ``scope``: the name, the version
+    and the attributes of the instrumentation scope.
     """
 
     name: str
@@ -59,7 +60,7 @@ Scope = tuple[str, str, Mapping[str, str]]
 
 
 class Owner:
-    """Whose a metric is: a number for its resource and scope, the same in every request; and what they say."""
+    """The owner of a metric: a number for its resource and scope, the same in every request; and their attributes."""
 
     def __init__(self, number: bytes, resource: bytes, scope: bytes) -> None:
         self.number = number
@@ -80,7 +81,7 @@ class Owner:
 
 
 class Header(NamedTuple):
-    """What the series of one metric have in common. ``prefix`` stands for all of it, the same in every request."""
+    """The common part of the series of one metric. ``prefix`` encodes it, the same in every request."""
 
     prefix: bytes
     owner: Owner
@@ -95,12 +96,12 @@ class Header(NamedTuple):
 class Written:
     """What a request brought.
 
-    ``keys``: what stands for the name and the attributes of each series: the same bytes are the same ones, in every
-    request. That of a sample that was not finite may be there too, without a sample. ``points`` is the number of data
-    points. ``heads`` holds one sample for each data point that can be stored, ``rest`` the further samples of
-    histograms and summaries; the indexes of both are positions in ``keys``; values are finite. ``refused`` counts the
-    data points that are not stored, by reason; ``stale`` those that say that there is no value; ``parts`` the samples
-    of stored histograms and summaries that are no number.
+    ``keys``: bytes that encode the name and the attributes of each series, the same in every request. A series whose
+    only samples were not finite may be included. ``points`` is the number of data points. ``heads`` holds one sample
+    for each data point that can be stored, ``rest`` the further samples of histograms and summaries; the indexes of
+    both are positions in ``keys``; values are finite. ``refused`` counts the data points that are not stored, by
+    reason; ``stale`` those marked as without a value; ``parts`` the samples of stored histograms and summaries that are
+    not finite.
     """
 
     keys: list[bytes]
@@ -138,7 +139,7 @@ def _scope(raw: bytes) -> Scope:
 
 
 class Builder:
-    """Gathers the data points of one request."""
+    """Collects the data points of one request."""
 
     def __init__(self, data: bytes = b"", numbers: Numbers | None = None) -> None:
         """``data`` is what ``places`` point into; ``numbers`` those of earlier requests."""
@@ -158,7 +159,7 @@ class Builder:
         self._rest = _Rows()
 
     def count(self, parts: int = 1) -> None:
-        """Take some of what a request may have. Raises LimitExceededError."""
+        """Count parts against the limit of a request. Raises LimitExceededError."""
         self._left -= parts
         if self._left < 0:
             raise LimitExceededError(f"a request may have {MOST_PARTS} data points and other parts", "body")
@@ -194,7 +195,7 @@ class Builder:
         self.refused[reason] += points
 
     def head(self, header: Header, own: bytes, time_ns: int, value: float) -> None:
-        """One data point, or the sample that stands for it: its attributes are fields ``ATTRIBUTES``."""
+        """The first sample of a data point: its attributes are fields ``ATTRIBUTES``."""
         self.points += 1
         if not np.isfinite(value):
             self.refused["not-a-number"] += 1
@@ -209,7 +210,7 @@ class Builder:
         self._add(self._rest, header, own, time_ns, value)
 
     def accept(self, own: bytes) -> bool:
-        """Whether a data point with such attributes may be stored; one that may not is counted."""
+        """Whether a data point with these attributes can be stored; else it is counted as refused."""
         if len(own) > MOST_OWN:
             self.refuse("labels")
             return False
@@ -224,7 +225,7 @@ class Builder:
         self.keys.append(header.prefix + own)
 
     def written(self) -> Written:
-        """Everything."""
+        """The columns of everything collected."""
         index, at = np.array(self.indexes, np.uint32), np.array(self.places, np.int64)
         heads, odd = usual_columns(self._data, index, at)
         self.refused["not-a-number"] += odd
@@ -290,7 +291,7 @@ class _Rows:
 
 
 def check_unsigned(number: int, field: str) -> int:
-    """A number as it may be sent: 64 bits without a sign. Raises InvalidRequestError."""
+    """The number, if it fits 64 bits without a sign. Raises InvalidRequestError."""
     return _within(number, 0, 2**64, field)
 
 

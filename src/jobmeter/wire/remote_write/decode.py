@@ -30,12 +30,12 @@ Labels = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Written:
-    """What a request brought.
+    """The samples of a request.
 
-    ``keys``: what stands for the labels of each series: the same bytes are the same labels, in every request of the
-    same version. ``labels`` reads those of one series, by its position; it raises InvalidRequestError (field
-    ``labels``). ``index`` uint32[n]: which series a sample is of, each with its finite ``value`` float64[n] and its
-    ``time`` int64[n] ms. ``stale`` counts markers of a series' end, ``not_finite`` other values that are no number.
+    ``keys``: bytes that encode the labels of each series, the same in every request of the same version. ``labels``
+    reads those of one series, by its position; it raises InvalidRequestError (field ``labels``). ``index`` uint32[n]:
+    which series a sample is of, each with its finite ``value`` float64[n] and its ``time`` int64[n] ms. ``stale``
+    counts markers of a series' end, ``not_finite`` other values that are not finite.
     """
 
     keys: Sequence[bytes]

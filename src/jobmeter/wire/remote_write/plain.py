@@ -1,4 +1,4 @@
-"""Requests of remote write in plain Python: for whatever the compiled scan does not read, and where it is missing."""
+"""Requests of remote write in plain Python: for those that the compiled scan does not read, and where it is missing."""
 
 import struct
 from collections import Counter
@@ -51,7 +51,7 @@ def _series(into: Plain, data: bytes, at: int, end: int, *, packed: bool) -> Non
     for tag, begin, content, stop in fields(data, at, end):
         if tag == _LABELS:
             name.append(data[content if packed else begin : stop])
-        elif tag == _LABELS - BYTES and packed:  # references that are not packed, which is as legal
+        elif tag == _LABELS - BYTES and packed:  # references that are not packed, which is legal too
             name.append(data[content:stop])
         elif tag == _SAMPLE:
             value, time = _sample(data, content, stop)
@@ -64,7 +64,7 @@ def _series(into: Plain, data: bytes, at: int, end: int, *, packed: bool) -> Non
 
 
 def _sample(data: bytes, at: int, end: int) -> tuple[float, int]:
-    """The value and the time of a Sample; what is absent is 0, what is unknown is passed over."""
+    """The value and the time of a Sample; absent fields are 0, unknown ones are ignored."""
     value, time = 0.0, 0
     for tag, _, content, _ in fields(data, at, end):
         if tag == _VALUE:

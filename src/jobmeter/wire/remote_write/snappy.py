@@ -20,11 +20,13 @@ def unpack(packed: bytes, limit: int, take: Take) -> bytes:
     """
     size, at = varint(packed, 0, len(packed))
     if size > limit:
-        raise LimitExceededError(f"a body may have {limit} bytes after decompression, this one says {size}", "body")
+        raise LimitExceededError(f"a body may have {limit} bytes after decompression, this one declares {size}", "body")
     if size == 0 and at == len(packed):
         return b""
     if size > _BEST * len(packed) + _HEAD:
-        raise InvalidRequestError("the body is not a Snappy block: it is too short for the size that it says", "body")
+        raise InvalidRequestError(
+            "the body is not a Snappy block: it is too short for the size that it declares", "body"
+        )
     take(size)
     import pyarrow as pa  # noqa: PLC0415 - 30 MiB, for servers to which nobody writes in this form
 

@@ -1,4 +1,4 @@
-"""Texts of 2.0: each request has its own table of them, and series refer to it by position."""
+"""The symbol tables of version 2.0: each request has its own, and series refer to it by position."""
 
 import threading
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _LONGEST = 5
 class Symbols:
     """A number for each text, the same in every request: then series are recognised by their numbers.
 
-    Safe for several threads. When there are too many texts all are forgotten; a number is never used twice.
+    Safe for several threads. With too many texts all are dropped; a number is never used twice.
     """
 
     def __init__(self, bound: int = _MOST_BYTES) -> None:

@@ -73,7 +73,7 @@ calls = st.fixed_dictionaries(
 
 
 @given(parts=calls)
-def test_what_was_signed_as_described_holds(parts: dict[str, object]) -> None:
+def test_a_signature_made_as_documented_is_valid(parts: dict[str, object]) -> None:
     call = signed(**parts)  # type: ignore[arg-type]
     claim = ACS3.claim(call)
     assert claim is not None

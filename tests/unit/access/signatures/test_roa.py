@@ -19,7 +19,7 @@ DATE_MS = 1_795_188_838_000
 
 
 def signed(segments: list[str], query: dict[str, str], body: bytes, secret: str, *, legacy: bool) -> Call:
-    """Sign as the legacy core does (everything unescaped, Content-MD5) or as newer clients told ``v2`` do."""
+    """Sign as the legacy core does (everything unescaped, Content-MD5) or as newer clients with ``v2`` do."""
     method = "POST" if body else "GET"
     wire = "/" + "/".join(quote(segment, safe="~") for segment in segments)
     path = "/" + "/".join(segments) if legacy else wire
@@ -71,7 +71,7 @@ def verifies(call: Call, secret: str) -> bool:
 
 
 @given(parts=calls)
-def test_what_either_client_signs_holds(parts: dict[str, object]) -> None:
+def test_signatures_of_either_client_are_valid(parts: dict[str, object]) -> None:
     call = signed(**parts)  # type: ignore[arg-type]
     claim = ROA.claim(call)
     assert claim is not None

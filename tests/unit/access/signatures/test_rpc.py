@@ -74,7 +74,7 @@ def verifies(call: Call, secret: str) -> bool:
 
 
 @given(parts=parts)
-def test_what_a_client_signs_holds(parts: dict[str, object]) -> None:
+def test_signatures_of_a_client_are_valid(parts: dict[str, object]) -> None:
     call = signed(**parts)  # type: ignore[arg-type]
     claim = RPC.claim(call)
     assert claim is not None

@@ -175,7 +175,7 @@ made = st.builds(
 
 @settings(max_examples=60)
 @given(one=made)
-def test_what_was_signed_as_described_holds(one: Made) -> None:
+def test_a_signature_made_as_documented_is_valid(one: Made) -> None:
     claim = SDK_HMAC.claim(one.call)
     assert claim is not None
     assert (claim.kind, claim.value, claim.date_ms, claim.nonce) == (ClaimKind.ACCESS_KEY, KEY, DATE_MS, "")

@@ -44,7 +44,7 @@ def test_a_token_is_found(scheme: Scheme, sent: Call) -> None:
 
 @pytest.mark.parametrize("scheme", [BASIC, BEARER, API_KEY, X_AUTH_TOKEN, ACS_BEARER, SHARE])
 @pytest.mark.parametrize("sent", [call(), call(("authorization", "acs A:b")), call(query="Token=&token=x")])
-def test_nothing_is_no_claim(scheme: Scheme, sent: Call) -> None:
+def test_an_empty_header_is_no_claim(scheme: Scheme, sent: Call) -> None:
     assert scheme.claim(sent) is None
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.collect.kubernetes.replay import PATHS, Replay, recorded, replaying
 from tests.waiting import wait_until
 
-from jobmeter.collect.scheduler.kubernetes.feed import Change
+from jobmeter.collect.scheduler.kubernetes.informer import Change
 from jobmeter.collect.scheduler.kubernetes.kind import KIND
 from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
@@ -120,7 +120,7 @@ RECORDED = {
 
 
 def complete(reported: Together) -> bool:
-    """Whether every recorded job is told in its last state, with that many attempts that are in theirs."""
+    """Whether every recorded job is reported in its last state, with that many attempts in theirs."""
     found = {
         name: (str(job.state), sum(one[2] == str(job.state) for one in reported.attempts(name)))
         for name, job in reported.jobs.items()

@@ -372,7 +372,7 @@ def test_a_job_without_replicas_has_the_task_that_its_status_names(allocations, 
     assert json.loads(answer.body) == [{"task": "worker-0", **host, "schedule_count": 1}]
 
 
-def test_what_is_measured_of_several_replicas_that_nobody_recorded_is_joined():
+def test_samples_of_replicas_without_a_record_are_joined():
     house = House(NOW_MS // MINUTE * MINUTE - MINUTE, np.array([0.2]))
     house.store.append(
         SampleBatch(

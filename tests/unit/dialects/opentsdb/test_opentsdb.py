@@ -12,7 +12,7 @@ from jobmeter.dialects.base import Context, ServerQuestion, WriteSamples
 from jobmeter.dialects.opentsdb import OPENTSDB
 from jobmeter.dialects.opentsdb.filters import KINDS, checked, choose, from_tag
 from jobmeter.dialects.opentsdb.metric_text import split_metric, split_tags
-from jobmeter.dialects.opentsdb.tags import Tagged, View, split_tsuid, tagged, tsuid
+from jobmeter.dialects.opentsdb.tags import Tagged, TagView, split_tsuid, tagged, tsuid
 from jobmeter.dialects.opentsdb.times import duration, moment, zone_of
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.ingest.receipt import Receipt
@@ -141,7 +141,7 @@ HOSTS = ["web01", "web02", "Web01", "db.lax.mysite.com", "web01.lax.mysite.com"]
 
 
 def passing(kind, pattern):
-    series = tagged([Series("external.m", node=host) for host in HOSTS], View(False))
+    series = tagged([Series("external.m", node=host) for host in HOSTS], TagView(False))
     series.append(Tagged(Series("external.m", labels=(("dc", "lga"),)), {"dc": "lga"}))
     found = choose(series, [checked("host", kind, pattern, group_by=False)])
     return [one.series.node or None for one in found]
@@ -188,7 +188,7 @@ def test_a_filter_that_cannot_be_meant_is_refused(kind, pattern):
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(x+x+)+y"])
 def test_no_regular_expression_takes_for_ever(pattern):
     """A matcher that tries every way would need years for each of these."""
-    series = tagged([Series("external.m", node="n", labels=(("v", "a" * 200 + "!"),))], View(False))
+    series = tagged([Series("external.m", node="n", labels=(("v", "a" * 200 + "!"),))], TagView(False))
     assert choose(series, [checked("v", "regexp", pattern, group_by=False)]) == []
 
 
@@ -306,10 +306,10 @@ def test_an_id_names_one_series():
 
 def test_the_node_is_shown_by_the_name_that_is_requested():
     series = Series("m", project="lab", node="n", attempt=2, labels=(("a", "b"),))
-    assert View.of([], "lab").tags(series) == {"a": "b", "attempt": "2", "host": "n"}
-    assert View.of(["fqdn"], None).tags(series) == {"a": "b", "attempt": "2", "fqdn": "n", "project": "lab"}
+    assert TagView.of([], "lab").tags(series) == {"a": "b", "attempt": "2", "host": "n"}
+    assert TagView.of(["fqdn"], None).tags(series) == {"a": "b", "attempt": "2", "fqdn": "n", "project": "lab"}
     numa = Series("m", node="n", labels=(("node", "0"),))
-    assert View.of(["node"], "default").tags(numa) == {"host": "n", "node": "0"}
+    assert TagView.of(["node"], "default").tags(numa) == {"host": "n", "node": "0"}
 
 
 def test_numbers_are_written_as_they_were_put():

@@ -1,7 +1,7 @@
-"""What a job manager answers, as far as it is read.
+"""Answers of a job manager, as far as they are read.
 
 Source: https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/rest_api/. Times are epoch milliseconds, -1
-for what has not been.
+for events that have not happened.
 """
 
 import msgspec

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, Failure, Subtask, Summary
 from jobmeter.collect.text import valid_text
-from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.record import MAX_REASON, MAX_SHORT_TEXT, EventRecord, JobRecord, ReplicaRecord
-from jobmeter.model.series import check_name
+from jobmeter.model.series import is_name
 
 _STATES = {
     "INITIALIZING": JobState.QUEUED,
@@ -26,13 +25,13 @@ _MOST_TRACE = 8_192
 
 
 def job_state(state: str) -> JobState:
-    """Ours for one of Flink's: what works on its way to another state runs."""
+    """Our state for one of Flink's; a transitional state counts as running."""
     return _STATES.get(state, JobState.RUNNING)
 
 
 @dataclass(slots=True, eq=False)
 class FlinkJob:
-    """A job since it was first listed. ``counted`` is Flink's own count of its restarts, which comes late."""
+    """A job since it was first listed. ``counted`` is Flink's own count of its restarts, which is delayed."""
 
     listed: Summary
     details: Details | None = None
@@ -54,7 +53,7 @@ class FlinkJob:
 
     @property
     def restarts(self) -> int:
-        """How often it was restarted: the number of the attempt that runs, or was the last one."""
+        """How often it was restarted: the number of its current or last attempt."""
         last = len(self.failures) - (1 if self.failed else 0)
         self._restarts = max(self._restarts, self.counted, last)
         return self._restarts
@@ -64,8 +63,8 @@ class FlinkJob:
         """Whether the newest failure is the one that ended it."""
         return self.details is not None and self.details.state == "FAILED"
 
-    def heard(self, details: Details, subtasks: Mapping[str, Sequence[Subtask]], failures: Sequence[Failure]) -> None:
-        """Take over what the job manager says; ``failures`` are oldest first."""
+    def update(self, details: Details, subtasks: Mapping[str, Sequence[Subtask]], failures: Sequence[Failure]) -> None:
+        """Update from the job manager; ``failures`` are oldest first."""
         self.details, self.subtasks, self.failures = details, subtasks, failures
 
     def attempts(self) -> Iterator[tuple[int, Failure]]:
@@ -76,7 +75,7 @@ class FlinkJob:
 
 
 def job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
-    """The record of what is new since the last call; empty where nothing is."""
+    """The record of changes since the last call; empty for none."""
     _attempts(job, cluster)
     full = _record(job, cluster)
     fresh = [one for key, one in job.replicas.items() if job.sent.get(key) != one]
@@ -98,7 +97,7 @@ def job_events(job: FlinkJob) -> list[EventRecord]:
 
 
 def lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
-    """The record of a job that ran, and that the job manager has forgotten: how it ended nobody saw."""
+    """The record of a job that ran and that the job manager no longer lists: its end is unknown."""
     return JobRecord(
         job_id=job.listed.jid,
         state=JobState.UNKNOWN,
@@ -108,14 +107,14 @@ def lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
 
 
 def endpoint_host(endpoint: str) -> str:
-    """The host of ``host:port`` as a name of a node; empty for what is none, such as ``(unassigned)``."""
+    """The host of ``host:port`` as a name of a node; empty for an invalid one, such as ``(unassigned)``."""
     host = endpoint.rpartition(":")[0].strip("[]")
-    return host if host and _is_name(host) else ""
+    return host if host and is_name(host) else ""
 
 
 def task_manager(subtask: Subtask) -> str:
     """The task manager of a subtask as a replica's name; empty while it has none."""
-    return subtask.taskmanager_id if _is_name(subtask.taskmanager_id) else ""
+    return subtask.taskmanager_id if is_name(subtask.taskmanager_id) else ""
 
 
 def _record(job: FlinkJob, cluster: str) -> JobRecord:
@@ -165,7 +164,7 @@ def _attempts(job: FlinkJob, cluster: str) -> None:
 
 
 def _ran(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
-    """A subtask runs there in the latest attempt, which began at ``since``: a restart may leave subtasks alone."""
+    """Add the subtask to the latest attempt, which began at ``since``; a restart may not affect every subtask."""
     key = (task_manager(subtask), job.restarts)
     start = max(subtask.start_time, since)
     reported = job.replicas.get(key)
@@ -182,7 +181,7 @@ def _ran(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
 
 
 def _failed(job: FlinkJob, cluster: str, attempt: int, failure: Failure, began: int) -> None:
-    """An attempt ended by a failure: on its replica where that is known, else on all."""
+    """Record the failure of an attempt on its replica where that is known, else on all."""
     where = _place(failure)
     if where and (where, attempt) not in job.replicas:
         job.replicas[where, attempt] = ReplicaRecord(name=where, attempt=attempt, cluster=cluster, start=began)
@@ -222,9 +221,9 @@ def _event(job: FlinkJob, attempt: int, failure: Failure) -> EventRecord:
 
 
 def _place(failure: Failure) -> str:
-    """The task manager where it happened; empty where Flink does not say."""
+    """The task manager of the failure; empty where Flink does not say."""
     for one in (failure, *failure.concurrent_exceptions):
-        if one.task_manager_id and _is_name(one.task_manager_id):
+        if one.task_manager_id and is_name(one.task_manager_id):
             return one.task_manager_id
     return ""
 
@@ -234,11 +233,3 @@ def _cause(failure: Failure) -> str:
     lines = [line for line in failure.stacktrace.splitlines() if line and not line.startswith(("\t", " "))]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return valid_text((causes or lines[:1] or [failure.exception_name])[-1])
-
-
-def _is_name(text: str) -> bool:
-    try:
-        check_name(text, "name")
-    except InvalidRequestError:
-        return False
-    return True

@@ -1,7 +1,7 @@
-"""Flink's metrics as those of the catalogue: which of Flink's are read, and what their values mean.
+"""Maps Flink's metrics to the catalogue: which of Flink's are read, and how they are converted.
 
 Source: https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/metrics/. The catalogue's names are Blink's;
-where Flink measures something else than Blink did, the nearest is taken, and docs/how-to/flink.md says which it is.
+where Flink's metric differs from Blink's, the nearest is used, as docs/how-to/flink.md says.
 """
 
 import math
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 _NS_PER_MS = 1e6
 UNSET = -1.0
-"""Flink's value of a gauge that has nothing to say."""
+"""Flink's value of an unset gauge."""
 
 
 class Measured(NamedTuple):
-    """A value of the metric ``flink.<name>``; ``labels`` say of what, in the order of their names."""
+    """A value of the metric ``flink.<name>``; ``labels`` are sorted by name."""
 
     name: str
     value: float
@@ -148,7 +148,7 @@ def of_subtask(read: Mapping[str, float]) -> Iterator[Measured]:
 
 
 def _of_operator(name: str) -> tuple[str, str] | None:
-    """The operator and its metric; None for what is no operator's, or not read."""
+    """The operator and its metric; None for other metrics."""
     if match := _STATE.fullmatch(name):
         return match["operator"], name[len(match["operator"]) + 1 :]
     operator, _, metric = name.rpartition(".")
@@ -169,7 +169,7 @@ def _of_one(operator: str, own: Mapping[str, float]) -> Iterator[tuple[str, floa
     if _is_source(operator):
         yield from _of_source(own)
     elif _is_sink(operator):
-        # A sink that does not count what it sends, as most do not, has the records that it was handed.
+        # A sink that does not count its output, as most do not, gets the count of its input.
         sent = "numRecordsOutPerSecond" if own.get("numRecordsSend") else "numRecordsInPerSecond"
         if sent in own:
             yield "sink.outTps.rate", own[sent]
@@ -180,7 +180,7 @@ def _of_source(own: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     for theirs, name in _LAGS.items():
         if own.get(theirs, UNSET) != UNSET:
             yield name, own[theirs]
-    # A source that does not count what comes in (those before Flink's Source interface) has what it gives.
+    # A source that does not count its input (those before Flink's Source interface) gets the count of its output.
     counted = own.get("numRecordsIn", 0.0)
     taken = "numRecordsInPerSecond" if counted else "numRecordsOutPerSecond"
     if taken in own:

@@ -33,18 +33,17 @@ class _Restarts:
 
 @dataclass(slots=True, eq=False)
 class Meter:
-    """Measures jobs. It remembers, of each that runs, which metrics its tasks have, and its count of restarts."""
+    """Measures jobs. It caches, for each running job, the names of its tasks' metrics, and its count of restarts."""
 
     rest: Rest
     cluster: str
     _lists: dict[tuple[str, str], _Listed] = field(default_factory=dict)
     _restarts: dict[str, _Restarts] = field(default_factory=dict)
 
-    def measure(self, job: FlinkJob, alone: frozenset[str], now_ms: int) -> list[Sample]:
-        """What there is of a job that runs.
+    def measure(self, job: FlinkJob, exclusive: frozenset[str], now_ms: int) -> list[Sample]:
+        """The samples of a running job. ``exclusive`` are the task managers that work for this job only.
 
-        ``alone`` are the task managers that work for this job and no other one. What Flink has not collected yet,
-        or does not measure, is absent.
+        Values that Flink has not collected yet, or does not measure, are absent.
         """
         details = job.details
         if details is None:
@@ -53,11 +52,11 @@ class Meter:
         for vertex, task in zip(details.vertices, _tasks(details), strict=True):
             found += self._of_task(job, vertex, task, now_ms)
         for name, node in _task_managers(job):
-            found += self._of_task_manager(job, name, node, alone, now_ms)
+            found += self._of_task_manager(job, name, node, exclusive, now_ms)
         return found
 
     def forget(self, running: Iterable[str]) -> None:
-        """Let go of all jobs but these."""
+        """Drop the caches of all jobs but these."""
         stay = set(running)
         self._lists = {key: value for key, value in self._lists.items() if key[0] in stay}
         self._restarts = {key: value for key, value in self._restarts.items() if key in stay}
@@ -101,13 +100,13 @@ class Meter:
                 yield _sample(place, one._replace(labels=(*_short(one.labels), *labels)), now_ms)
 
     def _of_task_manager(
-        self, job: FlinkJob, name: str, node: str, alone: frozenset[str], now_ms: int
+        self, job: FlinkJob, name: str, node: str, exclusive: frozenset[str], now_ms: int
     ) -> Iterator[Sample]:
         read = self.rest.values(f"/taskmanagers/{name}/metrics", meaning.TASK_MANAGER)
         place = Series("", "", self.cluster, node, job=job.listed.jid, replica=name, attempt=job.restarts)
         for one in meaning.of_task_manager(read):
             yield _sample(place, one, now_ms)
-        if name in alone and (used := read.get(meaning.CPU_TIME, -1.0)) >= 0:
+        if name in exclusive and (used := read.get(meaning.CPU_TIME, -1.0)) >= 0:
             yield Sample(_series("cpu.time", place), now_ms, used / 1e9)
 
     def _place(self, job: FlinkJob, subtask: Subtask) -> Series:
@@ -116,8 +115,8 @@ class Meter:
         return Series("", "", self.cluster, node, job=job.listed.jid, replica=replica, attempt=job.restarts)
 
 
-def shared_by(jobs: Iterable[FlinkJob]) -> frozenset[str]:
-    """The task managers that work for one of these jobs alone."""
+def exclusive_task_managers(jobs: Iterable[FlinkJob]) -> frozenset[str]:
+    """The task managers that work for one of these jobs exclusively."""
     users = Counter(name for job in jobs for name, _ in _task_managers(job))
     return frozenset(name for name, count in users.items() if count == 1)
 

@@ -1,4 +1,4 @@
-"""The REST interface of a job manager, with a limit of requests, of time and of bytes."""
+"""A client of a job manager's REST interface, with limits of requests, time and bytes."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -25,7 +25,7 @@ class Rest:
     """A client of a job manager at ``http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]``."""
 
     def __init__(self, address: str, most_requests: int = MOST_REQUESTS) -> None:
-        """Raises ConfigurationError for an address that is none."""
+        """Raises ConfigurationError for an invalid address."""
         try:
             parts = urlsplit(address)
             port = "" if parts.port is None else f":{parts.port}"
@@ -85,7 +85,7 @@ class Rest:
         return [one.id for one in self.get(path, list[Reading]) or []]
 
     def values(self, path: str, names: Sequence[str]) -> dict[str, float]:
-        """The values of those metrics that there are, by name. What is no number is left out."""
+        """The values of those metrics that there are, by name. Other than numbers are left out."""
         found: dict[str, float] = {}
         for some in _chunks(names):
             for one in self.get(f"{path}?get={some}", list[Reading]) or []:

@@ -1,4 +1,4 @@
-"""A cluster of Flink as a ``MeasuringScheduler``: its jobs, and what they use and do."""
+"""A cluster of Flink as a ``MeasuringScheduler``: its jobs and their metrics."""
 
 import logging
 from dataclasses import replace
@@ -16,7 +16,7 @@ from jobmeter.collect.scheduler.flink.answers import (
     Summary,
 )
 from jobmeter.collect.scheduler.flink.job import FlinkJob, job_events, job_records, lost_record
-from jobmeter.collect.scheduler.flink.meter import Meter, shared_by
+from jobmeter.collect.scheduler.flink.meter import Meter, exclusive_task_managers
 from jobmeter.collect.scheduler.flink.rest import Rest
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.record import EventRecord, JobRecord, Records, check_event, check_record
@@ -33,7 +33,7 @@ _TOUCH = "/jobmanager/metrics?get=taskSlotsTotal"
 _log = logging.getLogger(__name__)
 
 
-class _Memory(msgspec.Struct):
+class _SavedState(msgspec.Struct):
     """The jobs that had not ended when Flink last answered."""
 
     answered_ms: int
@@ -49,21 +49,21 @@ class FlinkCluster:
         self._state = state / _STATE if state else None
         self._meter = Meter(rest, cluster)
         self._answered_ms: int | None = None
-        self._jobs = self._remembered()
+        self._jobs = self._stored_jobs()
         self._turn = 0
         self._short = False
 
     def poll(self, now_ms: int) -> Records:
-        """See ``Scheduler.poll``. A job that is not listed any more ended in a way that nobody saw."""
+        """See ``Scheduler.poll``. A job that is no longer listed ended in an unknown state."""
         self._rest.begin()
         listed = self._rest.get("/jobs/overview", Overview) or Overview()
         if listed.jobs:
-            # Flink collects metrics after a first request: those that are read later are fresher for it.
+            # Flink collects metrics only after a request: this one makes the later reads fresher.
             self._rest.get(_TOUCH, list[Reading])
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
         for one in self._in_turn(listed.jobs):
-            job = self._hear(one, now_ms)
+            job = self._observe(one, now_ms)
             jobs += [record for record in job_records(job, self._cluster) if _legal(record)]
             events += [event for event in job_events(job) if _legal(event)]
         gone = self._jobs.keys() - {one.jid for one in listed.jobs}
@@ -71,7 +71,7 @@ class FlinkCluster:
         for jid in gone:
             del self._jobs[jid]
         self._answered_ms = now_ms
-        self._remember()
+        self._store_state()
         return Records(jobs=jobs, events=events)
 
     def close(self) -> None:
@@ -82,14 +82,16 @@ class FlinkCluster:
         """See ``MeasuringScheduler.measure``. Where the requests of an interval are too few, jobs take turns."""
         running = [job for job in self._jobs.values() if job.listed.state == "RUNNING"]
         self._meter.forget(job.listed.jid for job in running)
-        alone, found, self._turn = shared_by(running), list[Sample](), self._turn + 1
+        exclusive, found, self._turn = exclusive_task_managers(running), list[Sample](), self._turn + 1
         first = self._turn % len(running) if running else 0
         try:
             for job in running[first:] + running[:first]:
-                found += [one for one in self._meter.measure(job, alone, now_ms) if _legal(one)]
+                found += [one for one in self._meter.measure(job, exclusive, now_ms) if _legal(one)]
         except LimitExceededError as error:
             if not self._short:
-                _log.warning("%s are too few to measure all jobs each time: they take turns", error.message)
+                _log.warning(
+                    "%s are too few to measure all jobs each time: the jobs are measured in turn", error.message
+                )
             self._short = True
         return found
 
@@ -97,7 +99,7 @@ class FlinkCluster:
         first = self._turn % len(listed) if listed else 0
         return listed[first:] + listed[:first]
 
-    def _hear(self, one: Summary, now_ms: int) -> FlinkJob:
+    def _observe(self, one: Summary, now_ms: int) -> FlinkJob:
         job = self._jobs.setdefault(one.jid, FlinkJob(one))
         same = job.listed == one or (job.over and job.details is not None)
         if not same:
@@ -123,16 +125,16 @@ class FlinkCluster:
             found = self._rest.get(f"{path}/vertices/{vertex.id}", Subtasks)
             subtasks[vertex.id] = found.subtasks if found else []
         failures = sorted(exceptions.exception_history.entries, key=lambda one: one.timestamp)
-        job.heard(details, subtasks, failures)
-        # The answers were given one after the other: a job that moved on meanwhile is read again.
+        job.update(details, subtasks, failures)
+        # The answers are from different times: a job whose state changed meanwhile is read again.
         job.read_ms = now_ms if details.state == job.listed.state else None
 
     def _lost(self, jid: str, now_ms: int) -> JobRecord:
         return lost_record(self._jobs[jid], now_ms if self._answered_ms is None else self._answered_ms)
 
-    def _remembered(self) -> dict[str, FlinkJob]:
+    def _stored_jobs(self) -> dict[str, FlinkJob]:
         try:
-            memory = msgspec.json.decode(self._state.read_bytes(), type=_Memory) if self._state else None
+            memory = msgspec.json.decode(self._state.read_bytes(), type=_SavedState) if self._state else None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             memory = None
         if memory is None:
@@ -140,28 +142,28 @@ class FlinkCluster:
         self._answered_ms = memory.answered_ms
         return {one.jid: FlinkJob(one) for one in memory.jobs}
 
-    def _remember(self) -> None:
-        """Note which jobs have not ended, so that one that is gone after a restart of this program is reported."""
+    def _store_state(self) -> None:
+        """Store which jobs have not ended, so that one that is gone after a restart of this program is reported."""
         if self._state is None or self._answered_ms is None:
             return
         fresh = self._state.with_suffix(".new")
         open_jobs = [job.listed for job in self._jobs.values() if not job.over]
         try:
-            fresh.write_bytes(msgspec.json.encode(_Memory(self._answered_ms, open_jobs)))
+            fresh.write_bytes(msgspec.json.encode(_SavedState(self._answered_ms, open_jobs)))
             fresh.replace(self._state)
         except OSError as error:
             _log.debug("the jobs that run cannot be remembered: %s", error)
 
 
 def _legal(found: JobRecord | EventRecord | Sample) -> bool:
-    """Whether a server would take it: one name that is none of ours must not stop everything else."""
+    """Whether a server would accept it: one illegal name must not block all other samples."""
     try:
         if isinstance(found, JobRecord):
             check_record(found)
         elif isinstance(found, EventRecord):
             check_event(found)
         else:
-            check_series(replace(found.series, project=DEFAULT_PROJECT))  # the server puts in that of the key
+            check_series(replace(found.series, project=DEFAULT_PROJECT))  # the server fills in the key's project
     except InvalidRequestError:
         return False
     return True

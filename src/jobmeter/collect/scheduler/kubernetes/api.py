@@ -23,7 +23,7 @@ _MOST_BYTES = 256 * 2**20
 
 
 class GoneError(UnavailableError):
-    """The resource version of the watch is too old (410): everything has to be listed again."""
+    """The resource version is too old (410): everything has to be listed again."""
 
 
 class AbsentError(UnavailableError):

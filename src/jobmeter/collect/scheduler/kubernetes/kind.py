@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jobmeter.collect.scheduler.base import Kind, Option, Scheduler
 from jobmeter.collect.scheduler.kubernetes.api import HttpApi
-from jobmeter.collect.scheduler.kubernetes.feed import Feed
+from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
 from jobmeter.collect.scheduler.kubernetes.source import KubernetesScheduler
@@ -22,8 +22,8 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
     names = (name.strip() for name in (options.get("namespaces") or "").split(","))
     return KubernetesScheduler(
         cluster,
-        Feed(api, "api/v1/pods", Pod, optional=False),
-        [(kind, Feed(api, kind.path, Workload, optional=True)) for kind in KINDS],
+        Informer(api, "api/v1/pods", Pod, optional=False),
+        [(kind, Informer(api, kind.path, Workload, optional=True)) for kind in KINDS],
         state=state,
         by_namespace=projects == "namespace",
         namespaces=frozenset(filter(None, names)),

@@ -1,4 +1,4 @@
-"""Which kinds of objects own pods, where the API server has them, and what their status means."""
+"""The kinds of objects that own pods: their paths, and the meaning of their status."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from jobmeter.model.job import JobState
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """How a workload stands, as it says itself; None as state: it follows from the pods. Epoch milliseconds."""
+class WorkloadStatus:
+    """The status of a workload; a state of None follows from the pods. Epoch milliseconds."""
 
     state: JobState | None = None
     start: int | None = None
@@ -23,11 +23,11 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class OwnerKind:
-    """A kind that is watched: its path below the API server, and what its status means."""
+    """A watched kind: its path below the API server, and the function that reads its status."""
 
     name: str
     path: str
-    life: Callable[[Workload], Life]
+    read_status: Callable[[Workload], WorkloadStatus]
 
 
 def _conditions(workload: Workload) -> dict[str, Condition]:
@@ -39,7 +39,7 @@ def _conditions(workload: Workload) -> dict[str, Condition]:
     return {condition.type: condition for condition in listed if condition.status == "True"}
 
 
-def _by_conditions(workload: Workload) -> Life:
+def _by_conditions(workload: Workload) -> WorkloadStatus:
     """batch/v1 Job, JobSet and the jobs of Kubeflow: they differ in one word."""
     conditions = _conditions(workload)
     start = read_time(workload.status.get("startTime"))
@@ -49,12 +49,12 @@ def _by_conditions(workload: Workload) -> Life:
             end = read_time(workload.status.get("completionTime")) or milliseconds(condition.last_transition_time)
             failed = state is JobState.FAILED
             reason, message = (condition.reason or "", condition.message or "") if failed else ("", "")
-            return Life(state, start, end, reason, message)
+            return WorkloadStatus(state, start, end, reason, message)
     if "Suspended" in conditions or workload.spec.get("suspend") is True:
-        return Life(JobState.QUEUED, start, reason="Suspended")
+        return WorkloadStatus(JobState.QUEUED, start, reason="Suspended")
     if "Running" in conditions:
-        return Life(JobState.RUNNING, start)
-    return Life(None, start)
+        return WorkloadStatus(JobState.RUNNING, start)
+    return WorkloadStatus(None, start)
 
 
 _RAY = {
@@ -66,13 +66,13 @@ _RAY = {
 }
 
 
-def _ray_job(workload: Workload) -> Life:
+def _ray_job(workload: Workload) -> WorkloadStatus:
     status = workload.status
     state = _RAY.get(str(status.get("jobStatus", "")))
     if status.get("jobDeploymentStatus") == "Failed":
         state = JobState.FAILED
     ended = state is not None and state.finished
-    return Life(
+    return WorkloadStatus(
         state,
         read_time(status.get("startTime")),
         read_time(status.get("endTime")) if ended else None,
@@ -95,12 +95,12 @@ _VOLCANO = {
 }
 
 
-def _volcano(workload: Workload) -> Life:
+def _volcano(workload: Workload) -> WorkloadStatus:
     state = workload.status.get("state")
     said: Mapping[str, Any] = state if isinstance(state, dict) else {}
     state = _VOLCANO.get(str(said.get("phase", "")))
     ended = state is not None and state.finished
-    return Life(
+    return WorkloadStatus(
         state,
         None,
         read_time(said.get("lastTransitionTime")) if ended else None,
@@ -109,9 +109,9 @@ def _volcano(workload: Workload) -> Life:
     )
 
 
-def by_pods(_workload: Workload) -> Life:
-    """Of a kind that has no end of its own."""
-    return Life()
+def by_pods(_workload: Workload) -> WorkloadStatus:
+    """For a kind without an end of its own."""
+    return WorkloadStatus()
 
 
 KINDS = (
@@ -131,4 +131,4 @@ KINDS = (
 """The kinds that are watched where the API server has them."""
 WATCHED = frozenset(kind.name for kind in KINDS)
 SCHEDULES = frozenset({"CronJob"})
-"""Kinds that start jobs and are none: each of what they own is a job of its own."""
+"""Kinds that create jobs and are none themselves: each object that they own is a job."""

@@ -1,4 +1,4 @@
-"""Which replica of its job a pod is: by the labels that its controller gives it, else by its number in order.
+"""The replica of a pod: by the labels of its controller, else by its number in order.
 
 The labels are those of batch/v1, JobSet, Kubeflow's training operator, Volcano, KubeRay and LeaderWorkerSet.
 """
@@ -19,7 +19,7 @@ _MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReplicaSlot:
     """A replica's name, and its rank where the labels say it. ``name`` empty: the next free one of ``role``."""
 
     name: str = ""
@@ -27,28 +27,28 @@ class Place:
     role: str = "worker"
 
 
-def place_of(pod: Pod) -> Place:
-    """Which replica the pod's labels make it."""
+def slot_of(pod: Pod) -> ReplicaSlot:
+    """The replica in the pod's labels."""
     label = pod.metadata.label
     task = label(f"{_VOLCANO}task-spec"), label(f"{_VOLCANO}task-index")
     if all(task):
-        return Place(_name(*task))
+        return ReplicaSlot(_name(*task))
     if kind := label(*_TYPES, "training.kubeflow.org/job-role"):
         index = label(*_INDICES)
-        return Place(_name(kind.lower(), index)) if index else Place(role=_word(kind.lower()))
+        return ReplicaSlot(_name(kind.lower(), index)) if index else ReplicaSlot(role=_word(kind.lower()))
     completion = label(_COMPLETION)
     if group := label(f"{_JOBSET}replicatedjob-name"):
-        return Place(_name(group, label(f"{_JOBSET}job-index") or "0", completion or "0"))
+        return ReplicaSlot(_name(group, label(f"{_JOBSET}job-index") or "0", completion or "0"))
     if completion:
-        return Place(_name("worker", completion), _number(completion))
+        return ReplicaSlot(_name("worker", completion), _number(completion))
     if group := label(f"{_LWS}group-index"):
-        return Place(_name("group", group, "worker", label(f"{_LWS}worker-index") or "0"))
+        return ReplicaSlot(_name("group", group, "worker", label(f"{_LWS}worker-index") or "0"))
     if node_type := label("ray.io/node-type"):
-        return Place(role=_word("head" if node_type == "head" else label("ray.io/group") or "worker"))
+        return ReplicaSlot(role=_word("head" if node_type == "head" else label("ray.io/group") or "worker"))
     owner = pod.metadata.owner
     if owner is not None and owner.kind == "StatefulSet" and (match := _ORDINAL.fullmatch(pod.metadata.name)):
-        return Place(_name("worker", match[1]), _number(match[1]))
-    return Place()
+        return ReplicaSlot(_name("worker", match[1]), _number(match[1]))
+    return ReplicaSlot()
 
 
 def _name(*parts: str) -> str:

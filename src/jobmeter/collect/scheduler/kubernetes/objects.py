@@ -1,4 +1,4 @@
-"""What is read of the API server's objects (https://kubernetes.io/docs/reference/kubernetes-api/); all else is skipped.
+"""The fields that are read of the API server's objects (https://kubernetes.io/docs/reference/kubernetes-api/).
 
 A field that is absent is None or empty, never a guess.
 """
@@ -32,19 +32,19 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True):
     owner_references: list[Reference] | None = None
 
     def label(self, *names: str) -> str:
-        """The value of the first of these labels, or else annotations, that there is; empty when there is none."""
+        """The value of the first of these labels that exists, else of these annotations; empty when there is none."""
         both = {**(self.annotations or {}), **(self.labels or {})}
         return next((both[name] for name in names if both.get(name)), "")
 
     @property
     def owner(self) -> Reference | None:
-        """What controls the object; the first owner where none says that it does."""
+        """The controller of the object; the first owner where none is marked as controller."""
         owners = self.owner_references or []
         return next((owner for owner in owners if owner.controller), owners[0] if owners else None)
 
     @property
     def node_uid(self) -> str:
-        """The uid by which its node has a pod: of a static pod the digest of its file, else the API server's.
+        """The uid of a pod on its node: of a static pod the digest of its file, else the API server's.
 
         https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror
         """
@@ -158,7 +158,7 @@ def milliseconds(moment: datetime | None) -> int | None:
 
 
 def read_time(text: object) -> int | None:
-    """Epoch milliseconds of a time in a status; None for what is none."""
+    """Epoch milliseconds of a time in a status; None for an invalid one."""
     try:
         return milliseconds(msgspec.convert(text, datetime)) if isinstance(text, str) else None
     except msgspec.ValidationError:

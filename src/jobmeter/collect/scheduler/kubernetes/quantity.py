@@ -18,14 +18,14 @@ _DEVICES = re.compile(r"(?:[a-z0-9.-]+/)(?:gpu|gpu\.shared|mig-.+|Ascend.+|npu)"
 
 
 def parse_quantity(value: str | float) -> Decimal | None:
-    """The number that a quantity stands for, None for what is none."""
+    """The number of a quantity, None for an invalid one."""
     match = _QUANTITY.fullmatch(str(value).strip())
     if match is None or len(str(value)) > 64:
         return None
     return Decimal(match["number"]) * _SUFFIXES.get(match["suffix"] or "", Decimal(1))
 
 
-class Wanted:
+class PodRequests:
     """The requests of a pod: cores, bytes of memory, and devices by the name of their resource."""
 
     def __init__(self, containers: Iterable[Container]) -> None:

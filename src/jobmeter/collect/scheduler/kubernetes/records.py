@@ -1,11 +1,11 @@
-"""A job of Kubernetes as a job record: what the API server says is how it was."""
+"""Job records of Kubernetes jobs: the API server is authoritative."""
 
 from collections.abc import Iterator
 
-from jobmeter.collect.scheduler.kubernetes.kinds import Life, by_pods
-from jobmeter.collect.scheduler.kubernetes.ledger import Job, Member, Presence
+from jobmeter.collect.scheduler.kubernetes.cluster_state import Job, Member, Presence
+from jobmeter.collect.scheduler.kubernetes.kinds import WorkloadStatus, by_pods
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, milliseconds
-from jobmeter.collect.scheduler.kubernetes.quantity import Wanted
+from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
 from jobmeter.collect.scheduler.kubernetes.runs import Run
 from jobmeter.collect.text import valid_text
 from jobmeter.model.job import JobState
@@ -23,26 +23,26 @@ _MEANING = {
 
 
 def job_record(job: Job, cluster: str, user_label: str) -> JobRecord:
-    """The job as it stands, without its replicas."""
-    life = _life(job)
+    """The current record of the job, without its replicas."""
+    status = _status(job)
     runs = [run for member in job.members.values() for run in member.runs.values()]
-    state = life.state or _state(job, runs)
+    state = status.state or _state(job, runs)
     over = state.finished
     metadata = _metadata(job)
-    wanted = [Wanted(member.pod.spec.containers) for member in job.members.values()]
+    wanted = [PodRequests(member.pod.spec.containers) for member in job.members.values()]
     return JobRecord(
         job_id=job.job_id,
         project=job.project or None,
-        name=_short(job.top.name),
-        type=job.top.kind,
+        name=_short(job.root.name),
+        type=job.root.kind,
         state=state,
         user=_short(metadata.label(user_label)) or None if user_label and metadata else None,
         resource_group=_short(metadata.label(*_QUEUES)) or None if metadata else None,
-        workspace=job.top.namespace or None,
+        workspace=job.root.namespace or None,
         created=milliseconds(metadata.creation_timestamp) if metadata else None,
-        start=life.start or min((run.start for run in runs if run.start is not None), default=None),
-        end=life.end or max((run.end for run in runs if run.end is not None), default=None) if over else None,
-        error=_error(job, life, state) if over else None,
+        start=status.start or min((run.start for run in runs if run.start is not None), default=None),
+        end=status.end or max((run.end for run in runs if run.end is not None), default=None) if over else None,
+        error=_error(job, status, state) if over else None,
         exit_code=_exit_code(job, state) if over else None,
         instance_type=wanted[0].instance_type if wanted else None,
         labels=_labels(job, cluster, metadata),
@@ -53,7 +53,7 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
     """Every attempt of every known replica."""
     for member in job.members.values():
         place = member.place
-        # By the first attempt of a pod agents number the runs that they see; one of before the watch is unknown.
+        # Agents number a pod's runs from its first attempt, which is unknown for a pod older than the watch.
         for number, run in sorted({0: Run(JobState.UNKNOWN), **member.runs}.items()):
             yield ReplicaRecord(
                 name=place.replica,
@@ -71,47 +71,47 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
 
 
 def _metadata(job: Job) -> Metadata | None:
-    """That of the owner; of one that is not watched, that of its first pod."""
+    """The metadata of the owner; where it is not watched, of its first pod."""
     if job.owner is not None:
         return job.owner.workload.metadata
     return next((member.pod.metadata for member in job.members.values()), None)
 
 
-def _life(job: Job) -> Life:
-    """What the owner says, and where it was deleted before it was over, that it was stopped."""
+def _status(job: Job) -> WorkloadStatus:
+    """The status of the owner; stopped where it was deleted before its end."""
     owner = job.owner
     if owner is None:
-        return Life()
-    life = owner.kind.life(owner.workload)
-    if owner.presence is Presence.THERE or (life.state is not None and life.state.finished):
-        return life
+        return WorkloadStatus()
+    status = owner.kind.read_status(owner.workload)
+    if owner.presence is Presence.THERE or (status.state is not None and status.state.finished):
+        return status
     if owner.presence is Presence.MISSING:
-        return Life(JobState.UNKNOWN, life.start)
-    end = milliseconds(owner.workload.metadata.deletion_timestamp) or owner.gone_ms
-    return Life(JobState.STOPPED, life.start, end, "Deleted")
+        return WorkloadStatus(JobState.UNKNOWN, status.start)
+    end = milliseconds(owner.workload.metadata.deletion_timestamp) or owner.deleted_ms
+    return WorkloadStatus(JobState.STOPPED, status.start, end, "Deleted")
 
 
 def _state(job: Job, runs: list[Run]) -> JobState:
-    """How a job stands whose owner does not say it: by its pods."""
+    """The state of a job by its pods, where the owner has none."""
     latest = [member.runs[max(member.runs)] for member in job.members.values() if member.runs]
     began = any(run.start is not None for run in runs)
-    if job.owner is not None and job.owner.kind.life is not by_pods:
-        return JobState.RUNNING if began else JobState.QUEUED  # it says when it is over
+    if job.owner is not None and job.owner.kind.read_status is not by_pods:
+        return JobState.RUNNING if began else JobState.QUEUED  # its status reports the end
     states = {run.state for run in latest}
     if JobState.RUNNING in states:
         return JobState.RUNNING
     if JobState.QUEUED in states or not states:
         return JobState.RUNNING if began and states else JobState.QUEUED
-    if job.top.kind != "Pod" and any(member.presence is Presence.THERE for member in job.members.values()):
-        return JobState.RUNNING  # its controller makes new pods as long as it is there
-    if job.top.kind == "Pod" and _starts_again(job):
+    if job.root.kind != "Pod" and any(member.presence is Presence.THERE for member in job.members.values()):
+        return JobState.RUNNING  # its controller replaces pods while it exists
+    if job.root.kind == "Pod" and _starts_again(job):
         return JobState.RUNNING
     order = (JobState.FAILED, JobState.UNKNOWN, JobState.STOPPED)
     return next((state for state in order if state in states), JobState.SUCCEEDED)
 
 
 def _starts_again(job: Job) -> bool:
-    """Whether the pod is between two runs: its phase says Running as long as a container of it is to start again."""
+    """Whether the pod is between two runs: its phase is Running while a container is to be restarted."""
     return any(
         member.presence is Presence.THERE and member.pod.status.phase == "Running" for member in job.members.values()
     )
@@ -125,11 +125,11 @@ def _failed(job: Job) -> tuple[Member, Run] | None:
     return max(found, key=lambda one: one[1].end or 0, default=None)
 
 
-def _error(job: Job, life: Life, state: JobState) -> str:
-    """Why it ended; empty for a job that did what it was to do."""
+def _error(job: Job, status: WorkloadStatus, state: JobState) -> str:
+    """Why it failed; empty for a successful job."""
     if state is JobState.SUCCEEDED:
         return ""
-    said = ": ".join(filter(None, (life.reason, life.message)))
+    said = ": ".join(filter(None, (status.reason, status.message)))
     failed = _failed(job) if state is JobState.FAILED else None
     if failed is None:
         return valid_text(said or ("Deleted" if state is JobState.STOPPED else ""))[:MAX_TEXT]
@@ -149,15 +149,15 @@ def _exit_code(job: Job, state: JobState) -> int | None:
 
 
 def _labels(job: Job, cluster: str, metadata: Metadata | None) -> dict[str, str]:
-    wanted = [Wanted(member.pod.spec.containers) for member in _present(job)]
+    wanted = [PodRequests(member.pod.spec.containers) for member in _present(job)]
     cpus = [one.cpu for one in wanted if one.cpu is not None]
     memory = [one.memory for one in wanted if one.memory is not None]
     devices = [sum(one.devices.values()) for one in wanted if one.devices]
     own = {
         "cluster": cluster,
-        "namespace": job.top.namespace,
-        "kubernetes.kind": job.top.kind,
-        "kubernetes.uid": job.top.uid,
+        "namespace": job.root.namespace,
+        "kubernetes.kind": job.root.kind,
+        "kubernetes.uid": job.root.uid,
         "requested.cpus": f"{sum(cpus):g}" if cpus else "",
         "requested.memory": str(sum(memory)) if memory else "",
         "requested.gpus": str(sum(devices)) if devices else "",

@@ -1,4 +1,4 @@
-"""The runs of a pod: its containers are started again in place, and each start is an attempt of the replica."""
+"""The runs of a pod: its containers are restarted in place, and each start is an attempt of the replica."""
 
 from dataclasses import dataclass, replace
 
@@ -72,7 +72,7 @@ def _ended(status: Terminated) -> Run:
 
 
 def _with_phase(pod: Pod, run: Run | None) -> Run:
-    """The latest run, in the light of what is said of the pod as a whole (Evicted, NodeLost, Pending)."""
+    """The latest run, completed by the status of the pod as a whole (Evicted, NodeLost, Pending)."""
     phase = _PHASES.get(pod.status.phase, JobState.UNKNOWN)
     if run is None:
         end = _ready_change(pod) if phase.outcome else None
@@ -85,13 +85,13 @@ def _with_phase(pod: Pod, run: Run | None) -> Run:
 
 
 def _ready_change(pod: Pod) -> int | None:
-    """When the pod stopped being ready: the nearest to an end where its containers have none."""
+    """When the pod stopped being ready: used as the end where its containers have none."""
     times = {one.type: milliseconds(one.last_transition_time) for one in pod.status.conditions or ()}
     return times.get("DisruptionTarget") or times.get("ContainersReady") or times.get("Ready")
 
 
 def gone(run: Run, pod: Pod, *, observed: bool) -> Run:
-    """The latest run of a pod that the API server has no more; ``observed``: its deletion was."""
+    """The latest run of a deleted pod; ``observed``: whether its deletion was watched."""
     if run.state.finished:
         return run
     if not observed:

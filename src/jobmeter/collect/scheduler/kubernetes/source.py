@@ -7,12 +7,12 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from jobmeter.collect.scheduler.kubernetes.feed import Change
+from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterState, Job, Presence, ordered
+from jobmeter.collect.scheduler.kubernetes.informer import Change
 from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
-from jobmeter.collect.scheduler.kubernetes.ledger import Job, Ledger, Presence, ordered
-from jobmeter.collect.scheduler.kubernetes.memory import JobMemory, MemoryFile
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
 from jobmeter.collect.scheduler.kubernetes.records import job_record, replica_records
+from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedStateFile
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord, check_record
@@ -22,32 +22,32 @@ T = TypeVar("T")
 
 
 class Watched(Protocol[T]):
-    """The part of ``feed.Feed`` that is used here."""
+    """The part of ``informer.Informer`` that is used here."""
 
     @property
     def problem(self) -> str:
-        """See ``Feed.problem``."""
+        """See ``Informer.problem``."""
         ...
 
     def start(self) -> None:
-        """See ``Feed.start``."""
+        """See ``Informer.start``."""
         ...
 
     def wait_ready(self) -> bool:
-        """See ``Feed.wait_ready``."""
+        """See ``Informer.wait_ready``."""
         ...
 
     def take(self) -> Iterable[Change[T]]:
-        """See ``Feed.take``."""
+        """See ``Informer.take``."""
         ...
 
     def stop(self) -> None:
-        """See ``Feed.stop``."""
+        """See ``Informer.stop``."""
         ...
 
 
 class KubernetesScheduler:
-    """See ``Scheduler``. ``owners`` are the feeds of workloads by their kind."""
+    """See ``Scheduler``. ``owners`` are the informers of workloads by their kind."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class KubernetesScheduler:
         namespaces: frozenset[str] = frozenset(),
         user_label: str = "",
     ) -> None:
-        """``state`` is the folder in which names are remembered. See ``Ledger`` for the others."""
+        """``state`` is the folder in which names are remembered. See ``ClusterState`` for the others."""
         self._cluster = cluster
         self._pods = pods
         self._owners = list(owners)
         self._user_label = user_label
-        self._file = MemoryFile(state)
-        self._ledger = Ledger(self._file.load(), by_namespace=by_namespace, namespaces=namespaces)
+        self._file = SavedStateFile(state)
+        self._cluster_state = ClusterState(self._file.load(), by_namespace=by_namespace, namespaces=namespaces)
         self._sent: dict[str, dict[tuple[str, int], bytes]] = {}
         self._reported_problem = ""
         self._started = self._listed = False
@@ -74,14 +74,14 @@ class KubernetesScheduler:
     def poll(self, now_ms: int) -> Records:
         """See ``Scheduler.poll``."""
         self._begin()
-        self._file.save(self._ledger.memory)  # what the last call gave is in the outbox by now
-        for kind, feed in self._owners:
-            self._take_workloads(kind, feed, now_ms)
+        self._file.save(self._cluster_state.saved)  # the records of the last call are in the outbox by now
+        for kind, informer in self._owners:
+            self._take_workloads(kind, informer, now_ms)
         self._take_pods()
-        jobs = [] if self._listed else [_unknown_job(lost) for lost in self._ledger.lost()]
+        jobs = [] if self._listed else [_unknown_job(lost) for lost in self._cluster_state.lost()]
         self._listed = True
-        for job in list(self._ledger.touched()):
-            jobs += self._news(job)
+        for job in list(self._cluster_state.touched()):
+            jobs += self._changes(job)
         if not jobs and self._pods.problem:
             raise UnavailableError(self._pods.problem)
         self._report_problems()
@@ -89,30 +89,30 @@ class KubernetesScheduler:
 
     def close(self) -> None:
         """See ``Scheduler.close``."""
-        for feed in self._feeds():
-            feed.stop()
+        for informer in self._informers():
+            informer.stop()
 
-    def _feeds(self) -> list[Watched[Pod] | Watched[Workload]]:
-        return [*(feed for _, feed in self._owners), self._pods]
+    def _informers(self) -> list[Watched[Pod] | Watched[Workload]]:
+        return [*(informer for _, informer in self._owners), self._pods]
 
     def _begin(self) -> None:
-        feeds = self._feeds()
+        informers = self._informers()
         if not self._started:
-            for feed in feeds:
-                feed.start()
+            for informer in informers:
+                informer.start()
             self._started = True
-        for feed in feeds:
-            if not self._listed and not feed.wait_ready():
-                raise UnavailableError(feed.problem or "the API server has not answered yet")
+        for informer in informers:
+            if not self._listed and not informer.wait_ready():
+                raise UnavailableError(informer.problem or "the API server has not answered yet")
 
-    def _take_workloads(self, kind: OwnerKind, feed: Watched[Workload], now_ms: int) -> None:
-        for change in feed.take():
+    def _take_workloads(self, kind: OwnerKind, informer: Watched[Workload], now_ms: int) -> None:
+        for change in informer.take():
             if change.found is not None:
-                self._ledger.workload(kind, change.found)
+                self._cluster_state.workload(kind, change.found)
             elif change.uids is not None:
-                self._ledger.missing_workloads(kind, change.uids, now_ms)
+                self._cluster_state.missing_workloads(kind, change.uids, now_ms)
             else:
-                self._ledger.workload_gone(change.uid, now_ms, Presence.DELETED)
+                self._cluster_state.workload_deleted(change.uid, now_ms, Presence.DELETED)
 
     def _take_pods(self) -> None:
         together: list[Pod] = []
@@ -120,24 +120,24 @@ class KubernetesScheduler:
             if change.found is not None:
                 together.append(change.found)
                 continue
-            self._ledger.pods(together if change.uids is None else ordered(together))
+            self._cluster_state.pods(together if change.uids is None else ordered(together))
             together = []
             if change.uids is not None:
-                self._ledger.missing_pods(change.uids)
+                self._cluster_state.missing_pods(change.uids)
             else:
-                self._ledger.pod_gone(change.uid, Presence.DELETED)
-        self._ledger.pods(together)
+                self._cluster_state.pod_deleted(change.uid, Presence.DELETED)
+        self._cluster_state.pods(together)
 
-    def _news(self, job: Job) -> list[JobRecord]:
-        """What of a job was not reported yet: its record, and the replicas that changed."""
-        uid = job.top.uid
+    def _changes(self, job: Job) -> list[JobRecord]:
+        """The unreported part of a job: its record, and the replicas that changed."""
+        uid = job.root.uid
         sent = self._sent.setdefault(uid, {})
         head = job_record(job, self._cluster, self._user_label)
         fresh = [one for one in replica_records(job, self._cluster) if _changed(sent, (one.name, one.attempt), one)]
         changed = _changed(sent, ("", 0), head)
         if head.state is not None and head.state.finished:
-            self._ledger.forget(job)
-            if uid not in self._ledger.jobs:
+            self._cluster_state.forget(job)
+            if uid not in self._cluster_state.jobs:
                 del self._sent[uid]
         record = msgspec.structs.replace(head, replicas=list(fresh))
         if not changed and not fresh:
@@ -146,14 +146,14 @@ class KubernetesScheduler:
             return [check_record(record)]
         except InvalidRequestError as error:
             _log.warning(
-                "%s %s/%s cannot be reported: %s", job.top.kind, job.top.namespace, job.top.name, error.message
+                "%s %s/%s cannot be reported: %s", job.root.kind, job.root.namespace, job.root.name, error.message
             )
             return []
 
     def _report_problems(self) -> None:
-        problem = next((feed.problem for _, feed in self._owners if feed.problem), "")
+        problem = next((informer.problem for _, informer in self._owners if informer.problem), "")
         if problem and problem != self._reported_problem:
-            _log.warning("%s; jobs are reported as far as they are known", problem)
+            _log.warning("%s; jobs are reported without the missing data", problem)
         self._reported_problem = problem
 
 
@@ -165,8 +165,8 @@ def _changed(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: J
     return True
 
 
-def _unknown_job(lost: JobMemory) -> JobRecord:
-    """A job that ended while nobody watched, and of which the cluster has nothing any more."""
+def _unknown_job(lost: SavedJob) -> JobRecord:
+    """The record of a job that ended unobserved and no longer exists in the cluster."""
     last = {place.replica: (uid, place) for uid, place in lost.pods.items()}
     replicas: list[ReplicaRecord | str] = [
         ReplicaRecord(name=name, attempt=place.first + place.runs - 1, pod_id=uid, state=JobState.UNKNOWN)

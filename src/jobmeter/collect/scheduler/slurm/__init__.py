@@ -1,1 +1,1 @@
-"""Slurm: its controller knows the jobs of now and of the last minutes, its database those of ever."""
+"""Slurm: its controller has current and recent jobs, its accounting database all of them."""

@@ -1,4 +1,4 @@
-"""What ``sacct`` tells of jobs: every attempt, with its steps and tasks. Parsable text: its columns outlive versions.
+"""Parses ``sacct``: every attempt of a job, with its steps and tasks. Parsable text: its columns outlive versions.
 
 (22.05's JSON gives an exit code of 0 for a job that failed with 3.)
 """
@@ -6,8 +6,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from jobmeter.collect.scheduler.slurm.hostlist import expand
-from jobmeter.collect.scheduler.slurm.slurm_job import GIVEN_BACK, Attempt, Exit, SlurmJob, Step
-from jobmeter.collect.scheduler.slurm.tres import parse_tres
+from jobmeter.collect.scheduler.slurm.slurm_job import REQUEUED, Attempt, Exit, SlurmJob, Step
+from jobmeter.collect.scheduler.slurm.tres import parse_tres, whole_number
 
 DELIMITER = "\x1f"
 COLUMNS = (
@@ -58,7 +58,7 @@ def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> SlurmJob:
         gpu_count=resources.gpus,
         gpu_type=resources.gpu_type,
         requested=row["reqtres"],
-        time_limit=_whole(row["timelimitraw"]),
+        time_limit=whole_number(row["timelimitraw"]),
         attempts=tuple(_of_one_job([(row, _attempt(row, steps)) for row, steps in rows])),
     )
 
@@ -66,10 +66,10 @@ def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> SlurmJob:
 def _of_one_job(rows: Sequence[tuple[Row, Attempt]]) -> Iterable[Attempt]:
     """The attempts of the latest job of a number: a cluster that lost its state gives the same numbers out again."""
     first = len(rows) - 1
-    while first and rows[first - 1][1].state in GIVEN_BACK and _same(rows[first - 1][0], rows[first][0]):
+    while first and rows[first - 1][1].state in REQUEUED and _same(rows[first - 1][0], rows[first][0]):
         first -= 1
     attempts = [attempt for _, attempt in rows[first:]]
-    # What was given back before it began is no attempt.
+    # A run that was requeued before it began is no attempt.
     return [attempt for attempt in attempts[:-1] if attempt.start is not None] + attempts[-1:]
 
 
@@ -80,11 +80,11 @@ def _same(one: Row, other: Row) -> bool:
 def _attempt(row: Row, steps: Iterable[Step]) -> Attempt:
     state, _, by = row["state"].partition(" by ")
     nodes = expand(row["nodelist"])
-    end = _whole(row["end"])
+    end = whole_number(row["end"])
     return Attempt(
         state=state.rstrip("+"),
-        submit=_whole(row["submit"]),
-        start=_whole(row["start"]) if nodes else None,
+        submit=whole_number(row["submit"]),
+        start=whole_number(row["start"]) if nodes else None,
         end=end,
         exit=_exit(row["exitcode"]) if end is not None else None,
         nodes=nodes,
@@ -96,18 +96,14 @@ def _attempt(row: Row, steps: Iterable[Step]) -> Attempt:
 def _step(name: str, row: Row) -> Step:
     return Step(
         id=name,
-        tasks=_whole(row["ntasks"]) or 1,
+        tasks=whole_number(row["ntasks"]) or 1,
         nodes=expand(row["nodelist"]),
         state=row["state"].partition(" by ")[0],
         exit=_exit(row["exitcode"]),
-        end=_whole(row["end"]),
+        end=whole_number(row["end"]),
     )
 
 
 def _exit(text: str) -> Exit:
     code, _, signal = text.partition(":")
-    return Exit(_whole(code) or 0, _whole(signal) or 0)
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+    return Exit(whole_number(code) or 0, whole_number(signal) or 0)

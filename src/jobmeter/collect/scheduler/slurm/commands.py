@@ -1,4 +1,4 @@
-"""Slurm's commands, run as a user runs them: with a limit of time, and one of what they may print."""
+"""Runs Slurm's commands, with limits of time and of output."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 
 SECONDS = 60.0
-"""How long a command may take: without a controller every one gives up by itself after about ten seconds."""
+"""How long a command may take: without a controller every one fails after about ten seconds."""
 MOST_BYTES = 256 * 2**20
 
 
@@ -23,7 +23,7 @@ def find(name: str) -> str:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> bytes:
-    """What a command prints. Raises UnavailableError with what it says when it fails or takes too long."""
+    """The output of a command. Raises UnavailableError with its message when it fails or takes too long."""
     name = command[0].rpartition("/")[2]
     try:
         with subprocess.Popen(

@@ -24,7 +24,7 @@ _NO_VALUE = 0xFFFFFFFC
 
 
 def parse_jobs(body: bytes) -> list[SlurmJob]:
-    """The jobs of an answer; what is no job is left out. Raises UnavailableError for what is no answer at all."""
+    """The jobs of an answer; invalid entries are left out. Raises UnavailableError for an invalid answer."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -78,7 +78,7 @@ def _attempt(job: Document) -> Attempt:
     begun = state not in {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
     start = (_number(job, "start_time") or None) if begun else None
     end = (_number(job, "end_time") or None) if begun and state not in _UNENDED else None
-    # One that was cancelled while it waited has the moment of that as its start, too, and no node.
+    # A job cancelled in the queue has the time of that as its start, and no node.
     nodes = expand(_text(job, "nodes"))
     return Attempt(
         state=state,
@@ -94,7 +94,7 @@ _UNENDED = LIVE | {"CONFIGURING"}
 
 
 def _state(job: Document) -> str:
-    """The base state. One that is completing still has processes: how it ended is told when it has."""
+    """The base state. A completing job still has processes: its end is reported later."""
     raw = job.get("job_state")
     states = [str(state) for state in raw] if isinstance(raw, list) else [str(raw or "")]
     for flag in ("COMPLETING", "CONFIGURING", "REQUEUE_HOLD", "SPECIAL_EXIT"):

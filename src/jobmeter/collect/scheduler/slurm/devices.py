@@ -1,4 +1,4 @@
-"""Which GPUs a job has, where the list of jobs does not say."""
+"""The GPUs of jobs, where the list of jobs lacks them."""
 
 import logging
 import re
@@ -20,7 +20,7 @@ Gpus = dict[str, tuple[int, ...]]
 
 
 class Devices:
-    """Asks ``scontrol show job -d`` about jobs that run with GPUs which nobody has named: once for all that are new."""
+    """Queries ``scontrol show job -d`` for running jobs with unknown GPUs: once for all new ones."""
 
     def __init__(self, scontrol: str) -> None:
         self._scontrol = scontrol
@@ -42,7 +42,7 @@ class Devices:
         try:
             text = commands.run([self._scontrol, "--all", "show", "job", "--details", "--oneliner", *only])
         except (UnavailableError, LimitExceededError) as error:
-            _log.debug("the GPUs of %d jobs are not known: %s", len(numbers), error.message)
+            _log.debug("the GPUs of %d jobs are unknown: %s", len(numbers), error.message)
             return {}
         return parse_details(text.decode(errors="replace").splitlines())
 
@@ -50,7 +50,7 @@ class Devices:
 def parse_details(lines: Iterable[str]) -> dict[int, Gpus]:
     """By job and node, the GPUs that the lines of ``scontrol show job --details --oneliner`` name.
 
-    A job that two lines speak of has none: a user's own words may have a line break in them.
+    A job in two lines has none: a user's text may have a line break in it.
     """
     found: dict[int, Gpus] = {}
     for line in lines:
@@ -62,7 +62,7 @@ def parse_details(lines: Iterable[str]) -> dict[int, Gpus]:
 
 def _of_line(line: str) -> Gpus:
     found: Gpus = {}
-    # What stands before it may be the user's own words: a job's name.
+    # The text before it may be the user's: a job's name.
     for nodes, detail in _PLACE.findall(line[line.rfind(" JOB_GRES=") :]):
         if gpus := gpu_indices(detail):
             found.update(dict.fromkeys(expand(nodes), gpus))

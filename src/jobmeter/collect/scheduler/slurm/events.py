@@ -1,4 +1,4 @@
-"""Events of a job of Slurm that its own state does not tell of: steps that ran out of memory."""
+"""Events of a Slurm job that its state does not show: steps that ran out of memory."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Slurm's short form of many names: ``n[1-3,7],gpu[01-02]`` and ranges in several places."""
+"""Slurm's hostlist expressions: ``n[1-3,7],gpu[01-02]`` and ranges in several places."""
 
 import re
 from itertools import product
@@ -39,6 +39,6 @@ def _numbers(ranges: str) -> list[str]:
 
 
 def indices(text: str) -> tuple[int, ...]:
-    """The numbers of a list such as ``0-2,5``; none where it is no such list."""
+    """The numbers of a list such as ``0-2,5``; none for any other text."""
     found = _numbers(text.strip()) if text.strip() else []
     return tuple(int(one) for one in found if one.isdigit())

@@ -1,4 +1,4 @@
-"""Slurm as a kind of scheduler: how its controller and its accounting are asked from here."""
+"""Slurm as a kind of scheduler: how its controller and its accounting are queried."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SystemClock
 
 _BATCH = 1_000
-"""Jobs that one ``sacct`` is asked about: a command line has a limit."""
+"""Jobs in one query of ``sacct``: a command line has a limit."""
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 
 
@@ -53,7 +53,7 @@ def _database() -> Database | None:
 
 
 KIND = Kind(
-    "What Slurm knows of its jobs: squeue, or slurmrestd with --rest, and sacct.",
+    "Slurm's jobs: from squeue, or slurmrestd with --rest, and from sacct.",
     _make,
     (
         Option(
@@ -65,7 +65,7 @@ KIND = Kind(
         Option(
             "rest-token-file",
             "FILE",
-            "File with the token, read at each question, so that it can be renewed (SLURM_REST_TOKEN_FILE).",
+            "File with the token, read at each query, so that it can be renewed (SLURM_REST_TOKEN_FILE).",
             "SLURM_REST_TOKEN_FILE",
         ),
     ),

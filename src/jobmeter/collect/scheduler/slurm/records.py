@@ -1,4 +1,4 @@
-"""A job of Slurm as job records: what Slurm says is how it was."""
+"""Job records of Slurm jobs: Slurm is authoritative."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +22,7 @@ _MOST_REPLICAS = 65_536
 
 
 def job_state(state: str) -> JobState:
-    """Ours for one of Slurm's (https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES)."""
+    """Our state for one of Slurm's (https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES)."""
     if state in LIVE:
         return JobState.RUNNING
     if state in WAITING:
@@ -35,9 +35,9 @@ def job_state(state: str) -> JobState:
 
 
 def records(facts: SlurmJob, cluster: str) -> list[JobRecord]:
-    """The records that make a job known; the first one of several tells of the start of its first attempt.
+    """The records of a job; the first one of several reports the start of its first attempt.
 
-    Empty where Slurm's own names are none of ours.
+    Empty where Slurm's names are illegal here.
     """
     attempts = list(_numbered(facts))
     full = _job(facts, cluster, attempts)
@@ -76,7 +76,7 @@ def _job(facts: SlurmJob, cluster: str, attempts: Sequence[tuple[int, Attempt]])
 
 
 def _numbered(facts: SlurmJob) -> Iterator[tuple[int, Attempt]]:
-    """The attempts that have begun, with the number that their tasks know as SLURM_RESTART_COUNT."""
+    """The attempts that have begun, with the number that their tasks have in SLURM_RESTART_COUNT."""
     begun = [attempt for attempt in facts.attempts if attempt.start is not None]
     last = len(begun) - 1
     if facts.restarts is not None:
@@ -98,7 +98,7 @@ def _replicas(facts: SlurmJob, cluster: str, number: int, attempt: Attempt) -> I
     over = attempt.end is not None
     state = job_state(attempt.state)
     if over and not state.outcome:
-        state = JobState.STOPPED  # it was given back to the queue
+        state = JobState.STOPPED  # it was requeued
     widest = max(attempt.steps, key=lambda step: step.tasks, default=None)
     for rank in range(attempt_tasks(attempt)):
         yield ReplicaRecord(
@@ -116,7 +116,7 @@ def _replicas(facts: SlurmJob, cluster: str, number: int, attempt: Attempt) -> I
 
 
 def _node(attempt: Attempt, step: Step | None, rank: int) -> str:
-    """Where a task ran, empty where Slurm does not say: of several on a node it tells the number alone."""
+    """The node of a task, empty where unknown: Slurm gives only the number of tasks on each node."""
     nodes = step.nodes if step else attempt.nodes[:1]
     if len(nodes) == 1:
         return nodes[0]
@@ -134,7 +134,7 @@ def _reason(attempt: Attempt, *, latest: bool) -> str:
 
 
 def _error(facts: SlurmJob) -> str:
-    """Slurm's word for the end, and what it means; empty for a job that did what it was to do."""
+    """Slurm's state of the end and its meaning; empty for a successful job."""
     now = facts.now
     if now.state == "COMPLETED":
         return ""
@@ -175,7 +175,7 @@ def _labels(facts: SlurmJob, cluster: str) -> dict[str, str]:
 
 
 def _share(facts: SlurmJob, tasks: int) -> dict[str, int | float | str] | None:
-    """What one task was promised: an even share of what the job asked for. GPUs only where they divide evenly."""
+    """The resources of one task: an even share of the job's request. GPUs only where they divide evenly."""
     share: dict[str, int | float | str] = {}
     if facts.cpus is not None:
         share["cpu"] = facts.cpus / tasks
@@ -190,7 +190,7 @@ def _share(facts: SlurmJob, tasks: int) -> dict[str, int | float | str] | None:
 def _allocations(facts: SlurmJob, cluster: str, attempt: Attempt) -> list[AllocationRecord]:
     """The GPUs that Slurm gave the job, each held by the only task of its node.
 
-    A node with several tasks is left out: which of them has which GPU Slurm does not say, their environment does.
+    A node with several tasks is left out: only their environment says which task has which GPU.
     """
     start = _ms(attempt.start)
     widest = max(attempt.steps, key=lambda step: step.tasks, default=None)

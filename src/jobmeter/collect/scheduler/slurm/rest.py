@@ -14,7 +14,7 @@ from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.time import Clock
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(47, 37, -1))
-"""Those that are asked for, newest first: 38 came with Slurm 22.05. A server speaks three or four of them."""
+"""The versions that are tried, newest first: 38 came with Slurm 22.05. A server supports three or four of them."""
 _UNIX = "unix:"
 _REFUSED = frozenset({401, 403})
 
@@ -47,7 +47,7 @@ class _UnixPool(HTTPConnectionPool):
 
 
 class Rest:
-    """Question slurmrestd with the token that ``token`` gives at each call."""
+    """A client of slurmrestd, with the token that ``token`` gives at each call."""
 
     def __init__(self, address: str, clock: Clock, token: Callable[[], Token | None]) -> None:
         """``address`` is ``http(s)://host:port`` or ``unix:/path``. Raises ConfigurationError for another one."""
@@ -108,12 +108,12 @@ class Rest:
 
 
 def _refusal(token: Token | None, status: int, now_ms: int) -> str:
-    """What is wrong with the token, as far as an answer and the token itself say; empty where that is not known.
+    """Why the token was refused, by the answer and the token itself; empty where unknown.
 
-    slurmrestd hands a token on to the controller, and answers 500 where that one does not accept it.
+    slurmrestd passes the token to the controller, and answers 500 where that one rejects it.
     """
     if token is None:
-        return f"wants a token ({status}): give one in SLURM_JWT or --rest-token-file" if status in _REFUSED else ""
+        return f"requires a token ({status}): give one in SLURM_JWT or --rest-token-file" if status in _REFUSED else ""
     if problem := token.problem(now_ms):
         return f"answers {status}: {problem}"
     return f"does not accept the token of {token.source} ({status})" if status in _REFUSED else ""

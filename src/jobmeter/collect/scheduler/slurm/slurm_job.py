@@ -1,4 +1,4 @@
-"""What Slurm says of a job, in one shape, whichever version and whichever of its parts said it. Times in seconds."""
+"""A Slurm job in one form for all versions and both sources. Times in seconds."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ WAITING = frozenset(
         "POWER_UP_NODE",
     }
 )
-GIVEN_BACK = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"})
+REQUEUED = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"})
 """States of an attempt that another one may follow."""
 
 
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One run of a job, from its start on. ``start`` None: it has not begun."""
+    """One run of a job, from its start on. ``start`` None: it has not started."""
 
     state: str
     submit: int | None = None
@@ -63,7 +63,7 @@ class SlurmJob:
     """A job. Memory in bytes, the limit of time in minutes; None or empty where Slurm does not say.
 
     ``label`` is the number that Slurm's commands show: ``8``, ``2_1`` of an array, ``6+1`` of a heterogeneous job.
-    ``gpus`` are those of each node, as indices. ``restarts`` is None where only the database told of the job.
+    ``gpus`` are those of each node, as indices. ``restarts`` is None where only the database has the job.
     """
 
     number: int

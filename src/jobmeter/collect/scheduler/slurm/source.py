@@ -1,4 +1,4 @@
-"""A cluster of Slurm as a ``Scheduler``: the controller is asked every interval, the database about what changed."""
+"""A cluster of Slurm as a ``Scheduler``: the controller is polled every interval, the database for changed jobs."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -14,13 +14,13 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.record import EventRecord, JobRecord, Records
 
 _BACK_MS = 24 * 3_600_000
-"""How far a first start looks back."""
+"""The range of the first query."""
 _MARGIN_MS = 600_000
-"""How far behind the last answer a later start looks back: the database is told late."""
+"""How far before the last answer a later start queries: the database is updated late."""
 _LONGEST_BACK_MS = 30 * 24 * 3_600_000
 _TRIES_RUNNING = 3
 _TRIES_ENDED = 60
-"""How often the database is asked again about a job that it does not yet know as the controller does."""
+"""How often the database is queried again for a job whose end it does not have yet."""
 _STATE = "slurm.json"
 
 _log = logging.getLogger(__name__)
@@ -29,22 +29,22 @@ JobsByNumber = Mapping[int, SlurmJob]
 
 
 class Database(msgspec.Struct, frozen=True):
-    """How to ask the accounting: about these jobs, or about all of the last so many seconds."""
+    """Queries of the accounting: for these jobs, or for all of the last so many seconds."""
 
     of_jobs: Callable[[list[int]], JobsByNumber]
     of_seconds: Callable[[int], JobsByNumber]
 
 
-class _Memory(msgspec.Struct):
+class _SavedState(msgspec.Struct):
     answered_ms: int
 
 
 @dataclass(slots=True)
 class _Job:
-    """What was last heard of a job, told or not: ``tries`` are the questions left that it is worth."""
+    """The last state of a job, reported or not. ``tries`` limits further queries of the accounting for it."""
 
-    heard: SlurmJob
-    job_record: SlurmJob | None = None
+    current: SlurmJob
+    accounted: SlurmJob | None = None
     tries: int = _TRIES_RUNNING
     sent: bytes = b""
     events: int = 0
@@ -52,8 +52,8 @@ class _Job:
 
     @property
     def final(self) -> bool:
-        """Whether there is nothing left to learn of it."""
-        return self.heard.over or (self.job_record is not None and self.job_record.over)
+        """Whether its state is final."""
+        return self.current.over or (self.accounted is not None and self.accounted.over)
 
 
 class SlurmScheduler:
@@ -73,13 +73,13 @@ class SlurmScheduler:
     def poll(self, now_ms: int) -> Records:
         """See ``Scheduler.poll``."""
         listed = {facts.number: facts for facts in self._queue()}
-        self._remember()
+        self._store_state()
         accounted = self._accounts(listed, now_ms)
         for number, facts in listed.items():
-            self._hear(number, facts)
+            self._observe(number, facts)
         for number, facts in accounted.items():
-            self._learn(number, facts, listed=number in listed)
-        found = [record for number in sorted(self._jobs) for record in self._news(number)]
+            self._update_accounting(number, facts, listed=number in listed)
+        found = [record for number in sorted(self._jobs) for record in self._changes(number)]
         events = [event for job in self._jobs.values() for event in self._events(job)]
         self._forget(listed)
         if not self._silent:
@@ -89,30 +89,30 @@ class SlurmScheduler:
     def close(self) -> None:
         """See ``Scheduler.close``: each command that it starts has ended with its call."""
 
-    def _hear(self, number: int, facts: SlurmJob) -> None:
+    def _observe(self, number: int, facts: SlurmJob) -> None:
         job = self._jobs.get(number)
-        if job is None or _identity(job.heard) != _identity(facts):
+        if job is None or _identity(job.current) != _identity(facts):
             job = self._jobs[number] = _Job(facts, sent=job.sent if job else b"")
-        elif _moment(job.heard) != _moment(facts):
+        elif _moment(job.current) != _moment(facts):
             job.tries = _TRIES_ENDED if facts.over else _TRIES_RUNNING
-        # The controller forgets which GPUs a job had as soon as it has ended.
-        job.heard = (
-            facts if facts.gpus or facts.now.start != job.heard.now.start else replace(facts, gpus=job.heard.gpus)
+        # The controller drops the GPUs of a job as soon as it has ended.
+        job.current = (
+            facts if facts.gpus or facts.now.start != job.current.now.start else replace(facts, gpus=job.current.gpus)
         )
 
-    def _learn(self, number: int, facts: SlurmJob, *, listed: bool) -> None:
+    def _update_accounting(self, number: int, facts: SlurmJob, *, listed: bool) -> None:
         if not listed and not facts.over:
-            return  # the controller knows nothing of it any more, and the accounting not yet how it ended
+            return  # the controller has dropped it, and the accounting does not have its end yet
         job = self._jobs.setdefault(number, _Job(facts))
-        job.job_record = facts
+        job.accounted = facts
         if not listed:
-            same = facts.now.start == job.heard.now.start
-            job.heard = replace(facts, gpus=job.heard.gpus, restarts=job.heard.restarts) if same else facts
-        if _agree(job.heard, facts):
+            same = facts.now.start == job.current.now.start
+            job.current = replace(facts, gpus=job.current.gpus, restarts=job.current.restarts) if same else facts
+        if _agree(job.current, facts):
             job.tries = 0
 
     def _accounts(self, listed: Mapping[int, SlurmJob], now_ms: int) -> JobsByNumber:
-        """What the accounting has to say; nothing while it does not answer, which is told once."""
+        """Jobs from the accounting; none while it does not answer, which is logged once."""
         if self._database is None:
             return {}
         try:
@@ -126,7 +126,7 @@ class SlurmScheduler:
                         self._jobs[number].tries -= 1
         except UnavailableError as error:
             if error.message != self._silent:
-                _log.warning("%s; what the controller says is told meanwhile", error.message)
+                _log.warning("%s; the controller's data is reported meanwhile", error.message)
             self._silent = error.message
             return {}
         if self._silent:
@@ -135,11 +135,11 @@ class SlurmScheduler:
         return accounted
 
     def _to_account(self, listed: Mapping[int, SlurmJob]) -> list[int]:
-        """The jobs that changed, that the accounting did not know well enough, or that the controller has forgotten."""
+        """The jobs to query: those that changed, incomplete ones, and those that the controller dropped."""
         numbers = set()
         for number, facts in listed.items():
             job = self._jobs.get(number)
-            changed = job is None or _moment(job.heard) != _moment(facts)
+            changed = job is None or _moment(job.current) != _moment(facts)
             if facts.now.start is None and not facts.restarts and not facts.over:
                 continue  # it waits, and never ran
             if changed or (job is not None and job.tries > 0):
@@ -147,9 +147,9 @@ class SlurmScheduler:
         gone = self._jobs.keys() - listed.keys()
         return sorted(numbers | {number for number in gone if not self._jobs[number].final})
 
-    def _news(self, number: int) -> Iterable[JobRecord]:
+    def _changes(self, number: int) -> Iterable[JobRecord]:
         job = self._jobs[number]
-        fresh = records(_together(job.heard, job.job_record), self._cluster)
+        fresh = records(_merged(job.current, job.accounted), self._cluster)
         body = msgspec.json.encode(fresh[-1:])
         if body == job.sent:
             return []
@@ -157,8 +157,8 @@ class SlurmScheduler:
         return fresh if first_time else fresh[-1:]
 
     def _events(self, job: _Job) -> list[EventRecord]:
-        """Those that are new; a step's state comes with the accounting, and stays."""
-        events = list(job_events(_together(job.heard, job.job_record), self._cluster))
+        """New events; a step's state comes from the accounting and is final."""
+        events = list(job_events(_merged(job.current, job.accounted), self._cluster))
         fresh, job.events = events[job.events :], len(events)
         return fresh
 
@@ -170,26 +170,26 @@ class SlurmScheduler:
 
     def _back_ms(self, now_ms: int) -> int:
         try:
-            memory = msgspec.json.decode(self._state.read_bytes(), type=_Memory) if self._state else None
+            memory = msgspec.json.decode(self._state.read_bytes(), type=_SavedState) if self._state else None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             memory = None
         back = _BACK_MS if memory is None else now_ms - memory.answered_ms + _MARGIN_MS
         return min(max(back, _MARGIN_MS), _LONGEST_BACK_MS)
 
-    def _remember(self) -> None:
-        """Note when the last answer was: whatever it gave is in the outbox by now."""
+    def _store_state(self) -> None:
+        """Store the time of the last answer, whose records are in the outbox by now."""
         if self._state is None or self._answered_ms is None:
             return
         fresh = self._state.with_suffix(".new")
         try:
-            fresh.write_bytes(msgspec.json.encode(_Memory(self._answered_ms)))
+            fresh.write_bytes(msgspec.json.encode(_SavedState(self._answered_ms)))
             fresh.replace(self._state)
         except OSError as error:
-            _log.debug("the time of the last answer cannot be kept: %s", error)
+            _log.debug("the time of the last answer cannot be stored: %s", error)
 
 
 def _identity(facts: SlurmJob) -> tuple[object, ...]:
-    """What stays the same of a job for its life: a number that is given out again comes with another of these."""
+    """The identity of a job besides its number, which Slurm may reuse."""
     return facts.user, facts.restarts is not None and not facts.restarts and facts.now.submit
 
 
@@ -197,43 +197,43 @@ def _moment(facts: SlurmJob) -> tuple[object, ...]:
     return facts.now.state, facts.now.start, facts.now.end, facts.restarts, facts.now.nodes
 
 
-def _agree(heard: SlurmJob, job_record: SlurmJob) -> bool:
-    """Whether the accounting has got as far as the controller, with the steps that there are."""
-    if heard.over:
-        return job_record.over and job_record.now.end is not None and bool(job_record.name)
-    return bool(job_record.now.steps) and job_record.now.start == heard.now.start
+def _agree(current: SlurmJob, accounted: SlurmJob) -> bool:
+    """Whether the accounting is as current as the controller, steps included."""
+    if current.over:
+        return accounted.over and accounted.now.end is not None and bool(accounted.name)
+    return bool(accounted.now.steps) and accounted.now.start == current.now.start
 
 
-def _together(heard: SlurmJob, job_record: SlurmJob | None) -> SlurmJob:
-    """The controller's word on how the job stands, the accounting's on its attempts and their steps."""
-    if job_record is None or job_record is heard:
-        return heard
-    if heard.restarts is None:
-        return job_record
+def _merged(current: SlurmJob, accounted: SlurmJob | None) -> SlurmJob:
+    """Merges the controller's state of the job with the accounting's attempts and steps."""
+    if accounted is None or accounted is current:
+        return current
+    if current.restarts is None:
+        return accounted
     return replace(
-        heard,
-        user=heard.user or job_record.user,
-        account=heard.account or job_record.account,
-        requested=heard.requested or job_record.requested,
-        attempts=_joined(heard, job_record),
+        current,
+        user=current.user or accounted.user,
+        account=current.account or accounted.account,
+        requested=current.requested or accounted.requested,
+        attempts=_joined(current, accounted),
     )
 
 
-def _joined(heard: SlurmJob, job_record: SlurmJob) -> tuple[Attempt, ...]:
-    now, earlier = heard.now, job_record.attempts
+def _joined(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...]:
+    now, earlier = current.now, accounted.attempts
     same = next((one for one in earlier if one.start == now.start and one.submit == now.submit), None)
     if same is None:
         same = next((one for one in earlier if one.start == now.start), None) if now.start is not None else None
     before = tuple(
         one
         for one in earlier
-        if one is not same and one.start is not None and _ended_before(one, now) and heard.restarts
+        if one is not same and one.start is not None and _ended_before(one, now) and current.restarts
     )
     if same is None:
         return (*before, now)
     if same.state != now.state:
         return (*before, replace(now, steps=same.steps))
-    # Of a job that was cancelled the controller tells the signal, the accounting 0:0: the same one always.
+    # For a cancelled job the controller gives the signal, the accounting 0:0: the accounting's is used always.
     return (*before, replace(now, steps=same.steps, by=same.by, exit=same.exit or now.exit))
 
 

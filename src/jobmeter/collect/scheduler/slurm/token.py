@@ -1,4 +1,4 @@
-"""The token by which slurmrestd knows who asks, from a file or the environment: https://slurm.schedmd.com/jwt.html."""
+"""The token for slurmrestd, from a file or the environment: https://slurm.schedmd.com/jwt.html."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ _MOST_BYTES = 65_536
 
 
 class _Claims(msgspec.Struct):
-    """``exp`` is when the token ends, ``sun`` the user of Slurm whose it is."""
+    """``exp`` is when the token expires, ``sun`` its Slurm user."""
 
     exp: float | None = None
     sun: str = ""
@@ -33,7 +33,7 @@ class Token(msgspec.Struct, frozen=True):
         return {"X-SLURM-USER-TOKEN": self.text, "X-SLURM-USER-NAME": self.user}
 
     def problem(self, now_ms: int) -> str:
-        """Why it is of no use at that time; empty where nothing is known against it."""
+        """Why it is invalid at that time; empty where it may be valid."""
         end = _claims(self.text).exp
         if end is None or end * 1000 > now_ms:
             return ""
@@ -60,13 +60,13 @@ def read_token(environment: Mapping[str, str], file: str | None) -> Token | None
             raise UnavailableError(f"there is no token of slurmrestd in {file}")
         return None
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise UnavailableError(f"what {source} holds is no token of slurmrestd")
+        raise UnavailableError(f"the content of {source} is not a token of slurmrestd")
     user = environment.get("SLURM_USER_NAME") or _claims(text).sun or environment.get("USER", "")
     return Token(text, user, source)
 
 
 def _claims(text: str) -> _Claims:
-    """What the token says of itself; nothing where it cannot be read."""
+    """The claims of the token; empty where they cannot be read."""
     part = text.split(".")[1] if text.count(".") == 2 else ""
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=_Claims)

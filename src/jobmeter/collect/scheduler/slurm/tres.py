@@ -22,17 +22,18 @@ def parse_tres(text: str) -> Resources:
     for part in text.split(","):
         name, _, value = part.partition("=")
         if name == "cpu":
-            cpus = _whole(value)
+            cpus = whole_number(value)
         elif name == "mem":
             memory = _bytes(value)
         elif name == "gres/gpu":
-            gpus = _whole(value)
+            gpus = whole_number(value)
         elif name.startswith("gres/gpu:"):
-            kind, typed = name.partition(":")[2], (typed or 0) + (_whole(value) or 0)
+            kind, typed = name.partition(":")[2], (typed or 0) + (whole_number(value) or 0)
     return Resources(cpus, memory, gpus if gpus is not None else typed, kind)
 
 
-def _whole(text: str) -> int | None:
+def whole_number(text: str) -> int | None:
+    """The number in a text of digits; None for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 

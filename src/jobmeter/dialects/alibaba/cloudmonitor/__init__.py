@@ -1,4 +1,4 @@
-"""Data points as CloudMonitor gives them: asked for through PAI-DLC (GetMetrics) and through CMS (DescribeMetricList).
+"""CloudMonitor's data points, for PAI-DLC (GetMetrics) and for CMS (DescribeMetricList).
 
-Both name a namespace, a metric, dimensions, a period and a page, and take the points as JSON text.
+Both name a namespace, a metric, dimensions, a period and a page, and return the points as JSON text.
 """

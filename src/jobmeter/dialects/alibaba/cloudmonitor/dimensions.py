@@ -1,4 +1,4 @@
-"""Dimensions: which jobs, pods and cards a question is about."""
+"""Dimensions: the jobs, pods and cards of a request."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ FIELD = "Dimensions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One member of Dimensions. Empty parts match everything; ``user`` and ``region`` are given back as they came."""
+    """One member of Dimensions. Empty parts match everything; ``user`` and ``region`` are returned unchanged."""
 
     job: str = ""
     pod: str = ""
@@ -24,7 +24,7 @@ class Resource:
     region: str = ""
 
     def covers(self, pod: str, card: str) -> bool:
-        """True when it is about that pod and that card."""
+        """True when it matches that pod and that card."""
         return self.pod in {"", pod} and self.card in {"", card}
 
 
@@ -37,7 +37,7 @@ def read(text: str, job: str = "") -> tuple[Resource, ...]:
 
 
 def card_name(device: str) -> str:
-    """Theirs of our device: ``0`` of ``gpu0``."""
+    """The vendor's name of a device: ``0`` for ``gpu0``."""
     return device.lstrip("abcdefghijklmnopqrstuvwxyz") or device
 
 

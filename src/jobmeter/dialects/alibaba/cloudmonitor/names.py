@@ -1,4 +1,4 @@
-"""The metrics of the namespace ``acs_pai_dlc``: which of ours each is, in which unit, and how it is read.
+"""The metrics of the namespace ``acs_pai_dlc``: our metric, unit and statistics of each.
 
 The vendor's page of names is not public. Known from programs that ask for them are ``JOB_MEMORY_FREE`` (the example of
 GetMetrics), ``JOB_GPU_ACCELERATOR_DUTTY_UTIL`` (spelt so), ``CARD_GPU_DUTY_CYCLE``, ``CARD_GPU_SM_UTIL``,
@@ -41,7 +41,7 @@ _UNITS: Mapping[str, tuple[str, float]] = MappingProxyType(
 
 
 class Part(StrEnum):
-    """Which value of a metric is meant: the metric itself, what its limit leaves free, or the limit."""
+    """The part of a metric: its usage, the free rest of its limit, or the limit."""
 
     ITSELF = "itself"
     FREE = "free"
@@ -57,7 +57,7 @@ _LIMITED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One name. ``share`` is the metric that, beside ``metric``, tells the limit: its usage over the limit."""
+    """One name. ``share`` is the metric of usage over the limit, from which the limit is computed."""
 
     name: str
     by: By
@@ -67,7 +67,7 @@ class Measure:
 
     @property
     def summed(self) -> bool:
-        """True for amounts, of which a job or a pod has the sum of its members'; False for shares and degrees."""
+        """True for amounts, which are summed over members; False for ratios and temperatures."""
         return self.metric.answer_unit not in {"1", "Cel"}
 
     @property
@@ -82,12 +82,12 @@ class Measure:
 
     @property
     def dimensions(self) -> str:
-        """What tells its points apart."""
+        """The dimensions of its points."""
         return _DIMENSIONS[self.by]
 
     @property
     def text(self) -> str:
-        """What it is, as a sentence."""
+        """Its description."""
         if self.part is Part.ITSELF:
             return self.metric.text
         return "Memory allowed and not in use." if self.part is Part.FREE else "Memory allowed."

@@ -1,4 +1,4 @@
-"""From a request to its points: the questions to ask, and what their answers say."""
+"""From a request to its points: the queries, and their conversion."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, MOST, Resource, card_name
 from jobmeter.dialects.alibaba.cloudmonitor.names import Measure, Part
-from jobmeter.dialects.alibaba.cloudmonitor.request import Place, Request
+from jobmeter.dialects.alibaba.cloudmonitor.request import PointPosition, Request
 from jobmeter.dialects.base import execute
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.catalog import Aggregate
@@ -19,7 +19,7 @@ MOST_BUCKETS = 40_000
 """How many periods one question may reach over."""
 
 Points = Generator[Question[Any], Any, tuple[list[dict[str, Any]], str]]
-_Values = dict[Place, float]
+_Values = dict[PointPosition, float]
 
 
 class _Figures(NamedTuple):
@@ -30,7 +30,7 @@ class _Figures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A job to read, its pods' names, and what was wanted of it."""
+    """A job to read, its pods' names, and the requested resources."""
 
     job: Job
     pods: dict[str, str]
@@ -40,7 +40,7 @@ class _Target:
         return self.pods.get(replica) or f"{self.job.id}-{replica}"
 
     def replicas(self, resources: Sequence[Resource]) -> frozenset[str] | None:
-        """The replicas to read, empty for all of them; None when the job has none of the pods that are wanted."""
+        """The replicas to read, empty for all of them; None when the job has none of the requested pods."""
         pods = {one.pod for one in resources}
         if "" in pods:
             return frozenset()
@@ -50,13 +50,13 @@ class _Target:
 def page(request: Request, *, strict: bool) -> Points:
     """One page of points in the order of (time, job, pod, card), and the token of the next one, empty at the end.
 
-    ``strict``: a job that is not there is NotFoundError; else it has no points.
+    ``strict``: an unknown job raises NotFoundError; else it has no points.
     """
     targets = yield from _targets(request, strict)
     after = request.after
     at = request.span.start_ms if after is None else max(request.span.start_ms, after.time)
     width = request.length
-    found: list[tuple[Place, dict[str, Any]]] = []
+    found: list[tuple[PointPosition, dict[str, Any]]] = []
     while at < request.span.end_ms and len(found) <= request.length and targets:
         until = min(floor_to(at, request.period_ms) + width * request.period_ms, request.span.end_ms)
         points = yield from _points(request, targets, TimeRange(at, until))
@@ -100,7 +100,7 @@ def _targets(request: Request, strict: bool) -> Generator[Question[Any], Any, li
 
 
 def _running(resource: Resource, span: TimeRange) -> Generator[Question[Any], Any, list[str]]:
-    """The jobs that a member means which names none: those that ran in the range."""
+    """The jobs of a member without a job: those that ran in the range."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
     running = yield from execute(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))
@@ -116,8 +116,8 @@ def _pods(view: JobView) -> dict[str, str]:
 
 def _points(
     request: Request, targets: Sequence[_Target], span: TimeRange
-) -> Generator[Question[Any], Any, list[tuple[Place, dict[str, Any]]]]:
-    found: list[tuple[Place, dict[str, Any]]] = []
+) -> Generator[Question[Any], Any, list[tuple[PointPosition, dict[str, Any]]]]:
+    found: list[tuple[PointPosition, dict[str, Any]]] = []
     for target in targets:
         for by, resources in _levels(request.measure, target.resources):
             replicas = target.replicas(resources)
@@ -158,7 +158,7 @@ def _figures(
             )
         )
         return {
-            Place(time, target.job.id, line.replica, line.device): value
+            PointPosition(time, target.job.id, line.replica, line.device): value
             for line in result.lines
             for time, value in zip(line.time.tolist(), line.value.tolist(), strict=True)
         }
@@ -190,7 +190,7 @@ def _of_limit(usage: _Figures, limit: _Values, part: Part) -> _Figures:
 
 def _described(
     measure: Measure, target: _Target, resources: Sequence[Resource], figures: _Figures
-) -> Iterator[tuple[Place, dict[str, Any]]]:
+) -> Iterator[tuple[PointPosition, dict[str, Any]]]:
     for place, value in figures.mean.items():
         pod = target.pod(place.replica) if place.replica else ""
         card = card_name(place.device) if place.device else ""

@@ -1,4 +1,4 @@
-"""What a call asks for, and the token that asks for the next page of it."""
+"""The parameters of a call, and the token of the next page."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
@@ -20,8 +20,8 @@ DEFAULT_LENGTH = 1000
 _TOKEN_VERSION = 1
 
 
-class Place(NamedTuple):
-    """Where a point stands in the order of an answer."""
+class PointPosition(NamedTuple):
+    """The position of a point in the order of an answer."""
 
     time: int
     job: str
@@ -34,7 +34,7 @@ class _Token(msgspec.Struct, array_like=True, frozen=True):
     question: str
     start: int
     end: int
-    place: Place
+    place: PointPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Request:
     span: TimeRange
     period: int
     length: int
-    after: Place | None = None
+    after: PointPosition | None = None
     question: str = ""
 
     @property
@@ -54,14 +54,14 @@ class Request:
         """The period in milliseconds."""
         return self.period * SECOND
 
-    def next_token(self, place: Place) -> str:
-        """The token of the page that begins after ``place``: a position, which opens nothing by itself."""
+    def next_token(self, place: PointPosition) -> str:
+        """The token of the page that begins after ``place``: a position without any permission."""
         content = _Token(_TOKEN_VERSION, self.question, self.span.start_ms, self.span.end_ms, place)
         return urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
 
 
 def measure_of(arguments: Arguments) -> Measure:
-    """The metric that Namespace and MetricName name. Raises NotFoundError for one that is not there."""
+    """The metric that Namespace and MetricName name. Raises NotFoundError for an unknown one."""
     namespace = arguments.text("Namespace", NAMESPACE)
     if namespace != NAMESPACE:
         raise NotFoundError(f"Namespace {namespace[:64]!r} is not found; {NAMESPACE} is served.", "namespace")
@@ -74,9 +74,9 @@ def measure_of(arguments: Arguments) -> Measure:
 def request_of(
     arguments: Arguments, now_ms: int, operation: str, *, most: int, job: str = "", back_ms: int = HOUR
 ) -> Request:
-    """What the call asks for. ``most`` is the longest page, ``back_ms`` how long ago the range begins by default.
+    """The request of a call. ``most`` is the longest page, ``back_ms`` how long ago the range begins by default.
 
-    The range of a further page is that of the first one: its end does not move on with the clock.
+    Further pages have the range of the first one.
     """
     if arguments.text("Express"):
         raise InvalidRequestError("Express is not supported", "Express")

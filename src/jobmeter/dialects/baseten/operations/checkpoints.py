@@ -78,7 +78,7 @@ def _file(one: Checkpoint, url: str, job: Job) -> dict[str, Any]:
 
 
 def _name(one: Checkpoint, url: str) -> str:
-    """What is behind the checkpoint's own folder in the address, else the last part, else the file's number."""
+    """The path below the checkpoint's folder in the address, else its last part, else the file's number."""
     path = unquote(urlsplit(url).path)
     return path.partition(f"/{one.id}/")[2] or path.rpartition("/")[2] or str(one.files.index(url))
 
@@ -91,7 +91,7 @@ OPERATIONS = (
         path=f"{JOB_PATH}/checkpoints",
         answer=list_checkpoints,
         parameters=JOB_PARAMETERS,
-        text="The job and the checkpoints that its records report, oldest first. A size that is not known is 0.",
+        text="The job and the checkpoints that its records report, oldest first. An unknown size is 0.",
         rate=RATE,
     ),
     Operation(

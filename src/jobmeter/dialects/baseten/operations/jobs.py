@@ -1,4 +1,4 @@
-"""One job: what it is, its priority, its end.
+"""One job: its details, priority and end.
 
 https://docs.baseten.co/reference/training-api/get-training-job
 """
@@ -29,7 +29,7 @@ def get_job(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape 
 
 
 def update_job(call: Call, context: Context) -> Steps:
-    """Keep a new priority or availability model; whoever runs the job heeds it or does not."""
+    """Store a new priority or availability model, for the system that runs the job."""
     arguments, ref = Arguments(call), job_ref(context)
     changes: dict[str, Any] = {
         "priority": arguments.integer("priority", -MOST_PRIORITY, MOST_PRIORITY),
@@ -47,14 +47,14 @@ def update_job(call: Call, context: Context) -> Steps:
 
 
 def stop_job(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Note that the job is to stop."""
+    """Record that the job was stopped."""
     yield from execute(StopJob(job_ref(context)))
     view = yield from execute(JobQuestion(job_ref(context)))
     return answer({"training_job": view_body(view)})
 
 
 def delete_job(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Forget the job and everything that was measured of it."""
+    """Delete the job and everything measured of it."""
     job = yield from execute(DeleteJob(job_ref(context)))
     return answer({"id": job.id, "deleted": True, "training_project_id": job.project})
 
@@ -119,8 +119,8 @@ OPERATIONS = (
         answer=stop_job,
         parameters=JOB_PARAMETERS,
         text=(
-            "Marks the job as stopped. Jobmeter ends no processes: whoever runs the job does. A job that has ended is "
-            "refused with `CONFLICT`."
+            "Marks the job as stopped. Jobmeter does not end processes: the system that runs the job does. "
+            "A job that has ended is refused with `CONFLICT`."
         ),
         rate=RATE,
     ),
@@ -141,7 +141,7 @@ OPERATIONS = (
         path=f"{JOB_PATH}/download",
         answer=download,
         parameters=JOB_PARAMETERS,
-        text="`artifact_presigned_urls` is empty: Jobmeter takes no uploads.",
+        text="`artifact_presigned_urls` is empty: Jobmeter stores no uploads.",
         rate=RATE,
     ),
 )

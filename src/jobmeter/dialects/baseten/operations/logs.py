@@ -28,7 +28,7 @@ _LEVELS = {level.value.upper(): level for level in Level}
 
 
 def job_logs(call: Call, context: Context) -> Steps:
-    """Lines of one window, from its newer or from its older end."""
+    """Lines of one range, newest or oldest first."""
     arguments = Arguments(call)
     start, end = _window(arguments, context.now_ms)
     ascending = arguments.choice("direction", _DIRECTIONS) == "asc"
@@ -59,10 +59,9 @@ def _window(arguments: Arguments, now_ms: int) -> tuple[int, int]:
 
 
 def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
-    """A full page with all the lines of its last millisecond.
+    """A full page, completed with all lines of its last millisecond.
 
-    `truss` fetches pages of the largest size and continues at the next millisecond: it would lose what is left of one
-    that a page cuts.
+    `truss` fetches pages of the largest size and continues at the next millisecond: lines left out would be lost.
     """
     start = lines[-1].time_ns - lines[-1].time_ns % _NANOSECONDS
     page = yield from execute(

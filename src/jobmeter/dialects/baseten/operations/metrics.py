@@ -50,7 +50,7 @@ def job_metrics(call: Call, context: Context) -> Steps:
 def requested_range(job: Job, now_ms: int, start: int | None, end: int | None, step_ms: int | None) -> TimeRange:
     """The range of a question: of a finished job by default its life, of another the last hour.
 
-    Nothing was measured after the end of a job, so that a start beyond it leaves an empty range.
+    Nothing was measured after the end of a job: a later start gives an empty range.
     """
     if start is not None and end is None and start > life(job, now_ms).end_ms:
         return TimeRange(start, start)
@@ -97,7 +97,7 @@ def _storage(name: str, points: Mapping[str, Points]) -> dict[str, Points]:
 
 
 def node_id(line: Line) -> str:
-    """What a line's node is called: the replica, or the machine where samples name no replica."""
+    """The node id of a line: the replica, or the machine where samples name no replica."""
     return line.replica or line.node
 
 
@@ -112,7 +112,7 @@ def _order(view: JobView) -> Any:  # noqa: ANN401 - the key of a sort
 
 
 def _leader(view: JobView, nodes: Iterable[str]) -> str:
-    """The lowest replica, whether or not it was measured: rank 0 where ranks are known, else the first by name."""
+    """The first replica, even if it was not measured: rank 0 where ranks are known, else the first by name."""
     names = {replica.name for replica in view.replicas} | set(nodes)
     return min(names, key=_order(view), default="")
 
@@ -137,10 +137,9 @@ def gpu_ranks(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str]
 
 
 def _points(lines: Sequence[Line]) -> Points:
-    """The points of a line, oldest first; a utilization is a fraction from 0 to 1, whatever was measured.
+    """The points of a line, oldest first; a utilization is clamped to 0 to 1.
 
-    Several lines of one rank are those of a replica that moved from machine to machine: a bucket in which it did is
-    the mean of both.
+    Several lines of one rank belong to a replica that moved between machines: their common bucket is the mean of both.
     """
     most = 1.0 if lines[0].unit == "1" else None
     if len(lines) == 1:

@@ -34,7 +34,7 @@ def get_project(call: Call, context: Context) -> Steps:  # noqa: ARG001
 
 
 def upsert_project(call: Call, context: Context) -> Steps:
-    """The project of that name, when there is one that the key sees. Projects are not made: a key brings its own."""
+    """The project of that name, if the key sees it. Projects are not created: each belongs to a key."""
     name = (Arguments(call).object("training_project") or {}).get("name")
     if name is None or name == "":
         raise MissingFieldError("training_project.name is required", "training_project.name")
@@ -72,7 +72,7 @@ def project(name: str, context: Context) -> Generator[Question[Any], Any, dict[s
 
 
 def cache_summary(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """The files in the project's cache: Jobmeter measures how full a cache is, not what lies in it."""
+    """The files in the project's cache: none, as Jobmeter measures only how full a cache is."""
     name = context.path["training_project_id"]
     yield from project(name, context)
     return answer({"timestamp": iso(context.now_ms), "project_id": name, "file_summaries": []})
@@ -110,7 +110,7 @@ OPERATIONS = (
         path="/v1/training_projects",
         answer=upsert_project,
         parameters=(Parameter("training_project", "body", "`{name}`: a project that the key sees.", required=True),),
-        text="The project of that name. None is made: a project comes with a key, or with the first job written to it.",
+        text="The project of that name. None is created: a project begins with a key or its first job.",
         rate=RATE,
     ),
     Operation(

@@ -1,4 +1,4 @@
-"""The search over all projects, which `truss` starts nearly every command with.
+"""The search over all projects, which nearly every command of `truss` uses.
 
 https://docs.baseten.co/reference/training-api/search-training-jobs
 """
@@ -39,10 +39,10 @@ def search_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the sh
 
 
 def filters(statuses: Sequence[str]) -> Iterator[Filter]:
-    """States, and conditions besides, that together find the jobs of these statuses, each job once.
+    """States, and further conditions, that together find the jobs of these statuses, each job once.
 
-    A status that is none of theirs finds nothing. A state of which every status is requested needs no condition; the
-    status that stands for a state is also that of a job whose record keeps no finer word, or one for another state.
+    An unknown status finds nothing. A state of which every status is requested needs no condition; the default status
+    of a state is also that of jobs whose record has none for that state.
     """
     requested = frozenset(statuses)
     whole: set[JobState] = set()

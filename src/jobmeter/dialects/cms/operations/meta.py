@@ -1,4 +1,4 @@
-"""DescribeMetricMetaList: which metrics there are.
+"""DescribeMetricMetaList: the list of metrics.
 
 https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-describemetricmetalist
 """

@@ -52,7 +52,7 @@ class _LogInfo(msgspec.Struct):
 
 
 def create_diagnostic_task(call: Call, context: Context) -> Steps:
-    """A task of the nodes, or of the logs that it brings along."""
+    """Create a task for nodes, or for the logs in the request."""
     arguments = Arguments(call, context)
     info = _json(arguments, "AiJobLogInfo", _LogInfo) or _LogInfo()
     label = arguments.text("DiagnosticType")
@@ -95,7 +95,7 @@ def list_diagnostic_results(call: Call, context: Context) -> Steps:
 
 
 def describe_diagnostic_result(call: Call, context: Context) -> Steps:
-    """A task and what it found."""
+    """A task and its results."""
     task_id = Arguments(call, context).required("DiagnosticId")
     page = yield from execute(TaskFilter(ids=(task_id,), limit=1))
     if not page.tasks:

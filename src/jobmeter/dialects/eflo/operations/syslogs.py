@@ -78,7 +78,7 @@ OPERATIONS = (
             Parameter("NodeId", "body", "The node's name.", required=True),
             Parameter("Query", "body", "Words, quoted phrases, AND, OR, NOT, parentheses, `field:value`."),
             Parameter("Reverse", "body", "`true` for the newest first. Default: `false`."),
-            Parameter("NextToken", "body", "What the page before gave; it holds for an hour, for the same question."),
+            Parameter("NextToken", "body", "The token of the page before; valid for an hour, for the same query."),
         ),
         text=(
             f"At most {MOST} lines of a node's system log: "

@@ -32,6 +32,7 @@ from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange
+from jobmeter.query.defaults import job_end
 from jobmeter.query.request import By, JobRef, MetricQuery
 
 LARGEST_ID = 2**63 - 1
@@ -43,7 +44,7 @@ STATES = {state: state for state in ("WAITING", "RUNNING", "PAUSED", "TERMINATED
 DELAY = METRICS["delay"]
 DELAY_SPAN_MS = 5 * MINUTE
 STORED_FIELDS = ("ApiType", "Code", "Properties", "Packages", "PlanJson", "EngineVersion", "ClusterId", "QueueName")
-"""What a record may keep of a registered job, by foas, to be given back word for word."""
+"""Fields of a registered job that its record stores and foas returns verbatim."""
 
 
 def list_instance(call: Call, context: Context) -> Steps:
@@ -70,7 +71,7 @@ def get_instance(call: Call, context: Context) -> Steps:
 
 
 def get_instance_run_summary(call: Call, context: Context) -> Steps:
-    """Whether an instance runs, and how late it is."""
+    """Whether an instance runs, and its delay."""
     _, name, job = yield from _job_of(arguments(call, context))
     delay = yield from _delay(job, context)
     return reply(call, context, "GetInstanceRunSummary", {"RunSummary": {**summary(name, job), **delay}})
@@ -94,7 +95,7 @@ def batch_get_instance_run_summary(call: Call, context: Context) -> Steps:
 
 
 def modify_instance_state(call: Call, context: Context) -> Steps:
-    """Note that an instance was stopped."""
+    """Record that an instance was stopped."""
     given = arguments(call, context)
     state = given.choice("expectState", STATES, "") or given.required("expectState")
     if state != "TERMINATED":
@@ -131,7 +132,7 @@ def instance(project: str, job: Job) -> dict[str, Any]:
         "JobType": job_type(job),
         "Starter": job.user or None,
         "StartTime": job.start if job.start is not None else job.first_sample,
-        "EndTime": _end(job),
+        "EndTime": job_end(job),
         "EngineJobHandler": job.id,
         **_error(job),
     }
@@ -161,14 +162,8 @@ def _job_of(given: Arguments) -> Generator[Question[Any], Any, tuple[str, str, J
 def _error(job: Job) -> dict[str, Any]:
     if not job.error:
         return {}
-    end = _end(job)
+    end = job_end(job)
     return {"LastErrorMessage": job.error, **({} if end is None else {"LastErrorTime": end})}
-
-
-def _end(job: Job) -> int | None:
-    if not job.state.finished:
-        return None
-    return job.end if job.end is not None else job.last_sample
 
 
 def _delay(job: Job, context: Context) -> Generator[Question[Any], Any, dict[str, int]]:
@@ -194,7 +189,7 @@ def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
     archived: set[str] = set()
     for job in jobs:
         if job_type(job) == BATCH:
-            end = _end(job)
+            end = job_end(job)
             if end is not None and end <= now_ms - ARCHIVED_AFTER_MS:
                 archived.add(job.id)
         elif job_name(job) in newest:
@@ -204,7 +199,7 @@ def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
 
 
 def _filter(given: Arguments) -> Callable[[Job, bool], bool]:
-    """Whether a job, archived or not, is one that the call asks for."""
+    """A predicate for jobs that match the call's filters."""
     kind = given.choice("jobType", TYPES, "")
     actual = given.choice("actualState", STATES, "")
     expected = given.choice("expectState", STATES, "")
@@ -222,7 +217,7 @@ def _filter(given: Arguments) -> Callable[[Job, bool], bool]:
             and expected in {"", expected_state(job)}
             and api in {"", str(job.extra.get(NAME, {}).get("ApiType", "")).upper()}
             and _inside(job.start if job.start is not None else job.first_sample, start)
-            and _inside(_end(job), end)
+            and _inside(job_end(job), end)
         )
 
     return fits
@@ -315,6 +310,6 @@ OPERATIONS = (
             _ID,
             Parameter("expectState", "body", "`TERMINATED`.", required=True),
         ),
-        text="Notes that an instance was stopped. Jobmeter does not end processes: whoever runs the job does.",
+        text="Marks an instance as stopped. Jobmeter does not end processes: the system that runs the job does.",
     ),
 )

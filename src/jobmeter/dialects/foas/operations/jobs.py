@@ -105,7 +105,7 @@ def start_job(call: Call, context: Context) -> Steps:
     record = msgspec.structs.replace(started, state=JobState.RUNNING, start=context.now_ms, extra=extra)
     yield from execute(RecordJobs(Records(jobs=[record])))
     number = instance_id(Job(id=record.job_id, project=project_of(project)))
-    # The SDKs for Java and Go both read it under this name, beside RequestId.
+    # The SDKs for Java and Go read it under this name.
     return reply(call, context, "StartJob", {"instanceId": number})
 
 
@@ -130,7 +130,7 @@ def described(project: str, job: Job, *, full: bool) -> dict[str, Any]:
 
 
 def _started(project: str, name: str, jobs: Sequence[Job], context: Context) -> JobRecord:
-    """The record that starts: of the job that was created, or of a stream that ran before, else a new one."""
+    """The record of the start: of the created job, of an earlier stream, else a new one."""
     ours = project_of(project)
     for job in jobs:
         if job.state is JobState.QUEUED or job_type(job) == STREAM:

@@ -1,4 +1,4 @@
-"""ShowTrainingJobFlavors and ShowTrainingJobEngines: what the project's jobs ran on.
+"""ShowTrainingJobFlavors and ShowTrainingJobEngines: instance types and engines of the project's jobs.
 
 Jobmeter offers no machines and no images, so both list what its jobs used: the newest ``MAX_JOBS`` jobs.
 """

@@ -51,7 +51,7 @@ _SOURCES: Mapping[str, frozenset[EventSource]] = MappingProxyType(
 
 
 class ReportBody(msgspec.Struct):
-    """What NotifyTrainingJobInformation is sent."""
+    """The body of NotifyTrainingJobInformation."""
 
     type: str = ""
 

@@ -1,4 +1,4 @@
-"""ShowFtMetrics: what the program reported of itself (``app.*``), loss and the like.
+"""ShowFtMetrics: metrics that the program reported (``app.*``), such as the loss.
 
 https://support.huaweicloud.com/api-modelarts/ShowFtMetrics.html. The page leaves the shape of ``loss``, ``eval_loss``
 and ``training_info`` open; SPEC.md says which one is given.

@@ -1,4 +1,4 @@
-"""One job: its details, its tasks, and what may be done with it.
+"""One job: its details, its tasks, and changes of it.
 
 https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobDetails.html and the pages beside it.
 """
@@ -20,13 +20,13 @@ MAX_DESCRIPTION = 256
 
 
 class ActionBody(msgspec.Struct):
-    """What StopTrainingJob is sent."""
+    """The body of StopTrainingJob."""
 
     action_type: str = ""
 
 
 class UpdateBody(msgspec.Struct):
-    """What ChangeTrainingJobDescription is sent, as far as it is read."""
+    """The body of ChangeTrainingJobDescription, as far as it is read."""
 
     description: str | None = None
 
@@ -47,7 +47,7 @@ def list_training_job_tasks(call: Call, context: Context) -> Steps:
 
 
 def stop_training_job(call: Call, context: Context) -> Steps:
-    """Note that the job was stopped; 202, as it is done elsewhere."""
+    """Record that the job was stopped; 202, as another system stops it."""
     ref = job_of(call, context)
     action = json_body(call, ActionBody).action_type
     if action != "terminate":
@@ -72,7 +72,7 @@ def change_training_job_description(call: Call, context: Context) -> Steps:
 
 
 def delete_training_job(call: Call, context: Context) -> Steps:
-    """Forget the job."""
+    """Delete the job."""
     yield from execute(DeleteJob(job_of(call, context)))
     return answer({}, context, 202)
 
@@ -113,7 +113,7 @@ OPERATIONS = (
         answer=stop_training_job,
         parameters=(PROJECT, JOB, Parameter("action_type", "body", "`terminate`.", required=True)),
         text=(
-            "Notes that the job was stopped, now; 202 and the job. Jobmeter does not end processes: whoever runs the "
+            "Records that the job was stopped now; 202 and the job. Jobmeter does not end processes: whoever runs the "
             "job does. A job that has ended already: 409."
         ),
     ),

@@ -32,7 +32,7 @@ _BASE = re.compile(r"(?P<time>[0-9]{1,18}[0-9]?)(?:\.(?P<passed>[0-9]{1,9}))?")
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """A place in the log: after every line of that time (ns), or, of its lines, after the first ``passed``."""
+    """A position in the log: after all lines of that time (ns), or after the first ``passed`` of them."""
 
     time_ns: int
     passed: int | None = None
@@ -107,7 +107,7 @@ def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Question
         size = max(_SMALL_PAGE, min(_LARGE_PAGE, room // mean))
         try:
             page = (yield from execute(replace(behind, limit=size))).lines
-        except LimitExceededError:  # lines that are suddenly long
+        except LimitExceededError:  # lines that are much longer than the earlier ones
             size = _SMALL_PAGE
             page = (yield from execute(replace(behind, limit=size))).lines
 
@@ -141,7 +141,7 @@ def _end(lines: list[LogLine], most: int, base: _Base | None) -> _Base:
 
 
 def _no_log(view: JobView, context: Context) -> Answer:
-    """A job that has ended without a line will have none; any other may have some later."""
+    """Answers for an empty log: an error for a job that has ended, else 204, as lines may come."""
     if view.job.state.finished:
         raise RefusedError(NO_LOG, "No log of this task was generated, or it is no longer kept.")
     return nothing_yet(context)

@@ -67,7 +67,7 @@ def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generat
             result: MetricResult = yield from execute(question)
             lines += result.lines
     except LimitExceededError as error:
-        # A longer step, which the rest of the message may advise, is nothing that a caller here can ask for.
+        # The rest of the message may advise a longer step, which this API does not have.
         limit = error.message.partition(":")[0]
         message = f"the job is too long to be told by the minute ({limit})"
         raise RefusedError(INVALID_PARAMETER, message, "training_job_id") from error
@@ -77,7 +77,7 @@ def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generat
 def _life(job: Job, now_ms: int) -> TimeRange | None:
     """From the minute of the job's start to the end of its last minute, or until now; None before it started.
 
-    Of a longer life than ``LONGEST_MS`` its end.
+    At most its last ``LONGEST_MS``.
     """
     start = job_start(job)
     if start is None or (job.state is JobState.QUEUED and job.start is None and job.first_sample is None):
@@ -89,7 +89,7 @@ def _life(job: Job, now_ms: int) -> TimeRange | None:
 
 
 def _only_begun(job: Job) -> bool:
-    """Whether the last minute is one that nothing need have been measured in: the present one, or a bare end."""
+    """Whether the last minute may have no samples: the present one, or one that the job's end only touches."""
     end = job_end(job)
     return end is None or end % MINUTE == 0
 

@@ -1,4 +1,4 @@
-"""GET /v3/projects: what the SDK asks for when a program names a region and no project."""
+"""GET /v3/projects: called by the SDK for a program that names a region and no project."""
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, only

@@ -50,7 +50,7 @@ class TagFilter(msgspec.Struct):
 
 
 class SearchBody(msgspec.Struct):
-    """What ListTrainingJobs is sent."""
+    """The body of ListTrainingJobs."""
 
     offset: int | None = None
     limit: int | None = None
@@ -134,14 +134,14 @@ def _view(job: Job) -> Generator[Question[Any], Any, JobView]:
 
 
 def _workspaces(given: str | None) -> frozenset[str]:
-    """The workspaces of a search; a job without one is in theirs by default."""
+    """The workspaces of a search; a job without one is in their default workspace."""
     if not given:
         return frozenset()
     return frozenset({"", DEFAULT_WORKSPACE}) if given == DEFAULT_WORKSPACE else frozenset({given})
 
 
 def _besides(body: SearchBody) -> SearchFilter:
-    """What the parts beside ``filters`` demand."""
+    """The conditions of the fields besides ``filters``."""
     conditions = [_tag(tag) for tag in _few(body.tags or [], MAX_TAGS, "tags")]
     hosts = _hosts(body)
     if hosts:
@@ -161,7 +161,7 @@ def _hosts(body: SearchBody) -> tuple[str, ...]:
 def _tag(tag: TagFilter) -> Condition:
     values = tuple(value for value in tag.values if value)
     field = f"labels.{tag.key}"
-    # Every text holds the empty one: any value will do.
+    # Every text contains the empty one: any value matches.
     return Condition(field, Operator.IN, values) if values else Condition(field, Operator.CONTAINS, ("",))
 
 

@@ -1,4 +1,4 @@
-"""ListTrainingJobStages: what a job went through, from the changes of its state.
+"""ListTrainingJobStages: the stages of a job, from the changes of its state.
 
 https://support.huaweicloud.com/intl/en-us/api-modelarts/ListTrainingJobStages.html
 """
@@ -58,7 +58,7 @@ def list_training_job_stages(call: Call, context: Context) -> Steps:
 
 
 def _changes(job: Job, events: Sequence[Event]) -> list[tuple[int, JobState]]:
-    """When the job came into which state. What no event tells, its record does: a job may have come whole."""
+    """The changes of the job's state with their times; from its record where events are missing."""
     states = {state.value: state for state in JobState}
     changes = [(event.time, states[event.reason]) for event in events if not event.replica and event.reason in states]
     start, end = started(job), job_end(job)

@@ -10,7 +10,7 @@ from jobmeter.dialects.opentsdb.filters import KINDS
 from jobmeter.dialects.opentsdb.functions import AGGREGATORS
 
 VERSION = "2.4.1"
-"""The version of OpenTSDB whose API this is."""
+"""The version of OpenTSDB's API."""
 _SETTINGS = {
     "tsd.core.auto_create_metrics": "true",
     "tsd.core.timezone": "UTC",

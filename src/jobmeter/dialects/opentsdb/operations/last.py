@@ -18,7 +18,7 @@ from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.numbers import text_of
 from jobmeter.dialects.opentsdb.request import MOST_QUERIES, Flag, truth
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
-from jobmeter.dialects.opentsdb.tags import Tagged, View, tagged, tsuid
+from jobmeter.dialects.opentsdb.tags import Tagged, TagView, tagged, tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, floor_to
@@ -72,7 +72,7 @@ def last(call: Call, context: Context) -> Steps:
 
 
 def _series(one: LastSubQuery, context: Context) -> Generator[Question[Any], Any, list[Tagged]]:
-    view = View.of(list(one.tags or ()), context.project)
+    view = TagView.of(list(one.tags or ()), context.project)
     if one.tsuids:
         found = yield from of_tsuids([text.strip().upper() for text in one.tsuids])
         return tagged(found.series, view)

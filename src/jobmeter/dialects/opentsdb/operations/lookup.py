@@ -13,7 +13,7 @@ from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.arguments import json_body, required, whole
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.series import of_metric
-from jobmeter.dialects.opentsdb.tags import Tagged, View, tagged, tsuid
+from jobmeter.dialects.opentsdb.tags import Tagged, TagView, tagged, tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.query.series import SeriesQuestion
 
@@ -52,7 +52,7 @@ def lookup(call: Call, context: Context) -> Steps:
         found = yield from of_metric(metric)
     else:
         found = yield from execute(SeriesQuestion())
-    view = View.of([pair.key for pair in pairs], context.project)
+    view = TagView.of([pair.key for pair in pairs], context.project)
     matching = [one for one in tagged(found.series, view) if _matches(one, pairs)]
     return answer(
         {

@@ -26,7 +26,7 @@ _BODY_BYTES, _DECODED_BYTES = 64 * 2**20, 256 * 2**20
 _LONGEST_WAIT_MS = 2**31
 _DROPPED = {
     "future": "Timestamp is further ahead than the server's clock may be wrong",
-    "expired": "Timestamp is older than what is kept of the project",
+    "expired": "Timestamp is older than the project's retention",
 }
 
 Refusals = dict[int, str]
@@ -34,7 +34,7 @@ Refusals = dict[int, str]
 
 
 def put(call: Call, context: Context) -> Steps:
-    """Keep data points, each by itself; the answer comes when those that are stored are durable."""
+    """Store data points, each by itself; the answer is sent when accepted ones are durable."""
     whole(call.parameter("sync_timeout"), "sync_timeout", 0, _LONGEST_WAIT_MS)
     sent = decode(call.body, context.limits.request_points, call.take)
     if not sent:
@@ -54,7 +54,7 @@ def put(call: Call, context: Context) -> Steps:
 def _gather(
     sent: Sequence[DataPoint], writer: Writer, refused: Refusals, reasons: Counter[str]
 ) -> tuple[SampleBatch, list[int]]:
-    """What can be stored, and the position of each row in the request."""
+    """The valid data points, and the position of each row in the request."""
     points = Points(writer)
     places: list[int] = []
     for at, one in enumerate(sent):
@@ -69,7 +69,7 @@ def _gather(
 
 
 def _by_project(batch: SampleBatch, places: Sequence[int]) -> list[tuple[SampleBatch, list[int]]]:
-    """The batch in parts, each of one project, so that what a project drops is known row by row."""
+    """The batch split by project, so that rows dropped by a project's limits are known."""
     projects: dict[str, list[int]] = {}
     for at, series in enumerate(batch.series):
         projects.setdefault(series.project, []).append(at)
@@ -125,9 +125,9 @@ OPERATIONS = (
         path="/api/put",
         answer=put,
         parameters=(
-            Parameter("summary", "query", "Present: the answer counts what was kept and what was refused."),
-            Parameter("details", "query", "Present: the answer also names what was refused, and why."),
-            Parameter("sync", "query", "Accepted: the answer always waits until what was kept is durable."),
+            Parameter("summary", "query", "Present: the answer counts stored and refused data points."),
+            Parameter("details", "query", "Present: the answer also lists refused data points with the reasons."),
+            Parameter("sync", "query", "Accepted: the answer is always sent when the stored data points are durable."),
             Parameter("sync_timeout", "query", "Accepted, and not needed."),
             Parameter(
                 "body",

@@ -21,7 +21,7 @@ from jobmeter.dialects.opentsdb.functions import NONE
 from jobmeter.dialects.opentsdb.numbers import json_of
 from jobmeter.dialects.opentsdb.request import Query, SubQuery, described, from_body, from_string
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
-from jobmeter.dialects.opentsdb.tags import Tagged, View, tagged, tsuid
+from jobmeter.dialects.opentsdb.tags import Tagged, TagView, tagged, tsuid
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.question import Question
@@ -32,7 +32,7 @@ from jobmeter.wire.opentsdb.names import PROJECT
 
 @dataclass(slots=True)
 class Cost:
-    """What the answers took, for ``statsSummary``."""
+    """The cost of the answers, for ``statsSummary``."""
 
     points: int = 0
     samples: int = 0
@@ -53,7 +53,7 @@ def query(call: Call, context: Context) -> Steps:
 
 
 def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Generator[Question[Any], Any, list[bytes]]:
-    view = View.of([each.tag for each in one.filters], context.project)
+    view = TagView.of([each.tag for each in one.filters], context.project)
     series = yield from _series(one, whole, view, cost)
     members = _grouped(series, one)
     groups = Groups([at for at, group in enumerate(members) for _ in group])
@@ -62,14 +62,14 @@ def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Gener
         return []
     columns, stepped = yield from _read(order, one, groups, whole.range, cost)
     columns = prepare(columns, one, whole.range, milliseconds=whole.milliseconds, stepped=stepped)
-    # A series that takes no part has no say in the tags of its group.
+    # Only series in the answer count for the tags of their group.
     present = iter(np.isin(np.arange(len(order)), columns.index).tolist())
     members = [[each for each in group if next(present)] for group in members]
     found = points(columns, one, groups, whole.range)
     return [_result(members[at], one, whole, *found[at], cost) for at in range(len(members)) if at in found]
 
 
-def _series(one: SubQuery, whole: Query, view: View, cost: Cost) -> Generator[Question[Any], Any, list[Tagged]]:
+def _series(one: SubQuery, whole: Query, view: TagView, cost: Cost) -> Generator[Question[Any], Any, list[Tagged]]:
     if one.tsuids:
         found = yield from of_tsuids(one.tsuids)
         if len({series.metric for series in found.series}) > 1:
@@ -98,7 +98,7 @@ def _grouped(series: Sequence[Tagged], one: SubQuery) -> list[list[Tagged]]:
 def _read(
     order: tuple[Any, ...], one: SubQuery, groups: Groups, span: TimeRange, cost: Cost
 ) -> Generator[Question[Any], Any, tuple[Columns, bool]]:
-    """The readings of the series, or, where their steps say enough, the points of these."""
+    """The readings of the series, or points by step where these suffice."""
     spec, beyond = one.downsample, margin(one, groups)
     start, end = span.start_ms - beyond, span.end_ms + beyond
     if spec is not None:
@@ -142,7 +142,7 @@ def _dps(time: Int64s, value: Float64s, whole: Query, *, null: bool) -> bytes:
 
 
 def _tags(members: Sequence[Tagged]) -> tuple[Mapping[str, str], list[str]]:
-    """The tags that all members have alike, and the names of those that they all have with several values."""
+    """The tags that all members share, and the names of those with several values."""
     first, *others = [each.tags for each in members]
     common = {name for name in first if all(name in tags for tags in others)}
     alike = {name for name in common if all(tags[name] == first[name] for tags in others)}

@@ -16,7 +16,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart
 from jobmeter.query.series import NamesQuestion
-from jobmeter.wire.opentsdb.names import CLUSTER, DEVICE, EXTERNAL, HOST, JOB, PROJECT, REPLICA, outside
+from jobmeter.wire.opentsdb.names import CLUSTER, DEVICE, EXTERNAL, HOST, JOB, PROJECT, REPLICA, to_opentsdb
 
 DEFAULT_MAX = 25
 MOST = 10_000
@@ -60,13 +60,13 @@ def suggest(call: Call, context: Context) -> Steps:
 
 
 def _metrics(text: str, limit: int) -> Generator[Question[Any], Any, set[str]]:
-    """Both those that have the same name inside, and those that were put under another."""
+    """Metrics with the same name as ours, and those stored under ``external.``."""
     found: set[str] = set()
-    # What is put under other names lies together below "external.": it must not crowd out the rest.
+    # Metrics below "external." sort together and must not crowd out the rest.
     own = MOST if EXTERNAL.startswith(text) or text.startswith(EXTERNAL) else limit
     for prefix, most in ((text, own), (EXTERNAL + text, limit)):
         names = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=prefix, limit=most))
-        found.update(outside(name) for name in names)
+        found.update(to_opentsdb(name) for name in names)
     return {name for name in found if name.startswith(text)}
 
 

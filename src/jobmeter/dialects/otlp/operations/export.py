@@ -27,7 +27,7 @@ _HINTS = {"delta": "delta (only cumulative sums and histograms are kept)"}
 
 
 def export(call: Call, context: Context) -> Steps:
-    """Keep data points, each series by itself; the answer comes when those that are stored are durable."""
+    """Store data points, each series by itself; the answer is sent when accepted ones are durable."""
     media = media_of(call)
     if media not in _DECODERS:
         raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {PROTOBUF} and {JSON} are", TYPE)
@@ -51,9 +51,9 @@ def read_bytes(call: Call) -> int:
 
 
 def _placed(written: Written, project: str, labels: Places) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
-    """What can be stored, and how many of its first rows stand for a data point each.
+    """The valid rows, and how many of the first ones are one data point each.
 
-    Then what cannot be stored, by reason: data points, and further samples of histograms and summaries.
+    Then the refused ones by reason: data points, and further samples of histograms and summaries.
     """
     names = project, "otlp"
     batch, refused = labels.batch(names, written.keys, written.describe, written.heads)

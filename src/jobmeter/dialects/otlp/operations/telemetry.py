@@ -34,7 +34,7 @@ _HINTS = {
 
 
 def export_traces(call: Call, context: Context) -> Steps:
-    """Keep spans; the answer comes when those that are stored are durable."""
+    """Store spans; the answer is sent when accepted ones are durable."""
     media = _media(call)
     sent = _SPANS[media](call.body, MOST_SPANS)
     found, refused = placed_spans(sent, context.project or DEFAULT_PROJECT)
@@ -46,7 +46,7 @@ def export_traces(call: Call, context: Context) -> Steps:
 
 
 def export_logs(call: Call, context: Context) -> Steps:
-    """Keep log records as log lines; the answer comes when those that are stored are durable."""
+    """Store log records as log lines; the answer is sent when accepted ones are durable."""
     media = _media(call)
     sent = _RECORDS[media](call.body, context.limits.request_lines)
     found, refused = placed_records(sent, context.project or DEFAULT_PROJECT, context.now_ms * 1_000_000)

@@ -29,7 +29,7 @@ MAX_STATES = 1000
 
 
 def list_jobs(call: Call, context: Context) -> Steps:
-    """One page of the jobs that fit."""
+    """One page of the matching jobs."""
     question = filter_of(Arguments(call, context), context)
     page = JobPage([], 0) if question is None else (yield from execute(question))
     jobs = [listed(job, context.now_ms) for job in page.jobs]
@@ -65,7 +65,7 @@ OPERATIONS = (
         path="/api/v1/jobs",
         answer=list_jobs,
         parameters=(
-            Parameter("JobId", "query", "The job alone, by its id. It comes before JobIds."),
+            Parameter("JobId", "query", "One job by its id. It takes precedence over JobIds."),
             Parameter("JobIds", "query", "Ids, separated by commas."),
             Parameter("DisplayName", "query", "Part of the name, letter case not minded."),
             Parameter(
@@ -76,8 +76,8 @@ OPERATIONS = (
             Parameter("JobType", "query", "The job's type, `PyTorchJob` say."),
             Parameter("Status", "query", f"One of {_listed(STATUSES)}."),
             Parameter("WorkspaceId", "query", "The workspace."),
-            Parameter("FromAllWorkspaces", "query", "`true`: whatever WorkspaceId says."),
-            Parameter("ResourceId", "query", "The resource group. It comes before ResourceIds."),
+            Parameter("FromAllWorkspaces", "query", "`true`: WorkspaceId is ignored."),
+            Parameter("ResourceId", "query", "The resource group. It takes precedence over ResourceIds."),
             Parameter("ResourceIds", "query", "Resource groups, separated by commas."),
             Parameter("ResourceQuotaName", "query", "Part of the resource group's name."),
             Parameter("UserIdForFilter", "query", "The user."),
@@ -88,7 +88,7 @@ OPERATIONS = (
             Parameter("Caller", "query", "That of the job's Settings."),
             Parameter("PipelineId", "query", "That of the job's Settings."),
             Parameter("TemplateId", "query", "The template that the job was made from."),
-            Parameter("Accessibility", "query", "`PUBLIC` or `PRIVATE`; a job that says nothing is private."),
+            Parameter("Accessibility", "query", "`PUBLIC` or `PRIVATE`; by default a job is private."),
             Parameter("PaymentType", "query", f"One of {_listed(PAYMENTS)}: with a resource group, spot, or neither."),
             Parameter("OversoldInfo", "query", f"One of {_listed(OVERSOLD)}."),
             Parameter("EnableAssignNode", "query", "`true`: jobs that were bound to nodes; `false`: the others."),

@@ -1,4 +1,4 @@
-"""CreateJob, UpdateJob, StopJob and DeleteJob: Jobmeter keeps account of a job that something else runs."""
+"""CreateJob, UpdateJob, StopJob and DeleteJob: Jobmeter records a job that another system runs."""
 
 import re
 import string
@@ -44,7 +44,7 @@ _DIGITS = string.digits + string.ascii_lowercase
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """What of a request is understood; the rest of it is stored as it came."""
+    """The fields of a request that are read; the others are stored unchanged."""
 
     display_name: str | None = None
     job_type: str | None = None
@@ -90,7 +90,7 @@ def create_job(call: Call, context: Context) -> Steps:
 
 
 def update_job(call: Call, context: Context) -> Steps:
-    """Change what a job's record says. What the call leaves out stays."""
+    """Update a job's record. Fields that the call leaves out stay."""
     arguments = Arguments(call, context)
     body, raw = arguments.body(_Body), arguments.body(dict[str, Any])
     roles = specs.checked(body.job_specs) if body.job_specs else []
@@ -119,13 +119,13 @@ def update_job(call: Call, context: Context) -> Steps:
 
 
 def stop_job(call: Call, context: Context) -> Steps:
-    """Note that a job was stopped."""
+    """Record that a job was stopped."""
     job = yield from execute(StopJob(JobRef(Arguments(call, context).required("JobId"))))
     return answer({"JobId": job.id}, context)
 
 
 def delete_job(call: Call, context: Context) -> Steps:
-    """Forget a job that has ended."""
+    """Delete a job that has ended."""
     view = yield from execute(JobQuestion(JobRef(Arguments(call, context).required("JobId"))))
     if not view.job.state.finished:
         raise ConflictError(f"Job {view.job.id} has not ended: stop it before it is deleted.")
@@ -199,7 +199,9 @@ def _is_spot(spec: Mapping[str, Any]) -> bool:
 
 
 _JOB = Parameter("JobId", "path", "The job.", required=True)
-_REGISTERED = "Jobmeter runs nothing: whoever runs the job reports its pods, its states and its samples under this id."
+_REGISTERED = (
+    "Jobmeter runs nothing: the system that runs the job reports its pods, its states and its samples under this id."
+)
 
 OPERATIONS = (
     Operation(
@@ -224,7 +226,9 @@ OPERATIONS = (
             Parameter("WorkspaceId", "body", "The workspace."),
             Parameter("ResourceId", "body", "The resource group."),
             Parameter("Priority", "body", "1 to 9. Default: 1."),
-            Parameter("Accessibility", "body", "`PUBLIC` or `PRIVATE`; it is kept, keys decide who sees the job."),
+            Parameter(
+                "Accessibility", "body", "`PUBLIC` or `PRIVATE`; it is stored, but keys decide who sees the job."
+            ),
             Parameter("Settings", "body", "Its `Tags` are the job's labels."),
             Parameter(
                 ", ".join(
@@ -264,7 +268,7 @@ OPERATIONS = (
         answer=stop_job,
         parameters=(_JOB,),
         text=(
-            "Notes that a job was stopped, now, with an event that tells whoever runs it: `{JobId, RequestId}`. Its "
+            "Records that a job was stopped now, with an event for the system that runs it: `{JobId, RequestId}`. Its "
             "processes are not ended by Jobmeter. A job that has ended already is a conflict."
         ),
     ),

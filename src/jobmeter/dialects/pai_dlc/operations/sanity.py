@@ -1,4 +1,4 @@
-"""ListJobSanityCheckResults and GetJobSanityCheckResult: what a job reported of the health of its machines.
+"""ListJobSanityCheckResults and GetJobSanityCheckResult: results that a job reported about its machines.
 
 A job reports it in its record: ``extra["pai-dlc"]["SanityCheckResults"]``, a list of checks, each a list of items.
 """
@@ -43,7 +43,7 @@ def get_result(call: Call, context: Context) -> Steps:
 
 
 def _items(job: Job) -> Iterator[dict[str, Any]]:
-    """The items in the vendor's types. A check that numbers none of its items has its place in the list as number."""
+    """The items in the vendor's types. A check without a number has its position in the list as number."""
     reported = own(job).get("SanityCheckResults")
     for place, check in enumerate(reported if isinstance(reported, list) else [], 1):
         for item in check if isinstance(check, list) else [check]:

@@ -1,4 +1,4 @@
-"""GetXtraceToken: what a program needs to send traces."""
+"""GetXtraceToken: a token and endpoints for sending traces."""
 
 import re
 
@@ -14,7 +14,7 @@ def get_xtrace_token(call: Call, context: Context) -> Steps:
     """A token, and the endpoints of this server, as the caller reached it."""
     host = _HOST.fullmatch(call.header("host"))
     if host is None:
-        raise InvalidRequestError("the Host header is no host", "Host")
+        raise InvalidRequestError("the Host header is not a host", "Host")
     made = yield from execute(TraceTokenQuestion())
     http = f"{call.scheme}://{host[0]}/api/otlp/traces"
     grpc = "" if made.grpc_port is None else f"{call.scheme}://{host['name']}:{made.grpc_port}"

@@ -1,4 +1,4 @@
-"""What several operations share: pages, ranges, the instances of a training job, parameter rows."""
+"""Shared by operations: pages, ranges, the instances of a training job, parameter rows."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -41,7 +41,7 @@ def page(arguments: Arguments, *, required: bool = False) -> Page:
 def job_range(arguments: Arguments, job: Job, now_ms: int, step_ms: int = 1) -> TimeRange:
     """From StartTime (by default the job's start) to EndTime (by default now).
 
-    After a job's end there is nothing to tell: the default then is its end, rounded up to the step.
+    After a job's end the default EndTime is its end, rounded up to the step.
     """
     ended = job_end(job)
     end = arguments.time("EndTime", min(now_ms, ceil_to(ended + 1, step_ms)) if ended is not None else now_ms)
@@ -60,7 +60,7 @@ def instance_ids(view: JobView, replicas: Iterable[str] = ()) -> dict[str, str]:
 
 
 def replica_of(view: JobView, instance: str) -> str:
-    """The replica that an instance id means: that of any of its attempts' pods, ``<job>-<replica>`` or its name.
+    """The replica of an instance id: that of any of its attempts' pods, ``<job>-<replica>`` or its name.
 
     Raises NotFoundError (``instance``).
     """

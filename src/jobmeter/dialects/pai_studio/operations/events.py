@@ -1,4 +1,4 @@
-"""ListTrainingJobEvents and ListTrainingJobInstanceEvents: what happened, as lines of text."""
+"""ListTrainingJobEvents and ListTrainingJobInstanceEvents: events as lines of text."""
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import answer

@@ -46,7 +46,7 @@ def get_node_metrics(call: Call, context: Context) -> Steps:
 
 
 def _first_of(metrics: Sequence[str], lines: Sequence[Line]) -> list[Line]:
-    """Of each node the lines of the first metric that has some."""
+    """For each node, the lines of the first metric with values."""
     ranked: dict[str, int] = {}
     for line in lines:
         ranked[line.node] = min(ranked.get(line.node, len(metrics)), metrics.index(line.metric))

@@ -1,4 +1,4 @@
-"""GetResourceGroupTotal and GetResourceGroupRequest: what there is in a resource group, and what of it is requested."""
+"""GetResourceGroupTotal and GetResourceGroupRequest: the capacity of a resource group, and the requests of its jobs."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _GROUP = Parameter("ResourceGroupID", "query", "The resource group, as job and n
 
 
 def get_resource_group_total(call: Call, context: Context) -> Steps:
-    """What the nodes of the group have."""
+    """The capacity of the group's nodes."""
     arguments = Arguments(call, context)
     group = GroupRef(arguments.required("ResourceGroupID"))
     found = yield from execute(CapacityQuestion(group=group, range=_before(context.now_ms, NOW_MS)))
@@ -31,7 +31,7 @@ def get_resource_group_total(call: Call, context: Context) -> Steps:
 
 
 def get_resource_group_request(call: Call, context: Context) -> Steps:
-    """What the replicas in a state are allowed."""
+    """The limits of the replicas in a state."""
     arguments = Arguments(call, context)
     group = GroupRef(arguments.required("ResourceGroupID"))
     states = arguments.choice("PodStatus", _STATES, _STATES["Running"])

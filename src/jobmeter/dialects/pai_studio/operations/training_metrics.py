@@ -1,4 +1,4 @@
-"""ListTrainingJobMetrics and GetTrainingJobLatestMetrics: what the program itself reported (``app.*``)."""
+"""ListTrainingJobMetrics and GetTrainingJobLatestMetrics: metrics that the program reported (``app.*``)."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""GetUserViewMetrics: who used how much of a resource group.
+"""GetUserViewMetrics: usage of a resource group by user.
 
 https://help.aliyun.com/en/pai/developer-reference/api-paistudio-2022-01-12-getuserviewmetrics and
 https://help.aliyun.com/zh/pai/developer-reference/api-paistudio-2022-01-12-struct-userviewmetric
@@ -20,7 +20,7 @@ from jobmeter.query.request import GroupRef
 
 DEFAULT_STEP_MS = 5 * MINUTE
 UNKNOWN = ""
-"""The text of a rate that nobody measured."""
+"""The text of an unknown rate."""
 
 
 def get_user_view_metrics(call: Call, context: Context) -> Steps:
@@ -50,9 +50,9 @@ def get_user_view_metrics(call: Call, context: Context) -> Steps:
 
 
 def in_order(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
-    """Records by a field, its letter case not minded; a field that there is not leaves their order as it is.
+    """Records sorted by a field, whose name is case-insensitive; an unknown field leaves the order unchanged.
 
-    What is unknown comes last either way; equal ones stay in order.
+    Unknown values come last in both directions; the sort is stable.
     """
     names = {name.casefold(): name for record in records[:1] for name in record}
     name = names.get(field.casefold())
@@ -102,7 +102,7 @@ def _record(group: str, capacity: Amounts, usage: Usage) -> dict[str, Any]:
 
 
 def _percent(ratio: float | None, there: bool) -> str:
-    """A measured rate; ``0`` where there is nothing that could have been used."""
+    """A measured rate; ``0`` without capacity."""
     if ratio is None:
         return UNKNOWN if there else "0"
     return percent_text(ratio)

@@ -21,7 +21,7 @@ _ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
 
 
 def write(call: Call, context: Context) -> Steps:
-    """Keep samples, each series by itself; the answer comes when those that are stored are durable."""
+    """Store samples, each series by itself; the answer is sent when accepted ones are durable."""
     message = _message(call)
     senders = context.senders or SenderCache()
     data = unpack(call.body, _UNPACKED_BYTES, lambda size: call.take(_COLUMNS * size))
@@ -65,7 +65,7 @@ def _message(call: Call) -> str:
 
 
 def _counts(receipt: Receipt, written: Written) -> Headers:
-    # What says that there is no value was understood, and needs no place.
+    # Stale markers count as accepted, though nothing is stored.
     samples = receipt.accepted + written.stale + written.not_finite
     return (
         ("X-Prometheus-Remote-Write-Samples-Written", str(samples)),

@@ -1,4 +1,4 @@
-"""What became of a job: the events of its life, and of a failed one the last lines that say why."""
+"""The history of a job: its events, and for a failed one the last log lines."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -22,9 +22,9 @@ LINES = 10
 """Lines of the log shown, the last ones."""
 
 
-def show_story(out: Console, api: Api, job: Job) -> None:
-    """Print what happened to a finished job and what the rules find in any; of a failed one also how its log ends."""
-    # A server of an older release has none of them.
+def show_history(out: Console, api: Api, job: Job) -> None:
+    """Print the events of a finished job and the findings of any; for a failed one also the end of its log."""
+    # A server of an older release has no such endpoint.
     if job.state.finished:
         with suppress(NotFoundError):
             _events(out, api, job)
@@ -48,7 +48,7 @@ def _events(out: Console, api: Api, job: Job) -> None:
 
 
 def _course(out: Console, api: Api, job: Job) -> None:
-    """What changed: its nodes, peaks of warnings, levels of what it used."""
+    """Its changes: nodes, peaks of warnings, change points of its metrics."""
     moments = api.timeline(job.id, ("node", "peak", "metric"), EVENTS, job.project)
     if moments:
         out.print("\nwhat changed beside", markup=False, style="bold")

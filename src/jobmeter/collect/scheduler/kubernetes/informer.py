@@ -1,4 +1,4 @@
-"""One kind of objects, listed once and then watched: what an informer is to Kubernetes' own programs.
+"""An informer: one kind of objects, listed once and then watched.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
 """
@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """Something that happened to an object: ``found`` None says that it is gone, ``listed`` that all was read anew.
+    """A change of an object: ``found`` None means that it was deleted.
 
-    ``uids`` are those of everything there was in a list, after which whatever is not among them is gone, unseen.
+    ``uids`` marks the end of a complete list and are those of all its objects: any other object was deleted unobserved.
     """
 
     uid: str
@@ -68,7 +68,7 @@ class _Status(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Feed(Generic[T]):
+class Informer(Generic[T]):
     """Reads on a thread of its own from ``start`` on. ``take`` belongs to one thread."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Feed(Generic[T]):
         return self.ready.wait(seconds)
 
     def stop(self) -> None:
-        """Read no more after the event that is being read."""
+        """Stop reading after the current event."""
         self._stop.set()
 
     def take(self) -> list[Change[T]]:
@@ -120,14 +120,14 @@ class Feed(Generic[T]):
                 self._watch()
                 wait = _FIRST_REST
             except GoneError:
-                self._version = ""  # everything is listed again, and what is missing then is gone
+                self._version = ""  # everything is listed again, and missing objects were deleted
                 wait = _FIRST_REST
             except AbsentError as error:
                 wait = self._absent(error)
             except (UnavailableError, msgspec.DecodeError) as error:
                 self.problem = str(error)
                 _log.debug("watching %s: %s", self.path, error)
-                # With jitter, so that not all clients ask an API server that comes back together.
+                # With jitter, so that not all clients reconnect to an API server at the same time.
                 spread = _RANDOM.uniform(0.5, 1.0)
                 wait = spread * min(_FIRST_REST * 2 ** min(failures, 8), _LONGEST_REST)
                 failures += 1
@@ -135,7 +135,7 @@ class Feed(Generic[T]):
                 return
 
     def _absent(self, error: AbsentError) -> float:
-        """Note that the kind is not there; seconds until it is listed again."""
+        """Note that the API server lacks the kind; gives the seconds until it is listed again."""
         self._version = ""
         if not self._optional:
             self.problem = error.message
@@ -168,7 +168,7 @@ class Feed(Generic[T]):
                 self._changed(event.object)
                 if event.type == "DELETED":
                     self._put(Change(metadata.uid, None))
-            # Noted after it is in the queue: what breaks off between the two is read again.
+            # Stored after it is in the queue: an event is read again if the watch breaks off in between.
             self._version = metadata.resource_version
             if self._stop.is_set():
                 return
@@ -177,7 +177,7 @@ class Feed(Generic[T]):
         try:
             found = msgspec.json.decode(item, type=self._kind)
         except msgspec.ValidationError as error:
-            # One object of a form that nobody foresaw must not hide all others.
+            # One object of an unexpected form must not hide all others.
             _log.warning("an object of %s is not understood: %s", self.path, error)
             return ""
         uid = msgspec.json.decode(item, type=_Object).metadata.uid

@@ -1,4 +1,4 @@
-"""What has to outlive a restart: whose name is whose, and which attempt of its replica a pod began with."""
+"""State across restarts: the names of jobs, and the attempt of its replica that a pod began with."""
 
 import logging
 from pathlib import Path
@@ -12,8 +12,8 @@ _FILE = "kubernetes.json"
 _log = logging.getLogger(__name__)
 
 
-class PodPlace(msgspec.Struct, array_like=True):
-    """The replica that a pod is, and the attempt that its first run is; ``runs`` it had so far."""
+class SavedPod(msgspec.Struct, array_like=True):
+    """The replica of a pod, the attempt of its first run, and its ``runs`` so far."""
 
     replica: str
     first: int
@@ -22,19 +22,19 @@ class PodPlace(msgspec.Struct, array_like=True):
     failed: bool = False
 
 
-class JobMemory(msgspec.Struct, omit_defaults=True):
-    """A job that was not over when it was last heard of: its id, and its pods by uid, oldest first."""
+class SavedJob(msgspec.Struct, omit_defaults=True):
+    """A job that was not finished when last read: its id, and its pods by uid, oldest first."""
 
     job_id: str
     project: str = ""
-    pods: dict[str, PodPlace] = {}
+    pods: dict[str, SavedPod] = {}
 
 
-class Memory(msgspec.Struct, omit_defaults=True):
-    """``names`` gives the owner's uid of each id of a job, by project and id; ``jobs`` what is alive, by uid."""
+class SavedState(msgspec.Struct, omit_defaults=True):
+    """``names`` maps (project, job id) to the owner's uid; ``jobs`` are the living jobs by uid."""
 
     names: dict[str, str] = {}
-    jobs: dict[str, JobMemory] = {}
+    jobs: dict[str, SavedJob] = {}
 
     def claim(self, project: str, name: str, uid: str) -> str:
         """The id of the job: its name, or where another job has that already, its name and the first part of its uid.
@@ -55,28 +55,28 @@ class Memory(msgspec.Struct, omit_defaults=True):
         return candidate
 
 
-class MemoryFile:
-    """Stores a ``Memory`` in a folder, None: nowhere."""
+class SavedStateFile:
+    """Stores a ``SavedState`` in a folder, None: nowhere."""
 
     def __init__(self, folder: Path | None) -> None:
         self._path = folder / _FILE if folder else None
         self._written = b""
 
-    def load(self) -> Memory:
-        """What was saved last; an empty one where that cannot be read."""
+    def load(self) -> SavedState:
+        """The stored state; an empty one where it cannot be read."""
         if self._path is None or not self._path.exists():
-            return Memory()
+            return SavedState()
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Memory)
+            return msgspec.json.decode(self._path.read_bytes(), type=SavedState)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.warning("%s cannot be read (%s): earlier names are lost", self._path, error)
-            return Memory()
+            return SavedState()
 
-    def save(self, memory: Memory) -> None:
-        """Write it down, where it has changed."""
+    def save(self, saved: SavedState) -> None:
+        """Store it where it has changed."""
         if self._path is None:
             return
-        body = msgspec.json.encode(memory)
+        body = msgspec.json.encode(saved)
         if body == self._written:
             return
         fresh = self._path.with_suffix(".new")

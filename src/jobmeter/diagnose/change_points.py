@@ -1,4 +1,4 @@
-"""Where a job's course turns: levels of metrics that change, and minutes in which many lines warn."""
+"""Change points of a job: changes of level of its metrics, and minutes with many warnings."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChangePoint:
     """A change of a metric's level, or a peak of warning lines, at ``time`` (epoch ms)."""
 
     time: int
@@ -35,7 +35,7 @@ class Turn:
     node: str = ""
 
 
-def metric_changes(case: Case) -> list[Turn]:
+def metric_changes(case: Case) -> list[ChangePoint]:
     """Changes of level: the mean of twelve points behind a moment is far from that of the twelve before it.
 
     Far is half of the higher one, four times the spread on either side, and a fiftieth of the highest value.
@@ -44,7 +44,7 @@ def metric_changes(case: Case) -> list[Turn]:
     return sorted(found, key=lambda turn: turn.time)[:MOST]
 
 
-def _changes(signal: Signal) -> Iterator[Turn]:
+def _changes(signal: Signal) -> Iterator[ChangePoint]:
     value = signal.value
     places = len(value) - 2 * WINDOW + 1
     if places < 1:
@@ -62,7 +62,7 @@ def _changes(signal: Signal) -> Iterator[Turn]:
         whose = signal.device_name if signal.device else signal.replica
         verb = "rose" if after[at] > before[at] else "fell"
         text = f"{signal.metric} of {whose} {verb} from {before[at]:.4g} to {after[at]:.4g}{unit}"
-        yield Turn(int(signal.time[at + WINDOW]), signal.metric, text, signal.replica, signal.node)
+        yield ChangePoint(int(signal.time[at + WINDOW]), signal.metric, text, signal.replica, signal.node)
         score[max(at - WINDOW, 0) : at + WINDOW] = 0.0
 
 
@@ -71,7 +71,7 @@ def _windows(value: Float64s) -> tuple[Float64s, Float64s]:
     return windows.mean(axis=1), windows.std(axis=1)
 
 
-def log_peaks(case: Case) -> list[Turn]:
+def log_peaks(case: Case) -> list[ChangePoint]:
     """Minutes with many more warning and error lines of a replica than its usual minute that has any."""
     counts: dict[str, Counter[int]] = {}
     for line in case.lines:
@@ -79,7 +79,7 @@ def log_peaks(case: Case) -> list[Turn]:
             minute = line.time_ns // _NS // MINUTE * MINUTE
             counts.setdefault(line.replica, Counter())[minute] += 1
     found = [
-        Turn(minute, "warnings", f"{count} lines that warn in a minute", replica)
+        ChangePoint(minute, "warnings", f"{count} lines that warn in a minute", replica)
         for replica, of_minute in counts.items()
         for minute, count in of_minute.items()
         if count >= PEAK_LINES and (len(of_minute) == 1 or count >= PEAK_FACTOR * _usual(list(of_minute.values())))

@@ -5,7 +5,7 @@ import pytest
 from tests.frames import records
 from tests.serving import serving
 
-from jobmeter.diagnose.turns import WINDOW, log_peaks, metric_changes
+from jobmeter.diagnose.change_points import WINDOW, log_peaks, metric_changes
 from jobmeter.examples.faults.build import START, STEP, batch
 from jobmeter.model.event import Level
 from jobmeter.model.time import MINUTE

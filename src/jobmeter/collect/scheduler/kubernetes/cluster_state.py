@@ -1,20 +1,20 @@
-"""The jobs of a cluster and the pods of each, as the changes of the API server's objects make them."""
+"""The jobs of a cluster and their pods, built from changes of the API server's objects."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobmeter.collect.scheduler.kubernetes.kinds import SCHEDULES, WATCHED, OwnerKind
-from jobmeter.collect.scheduler.kubernetes.memory import JobMemory, Memory, PodPlace
-from jobmeter.collect.scheduler.kubernetes.naming import place_of
+from jobmeter.collect.scheduler.kubernetes.naming import slot_of
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, Pod, Workload
 from jobmeter.collect.scheduler.kubernetes.runs import Run, gone, read_runs
+from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod, SavedState
 from jobmeter.model.job import JobState
 
 _DEPTH = 8
 """Most owners above each other."""
 _TRIES = 3
-"""How often a pod without its owner is checked again: the two come by different watches."""
+"""How often a pod without its owner is checked again: the two arrive by different watches."""
 _POD = "Pod"
 _PASSIVE = frozenset({"ReplicaSet", "StatefulSet", "RayCluster", "LeaderWorkerSet"})
 """Kinds that are jobs only while they have pods."""
@@ -26,12 +26,12 @@ class Presence(StrEnum):
     THERE = "there"
     DELETED = "deleted"
     MISSING = "missing"
-    """It was there, and how it went nobody saw."""
+    """It existed, and its deletion was not observed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
-    """The object that a job is."""
+class RootOwner:
+    """The object that a job is made from: the root of its owners."""
 
     kind: str
     name: str
@@ -46,7 +46,7 @@ class Owner:
     kind: OwnerKind
     workload: Workload
     presence: Presence = Presence.THERE
-    gone_ms: int | None = None
+    deleted_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -54,28 +54,28 @@ class Member:
     """A pod of a job; ``runs`` by their number in the pod."""
 
     pod: Pod
-    place: PodPlace
+    place: SavedPod
     runs: dict[int, Run] = field(default_factory=dict)
     presence: Presence = Presence.THERE
 
 
 @dataclass(slots=True)
 class Job:
-    """A job: its id and project, what it is, and its pods by uid in the order in which they came."""
+    """A job: its id and project, its root owner, and its pods by uid in the order of their creation."""
 
     job_id: str
     project: str
-    top: Top
+    root: RootOwner
     owner: Owner | None = None
     members: dict[str, Member] = field(default_factory=dict)
 
 
-class Ledger:
-    """Takes changes, and says which jobs they touch. Belongs to one thread."""
+class ClusterState:
+    """Applies changes, and gives the jobs that they touch. For one thread."""
 
-    def __init__(self, memory: Memory, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
+    def __init__(self, saved: SavedState, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
         """``by_namespace``: each namespace is a project. ``namespaces`` are those that are reported, empty: all."""
-        self.memory = memory
+        self.saved = saved
         self.jobs: dict[str, Job] = {}
         self._by_namespace = by_namespace
         self._namespaces = namespaces
@@ -85,7 +85,7 @@ class Ledger:
         self._dirty: dict[str, None] = {}
 
     def workload(self, kind: OwnerKind, found: Workload) -> None:
-        """A workload is there, as it is now."""
+        """Add or update a workload."""
         if not self._included(found.metadata):
             return
         uid = found.metadata.uid
@@ -93,23 +93,23 @@ class Ledger:
         owner.workload, owner.presence = found, Presence.THERE
         above = found.metadata.owner
         if uid in self.jobs or (kind.name not in _PASSIVE and (above is None or above.kind in SCHEDULES)):
-            job = self._job(Top(kind.name, found.metadata.name, found.metadata.namespace, uid))
+            job = self._job(RootOwner(kind.name, found.metadata.name, found.metadata.namespace, uid))
             job.owner = owner
             self._dirty[uid] = None
 
-    def workload_gone(self, uid: str, now_ms: int, presence: Presence) -> None:
+    def workload_deleted(self, uid: str, now_ms: int, presence: Presence) -> None:
         """Note that a workload was deleted."""
         if (owner := self._owners.get(uid)) is not None and owner.presence is Presence.THERE:
-            owner.presence, owner.gone_ms = presence, now_ms
+            owner.presence, owner.deleted_ms = presence, now_ms
             self._dirty[uid] = None
 
     def missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
-        """All workloads of a kind were listed: the others of it are gone."""
+        """Remove the workloads of a kind that are not in a complete list."""
         for uid in [uid for uid, owner in self._owners.items() if owner.kind is kind and uid not in there]:
-            self.workload_gone(uid, now_ms, Presence.MISSING)
+            self.workload_deleted(uid, now_ms, Presence.MISSING)
 
     def pods(self, found: Iterable[Pod]) -> None:
-        """These pods are there, as they are now; several of one pod in the order of time."""
+        """Add or update pods; several states of one pod in order of time."""
         again = [pod for pod, _ in self._waiting.values()]
         for pod in [*again, *found]:
             uid = pod.metadata.uid
@@ -121,7 +121,7 @@ class Ledger:
             member.runs.update(read_runs(pod))
             self._note(job, member)
 
-    def pod_gone(self, uid: str, presence: Presence) -> None:
+    def pod_deleted(self, uid: str, presence: Presence) -> None:
         """Note that a pod was deleted."""
         self._waiting.pop(uid, None)
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
@@ -135,24 +135,24 @@ class Ledger:
         self._note(job, member)
 
     def missing_pods(self, there: frozenset[str]) -> None:
-        """All pods were listed: the others are gone."""
+        """Remove the pods that are not in a complete list."""
         for uid in [uid for uid in self._job_of_pod if uid not in there]:
-            self.pod_gone(uid, Presence.MISSING)
+            self.pod_deleted(uid, Presence.MISSING)
 
     def touched(self) -> Iterator[Job]:
         """The jobs that changed since the last call."""
         dirty, self._dirty = self._dirty, {}
         return (self.jobs[uid] for uid in dirty if uid in self.jobs)
 
-    def lost(self) -> list[JobMemory]:
-        """Jobs that were alive when this was saved, and that the cluster has no more; each is returned once."""
-        names = [uid for uid in self.memory.jobs if uid not in self.jobs]
-        return [self.memory.jobs.pop(uid) for uid in names]
+    def lost(self) -> list[SavedJob]:
+        """Jobs that were alive in the stored state and no longer exist; each is returned once."""
+        names = [uid for uid in self.saved.jobs if uid not in self.jobs]
+        return [self.saved.jobs.pop(uid) for uid in names]
 
     def forget(self, job: Job) -> None:
-        """Take a job that is over out of what is remembered, and altogether once the cluster has nothing of it."""
-        uid = job.top.uid
-        self.memory.jobs.pop(uid, None)
+        """Remove a finished job from the stored state, and entirely once the cluster has no object of it."""
+        uid = job.root.uid
+        self.saved.jobs.pop(uid, None)
         if job.owner is not None and job.owner.presence is Presence.THERE:
             return
         if any(member.presence is Presence.THERE for member in job.members.values()):
@@ -167,7 +167,7 @@ class Ledger:
         state = member.runs[latest].state
         member.place.runs = latest + 1
         member.place.failed = state.finished and state is not JobState.SUCCEEDED
-        self._dirty[job.top.uid] = None
+        self._dirty[job.root.uid] = None
 
     def _included(self, metadata: Metadata) -> bool:
         return not self._namespaces or metadata.namespace in self._namespaces
@@ -178,30 +178,30 @@ class Ledger:
         _, tries = self._waiting.pop(uid, (pod, 0))
         if not self._included(pod.metadata):
             return False
-        top, whole = self._top(pod)
+        root, whole = self._root(pod)
         if not whole and tries < _TRIES:
             self._waiting[uid] = pod, tries + 1
             return False
-        job = self._job(top)
-        job.owner = job.owner or self._owners.get(top.uid)
+        job = self._job(root)
+        job.owner = job.owner or self._owners.get(root.uid)
         job.members[uid] = Member(pod, self._place(job, pod))
-        self._job_of_pod[uid] = top.uid
+        self._job_of_pod[uid] = root.uid
         return True
 
-    def _top(self, pod: Pod) -> tuple[Top, bool]:
+    def _root(self, pod: Pod) -> tuple[RootOwner, bool]:
         """The uppermost owner of a pod, and whether every owner on the way to it was found."""
         metadata, namespace = pod.metadata, pod.metadata.namespace
-        top = Top(_POD, metadata.name, namespace, metadata.uid)
+        root = RootOwner(_POD, metadata.name, namespace, metadata.uid)
         for _ in range(_DEPTH):
             above = metadata.owner
             if above is None or above.kind in SCHEDULES or above.kind == "Node":
-                return top, True
-            top = Top(above.kind, above.name, namespace, above.uid)
+                return root, True
+            root = RootOwner(above.kind, above.name, namespace, above.uid)
             found = self._metadata(above.uid)
             if found is None:
-                return top, above.kind not in WATCHED and above.kind != _POD
+                return root, above.kind not in WATCHED and above.kind != _POD
             metadata = found
-        return top, True
+        return root, True
 
     def _metadata(self, uid: str) -> Metadata | None:
         if (owner := self._owners.get(uid)) is not None:
@@ -209,29 +209,31 @@ class Ledger:
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
         return job.members[uid].pod.metadata if job else None
 
-    def _job(self, top: Top) -> Job:
-        if top.uid not in self.jobs:
-            project = top.namespace if self._by_namespace else ""
-            job = self.memory.jobs.get(top.uid)
-            job_id = job.job_id if job else self.memory.claim(project, top.name, top.uid)
-            self.jobs[top.uid] = Job(job_id, project, top)
-            self.memory.jobs.setdefault(top.uid, JobMemory(job_id, project))
-        return self.jobs[top.uid]
+    def _job(self, root: RootOwner) -> Job:
+        if root.uid not in self.jobs:
+            project = root.namespace if self._by_namespace else ""
+            job = self.saved.jobs.get(root.uid)
+            job_id = job.job_id if job else self.saved.claim(project, root.name, root.uid)
+            self.jobs[root.uid] = Job(job_id, project, root)
+            self.saved.jobs.setdefault(root.uid, SavedJob(job_id, project))
+        return self.jobs[root.uid]
 
-    def _place(self, job: Job, pod: Pod) -> PodPlace:
-        places = self.memory.jobs.setdefault(job.top.uid, JobMemory(job.job_id, job.project)).pods
+    def _place(self, job: Job, pod: Pod) -> SavedPod:
+        places = self.saved.jobs.setdefault(job.root.uid, SavedJob(job.job_id, job.project)).pods
         for uid, member in job.members.items():
-            places.setdefault(uid, member.place)  # a job that is over is not remembered, and a pod of it may come late
+            places.setdefault(
+                uid, member.place
+            )  # a finished job is not in the stored state, and a pod of it may come late
         if (place := places.get(pod.metadata.uid)) is not None:
             return place
-        wanted = place_of(pod)
+        wanted = slot_of(pod)
         name = wanted.name or _free(wanted.role, places)
         first = max((place.first + place.runs for place in places.values() if place.replica == name), default=0)
-        places[pod.metadata.uid] = found = PodPlace(name, first, rank=wanted.rank)
+        places[pod.metadata.uid] = found = SavedPod(name, first, rank=wanted.rank)
         return found
 
 
-def _free(role: str, places: dict[str, PodPlace]) -> str:
+def _free(role: str, places: dict[str, SavedPod]) -> str:
     """The first replica of a role whose pod has failed, so that this one takes its place; else the next one."""
     last = {place.replica: place for place in places.values()}
     number = 0

@@ -1,4 +1,4 @@
-"""What the agent itself costs and how it fares."""
+"""The agent's own cost and health."""
 
 import os
 import time
@@ -26,7 +26,7 @@ METRICS = (
 )
 
 
-class Cost:
+class AgentMetrics:
     """Makes the ``agent.*`` samples.
 
     ``job``: when this is no agent but the measuring side of one job, so that two of them on one node never write the
@@ -50,7 +50,7 @@ class Cost:
     ) -> Samples:
         """The samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start.
 
-        ``waiting`` is how many wait for the name of their job, None where none ever does.
+        ``waiting`` is how many wait for the name of their job, None without an attribution.
         """
         values = [
             (self._series("agent.cpu.time"), time.process_time()),
