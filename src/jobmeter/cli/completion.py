@@ -1,4 +1,4 @@
-"""What Tab offers for jobs and metrics: of a server that answers soon; none is started for it, and nothing is said."""
+"""What Tab offers for jobs, metrics and rules: of a server that answers soon. None is started, and nothing is said."""
 
 import click
 from click.shell_completion import CompletionItem
@@ -34,6 +34,16 @@ def metrics(context: click.Context, parameter: click.Parameter, incomplete: str)
         for name in (measured or catalog.CATALOG)
         if name.startswith(incomplete)
     ]
+
+
+def rules(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+    """Names of diagnostic rules that begin so, and ``any``; the help is what a rule looks for."""
+    try:
+        found = [CompletionItem(rule.name, help=rule.sees) for rule in _api(context).rules()]
+    except JobmeterError:
+        return []
+    offered = (CompletionItem("any", help="whatever rule"), *found)
+    return [item for item in offered if str(item.value).startswith(incomplete)]
 
 
 def _measured(context: click.Context) -> list[str]:
