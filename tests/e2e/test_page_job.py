@@ -166,6 +166,16 @@ def test_a_phone_shows_what_each_job_used(browser, server):
     viewer.close()
 
 
+def test_a_phone_shows_in_which_jobs_something_was_found(browser, server):
+    viewer = Viewer(browser, server, "phone", bypass_csp=True)
+    page = viewer.open("?q=ended-", ".rows .c-name .found.critical")
+    row = page.locator(".rows .row[data-at]", has_text="ended-0")
+    assert "critical: GPU idle" in row.locator(".c-name").text_content()
+    assert page.locator(".rows .c-name .found").count() == 2
+    check_view(page, "findings on a phone")
+    viewer.close()
+
+
 def test_only_rows_in_sight_are_drawn(viewer, server):
     now = SystemClock().now_ms()
     many = [{"job_id": f"many-{at:04}", "state": "Succeeded", "created": now - at} for at in range(900)]

@@ -1,6 +1,6 @@
 // The system log of a node: newest at the end, searched by the server, followed.
 import { useState } from "preact/hooks";
-import { address } from "../api/client";
+import { type LogLine, address } from "../api/client";
 import { parts } from "../format";
 import { useNewest, useRested } from "../parts/hooks";
 import { useLog } from "../parts/log";
@@ -8,11 +8,15 @@ import { LogLines } from "../parts/log-lines";
 import { Follow, LogTools } from "../parts/log-tools";
 import { Problem, Section } from "../parts/small";
 
+/** The least severity that a level asks for. */
+const SEVERITIES: Record<string, string> = { info: "info", warning: "warning", error: "err" };
+
 export function NodeLog({ node }: { node: string }) {
   const [text, setText] = useState("");
   const [level, setLevel] = useState("");
   const [following, setFollowing] = useState(true);
-  const search = { contains: useRested(text.trim(), 200), level: level || null };
+  // Lines of a system log say how severe they are; not all of them have a level.
+  const search = { contains: useRested(text.trim(), 200), severity: SEVERITIES[level] ?? null };
   const log = useLog({
     page: (query) => address("/api/jobmeter/v1/nodes/{node}/logs", { node }, { ...search, ...query }),
     live: following ? address("/api/jobmeter/v1/nodes/{node}/logs/live", { node }, search) : null,
@@ -36,7 +40,7 @@ export function NodeLog({ node }: { node: string }) {
           box={box}
           pause={() => setFollowing(false)}
           line={(line) => (
-            <div class={`line ${line.level ?? ""}`}>
+            <div class={`line ${levelOf(line)}`}>
               <time title={parts(line.time).day}>{parts(line.time).time}</time>
               <span class="where">{line.stream}</span>
               <span class="text">{line.text}</span>
@@ -46,4 +50,10 @@ export function NodeLog({ node }: { node: string }) {
       )}
     </Section>
   );
+}
+
+/** Of a severity of syslog (0, the worst, to 7): what a job's line of that weight is called. */
+function levelOf({ level, severity }: LogLine): string {
+  if (severity === null) return level ?? "";
+  return severity <= 3 ? "error" : severity === 4 ? "warning" : severity === 7 ? "debug" : "info";
 }
