@@ -176,6 +176,14 @@ def test_a_phone_shows_in_which_jobs_something_was_found(browser, server):
     viewer.close()
 
 
+def test_a_phone_shows_how_far_a_rank_is_from_the_median(browser, server):
+    viewer = Viewer(browser, server, "phone")
+    page = viewer.open(f"{TRAIN}?rank=worker-{SLOW}", ".rank-panel table")
+    assert "GPU utilization" in page.inner_text(".rank-panel tbody")
+    assert page.evaluate("(one => one.scrollWidth <= one.clientWidth)(document.querySelector('.rank-panel .wide'))")
+    viewer.close()
+
+
 def test_only_rows_in_sight_are_drawn(viewer, server):
     now = SystemClock().now_ms()
     many = [{"job_id": f"many-{at:04}", "state": "Succeeded", "created": now - at} for at in range(900)]
