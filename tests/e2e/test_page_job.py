@@ -360,8 +360,14 @@ def test_lines_that_came_while_nobody_followed_are_counted(viewer, server):
     page.wait_for_selector(".log .line:has-text('line 1504')")
     # The update begins in the middle of a second, and has it whole.
     page.wait_for_selector(".log .gap:has-text('1,000 lines were left out')")
+    page.route("**/logs?*", lambda route: route.fulfill(status=429, json={"error": {"message": "too many questions"}}))
+    page.click(".log .gap button")
+    page.wait_for_selector("#logs .problem:has-text('Too many questions.')")
+    assert page.locator(".log .line").count() == 505, "what was there stays"
+    page.unroute("**/logs?*")
     page.click(".log .gap button")
     page.wait_for_selector(".log .gap", state="detached")
+    page.wait_for_selector("#logs .problem", state="detached")
     assert page.locator(".log .line").count() == 1_505
 
 

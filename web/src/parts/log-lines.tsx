@@ -16,19 +16,19 @@ type Given = {
 
 export function LogLines({ log, name, box, pause, line }: Given) {
   const at = new Map(log.gaps.map((gap) => [gap.at, gap]));
-  const act = (load: Promise<void>) => {
+  const act = (work: () => Promise<void>) => {
     pause();
-    load.catch(log.again);
+    void work();
   };
   const mark = (place: number) => {
     const gap = at.get(place);
-    return gap && <LeftOut gap={gap} load={() => act(log.load(gap))} />;
+    return gap && <LeftOut gap={gap} load={() => act(() => log.load(gap))} />;
   };
   const lines = log.lines ?? [];
   return (
     <div class="log" ref={box.box} onScroll={box.onScroll} tabIndex={0} role="log" aria-label={name} aria-live="off">
       {log.more && (
-        <button type="button" onClick={() => act(log.earlier())}>
+        <button type="button" onClick={() => act(log.earlier)}>
           Earlier lines
         </button>
       )}

@@ -43,7 +43,8 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
   const [error, setError] = useState<Refusal | null>(null);
   const [turn, setTurn] = useState(0);
   const again = () => setTurn((now) => now + 1);
-  useAgain(error, again);
+  // Lines that are held stay when the server is back: what came meanwhile is followed, or counted.
+  useAgain(error, () => void (latest.current ?? again()));
   const ask = (query: Query, signal?: AbortSignal) => read<Page>(page(query), signal);
   const newest = { start, end, order: "desc", limit: PAGE };
   const of = page(newest);
@@ -100,6 +101,14 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
   };
   useEffect(() => (live !== null && held?.of === of ? follow<Update>(live, take, () => null) : undefined), [live, of, held?.of]);
 
+  const shown = async (work: Promise<void>) => {
+    try {
+      await work;
+      setError(null);
+    } catch (problem) {
+      if (problem instanceof Refusal) setError(problem);
+    }
+  };
   const earlier = async () => {
     const first = latest.current?.lines[0];
     if (!first) return;
@@ -123,7 +132,7 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
       if (whole) return;
     }
   };
-  return { lines: held?.lines ?? null, gaps: held ? gapsOf(held.lines, held.counts) : [], more: held?.more ?? false, error, again, earlier, load };
+  return { lines: held?.lines ?? null, gaps: held ? gapsOf(held.lines, held.counts) : [], more: held?.more ?? false, error, again, earlier: () => shown(earlier()), load: (gap: Gap) => shown(load(gap)) };
 }
 
 /** The lines with those that are new, in their order; without what is older where earlier ones are left out anyway. */

@@ -23,8 +23,8 @@ from jobmeter.server.services import Services
 
 MOST_LINES = 500
 """Lines in an update."""
-MOST_COUNTED = 10_000
-"""Lines of which an update says when they were written."""
+MOST_COUNTED = 20_000
+"""Lines of which an update says when they were written: at 1,000 a second all that it reaches back for."""
 BACK_SECONDS = 20
 """How far before the newest line each update reaches: replicas do not write at the same moment."""
 _NS = 10**9
