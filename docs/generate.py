@@ -17,6 +17,7 @@ import click
 from jobmeter.access.actions import names_of
 from jobmeter.access.limit import Per
 from jobmeter.access.system_policies import SYSTEM_POLICIES
+from jobmeter.cli.grouped import OTHERS, GroupedCommand, Record
 from jobmeter.cli.main import VERBS, cli
 from jobmeter.diagnose.rule import Rule, rules
 from jobmeter.diagnose.running import RUNNING
@@ -87,11 +88,9 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
     usage = " ".join(command.collect_usage_pieces(context))
     parts = [f"{'#' * level} {context.command_path}\n", f"```\n{context.command_path} {usage}\n```\n"]
     parts += [f"{' '.join(text.split())}\n" for text in inspect.cleandoc(command.help or "").split("\n\n") if text]
-    found = (parameter.get_help_record(context) for parameter in command.params)
-    records = [[_cell(text) for text in record] for record in found if record is not None and record[1]]
-    if records:
-        parts += ["| option | what |", "|---|---|"]
-        parts += [f"| `{names}` | {text} |" for names, text in records]
+    for heading, records in _sections(command, context).items():
+        parts += [f"| {heading} | what |", "|---|---|"]
+        parts += [f"| `{_cell(names)}` | {_cell(text)} |" for names, text in records]
         parts.append("")
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -99,6 +98,15 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
             if below is not None:
                 parts += _verb(below, click.Context(below, context, info_name=name), level + 1)
     return parts
+
+
+def _sections(command: click.Command, context: click.Context) -> dict[str, list[Record]]:
+    """The options of a verb by heading."""
+    if isinstance(command, GroupedCommand):
+        return {heading: records for heading, records in command.sections(context).items() if heading != OTHERS}
+    found = (parameter.get_help_record(context) for parameter in command.params)
+    records = [record for record in found if record is not None and record[1]]
+    return {"option": records} if records else {}
 
 
 def _cell(text: str) -> str:

@@ -57,6 +57,12 @@ def test_metrics_of_the_job_else_of_the_catalogue(environment):
     assert "plain,gpu.power" in offered(environment, "bash", "jobmeter metrics nothing --metric gpu.p")
 
 
+def test_rules_by_which_jobs_are_filtered(environment):
+    assert offered(environment, "bash", "jobmeter jobs --finding gpu_idle") == ["plain,gpu_idle_allocated"]
+    assert "plain,any" in offered(environment, "bash", "jobmeter jobs --finding ")
+    assert "critical" in "".join(offered(environment, "bash", "jobmeter jobs --severity "))
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_have_help_beside(environment, shell):
     assert "resnet Running" in "\n".join(offered(environment, shell, "jobmeter show train-1"))

@@ -139,6 +139,16 @@ def test_a_line_that_comes_is_followed(viewer, server):
     page.wait_for_selector("#syslog .line:has-text('a new line')")
 
 
+def test_lines_of_a_system_log_are_found_and_coloured_by_their_severity(viewer, server):
+    lines = [{"text": "all is well", "severity": "info"}, {"text": "NVRM: Xid 79", "severity": "err"}]
+    assert server.request("POST", "/nodes/node-2/logs", {"lines": lines}).status == 200
+    page = viewer.open("nodes/node-2", "#syslog .line:has-text('all is well')")
+    page.wait_for_selector("#syslog .line.error:has-text('Xid 79')")
+    page.select_option("[aria-label='Least level of the system log']", "error")
+    wait_for_page(page, "document.querySelectorAll('#syslog .line').length === 1")
+    assert "Xid 79" in page.inner_text("#syslog .line")
+
+
 def test_a_node_that_is_none_says_so(viewer):
     page = viewer.open("nodes/none-such", ".notice")
     page.wait_for_selector(".notice:has-text('There is no node none-such')")

@@ -166,6 +166,24 @@ def test_a_phone_shows_what_each_job_used(browser, server):
     viewer.close()
 
 
+def test_a_phone_shows_in_which_jobs_something_was_found(browser, server):
+    viewer = Viewer(browser, server, "phone", bypass_csp=True)
+    page = viewer.open("?q=ended-", ".rows .c-name .found.critical")
+    row = page.locator(".rows .row[data-at]", has_text="ended-0")
+    assert "critical: GPU idle" in row.locator(".c-name").text_content()
+    assert page.locator(".rows .c-name .found").count() == 2
+    check_view(page, "findings on a phone")
+    viewer.close()
+
+
+def test_a_phone_shows_how_far_a_rank_is_from_the_median(browser, server):
+    viewer = Viewer(browser, server, "phone")
+    page = viewer.open(f"{TRAIN}?rank=worker-{SLOW}", ".rank-panel table")
+    assert "GPU utilization" in page.inner_text(".rank-panel tbody")
+    assert page.evaluate("(one => one.scrollWidth <= one.clientWidth)(document.querySelector('.rank-panel .wide'))")
+    viewer.close()
+
+
 def test_only_rows_in_sight_are_drawn(viewer, server):
     now = SystemClock().now_ms()
     many = [{"job_id": f"many-{at:04}", "state": "Succeeded", "created": now - at} for at in range(900)]
@@ -292,6 +310,65 @@ def test_the_log_is_followed_and_who_reads_further_up_stays_there(viewer, server
     wait_for_page(page, "document.querySelectorAll('.log .line').length === 1")
     push("it will follow, too")
     wait_for_page(page, "document.querySelectorAll('.log .line').length === 2")
+
+
+def test_lines_that_come_faster_than_they_are_shown_are_counted_and_loaded(viewer, server):
+    now = SystemClock().now_ms()
+    server.request("POST", "/jobs", {"job_id": "flood", "state": "Running", "start": now - MINUTE})
+
+    def push(first, last):
+        lines = [{"text": f"line {at}", "time": now - 5_000 + at} for at in range(first, last)]
+        assert server.request("POST", "/jobs/flood/logs", {"lines": lines}).status == 200
+
+    push(0, 10)
+    page = viewer.open("jobs/flood", ".log .line")
+    page.wait_for_selector(".log[aria-label='Log lines']")
+    push(10, 2_610)
+    page.wait_for_selector(".log .gap")
+    shown = page.locator(".log .line")
+
+    def left_out():
+        return [int(text.split(" ")[0].replace(",", "")) for text in page.locator(".log .gap").all_inner_texts()]
+
+    wait_until(lambda: shown.count() + sum(left_out()) == 2_610, "what is not shown is counted")
+    assert shown.count() == 510
+    check_view(page, "left out")
+    assert page.inner_text(".log .gap >> nth=0").split("\n") == ["2,100 lines were left out", "Load the last 1,000"]
+    while page.locator(".log .gap").count():
+        before = shown.count()
+        page.locator(".log .gap button").first.click()
+        wait_until(lambda: shown.count() > before, "more of them")  # noqa: B023
+        assert shown.count() + sum(left_out()) == 2_610
+    assert page.evaluate("[...document.querySelectorAll('.log .text')].map(one => one.textContent)") == [
+        f"line {at}" for at in range(2_610)
+    ]
+
+
+def test_lines_that_came_while_nobody_followed_are_counted(viewer, server):
+    now = SystemClock().now_ms()
+    server.request("POST", "/jobs", {"job_id": "paused", "state": "Running", "start": now - 5 * MINUTE})
+
+    def push(first, last):
+        lines = [{"text": f"line {at}", "time": now - 4 * MINUTE + at * 100} for at in range(first, last)]
+        assert server.request("POST", "/jobs/paused/logs", {"lines": lines}).status == 200
+
+    push(0, 5)
+    page = viewer.open("jobs/paused", ".log .line")
+    page.click("#logs >> text=Follow")
+    push(5, 1_505)
+    page.click("#logs >> text=Follow")
+    page.wait_for_selector(".log .line:has-text('line 1504')")
+    # The update begins in the middle of a second, and has it whole.
+    page.wait_for_selector(".log .gap:has-text('1,000 lines were left out')")
+    page.route("**/logs?*", lambda route: route.fulfill(status=429, json={"error": {"message": "too many questions"}}))
+    page.click(".log .gap button")
+    page.wait_for_selector("#logs .problem:has-text('Too many questions.')")
+    assert page.locator(".log .line").count() == 505, "what was there stays"
+    page.unroute("**/logs?*")
+    page.click(".log .gap button")
+    page.wait_for_selector(".log .gap", state="detached")
+    page.wait_for_selector("#logs .problem", state="detached")
+    assert page.locator(".log .line").count() == 1_505
 
 
 def test_a_span_that_is_brushed_filters_events_and_log_lines(viewer):

@@ -1,4 +1,4 @@
-"""Shell completion of jobs and metrics from a running server, with a short timeout.
+"""Shell completion of jobs, metrics and rules from a running server, with a short timeout.
 
 No server is started, no error shown.
 """
@@ -37,6 +37,16 @@ def metrics(context: click.Context, parameter: click.Parameter, incomplete: str)
         for name in (measured or catalog.CATALOG)
         if name.startswith(incomplete)
     ]
+
+
+def rules(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+    """Names of diagnostic rules that begin so, and ``any``; the help is what a rule looks for."""
+    try:
+        found = [CompletionItem(rule.name, help=rule.sees) for rule in _api(context).rules()]
+    except JobmeterError:
+        return []
+    offered = (CompletionItem("any", help="whatever rule"), *found)
+    return [item for item in offered if str(item.value).startswith(incomplete)]
 
 
 def _measured(context: click.Context) -> list[str]:

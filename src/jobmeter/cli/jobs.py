@@ -8,11 +8,13 @@ from dataclasses import replace
 import click
 import msgspec
 
-from jobmeter.cli import local
+from jobmeter.cli import completion, local
+from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import console, duration, moment, print_json, quantity
 from jobmeter.client.api import Api, JobSearch, JobSummary
 from jobmeter.errors import JobmeterError
+from jobmeter.model.finding import Severity
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.time import SystemClock, parse_duration
 
@@ -23,8 +25,14 @@ _SPARE = ("user", "type", "start", "peak memory", "mean cpu", "mean gpu", "name"
 """What a narrow terminal shows no column of, in this order."""
 FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
 
+_GROUPS = {
+    "Which jobs": ("states", "types", "users", "name", "findings", "severities", "since", "project"),
+    "How they are shown": ("limit", "as_json"),
+    "Which server": WHICH_SERVER,
+}
 
-@click.command(short_help="List jobs.")
+
+@click.command(short_help="List jobs.", cls=GroupedCommand, groups=_GROUPS)
 @click.option(
     "--state",
     "states",
@@ -35,6 +43,21 @@ FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Such as PyTorchJob.")
 @click.option("--user", "users", multiple=True, metavar="NAME", help="Who submitted it.")
 @click.option("--name", default="", metavar="TEXT", help="A part of the name or the id, in any case.")
+@click.option(
+    "--finding",
+    "findings",
+    multiple=True,
+    metavar="RULE",
+    shell_complete=completion.rules,
+    help="In which this rule found something, or any rule: any.",
+)
+@click.option(
+    "--severity",
+    "severities",
+    multiple=True,
+    type=click.Choice([str(severity) for severity in Severity], case_sensitive=False),
+    help="Of that finding, or of any.",
+)
 @click.option("--since", metavar="LENGTH", help="Created at most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"At most this many; {SHOWN} by default, all with --json."
@@ -42,20 +65,14 @@ FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
 def command(
-    states: Sequence[str],
-    types: Sequence[str],
-    users: Sequence[str],
-    name: str,
-    since: str | None,
-    limit: int | None,
-    as_json: bool,
-    connection: local.Connection,
+    since: str | None, limit: int | None, as_json: bool, connection: local.Connection, **options: object
 ) -> None:
-    """List jobs, newest first. What a job used is that of its replicas together, gpu the mean of its devices."""
+    """List jobs, newest first. What a job used is that of its replicas together, gpu the mean of its devices.
+
+    An option that is given several times means any of them.
+    """
     created_from = SystemClock().now_ms() - parse_duration(since, "--since") if since else None
-    search = JobSearch(
-        states=states, types=types, users=users, name=name, project=connection.project, created_from=created_from
-    )
+    search = JobSearch(project=connection.project, created_from=created_from, **options)  # type: ignore[arg-type]
     api = connection.open()
     if as_json:
         print_json([msgspec.structs.asdict(job) for job in api.every_job(search, limit or sys.maxsize)])
@@ -64,8 +81,7 @@ def command(
     if not jobs:
         if connection.project:
             local.project_of(api, connection.project)
-        narrowed = any((states, types, users, name, since, connection.project))
-        console().print("no job matches" if narrowed else FIRST_STEP, markup=False)
+        console().print(FIRST_STEP if search == JobSearch() else "no job matches", markup=False)
         return
     _show(api, jobs)
     total = api.jobs(replace(search, limit=1)).total if len(jobs) == (limit or SHOWN) else len(jobs)

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.named import existing_parts, in_milliseconds
 from jobmeter.cli.output import piped
 from jobmeter.client.api import JobSearch, LogEntry, LogSearch
@@ -28,9 +29,17 @@ _COLOURS = {"error": "31", "warning": "33", "debug": "2"}
 _INTERRUPTED = 130
 # Colours may reach a terminal; nothing else that it would act on.
 _UNSAFE = re.compile(r"(\x1b\[[0-9;]*m)|([\x00-\x08\x0b-\x1f\x7f-\x9f])")
+_GROUPS = {
+    "Which lines": (
+        *("node", "replicas", "attempt", "stream", "query", "contains", "level", "severity"),
+        *("start", "end", "since", "tail", "project"),
+    ),
+    "How they are shown": ("follow", "timestamps", "as_json"),
+    "Which server": WHICH_SERVER,
+}
 
 
-@click.command(short_help="Print log lines of a job, or of a node.")
+@click.command(short_help="Print log lines of a job, or of a node.", cls=GroupedCommand, groups=_GROUPS)
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--node", metavar="NAME", help="With JOB: only lines from this node. Without: the node's system log.")
 @click.option("--query", metavar="QUERY", help='Words, "quoted phrases", AND, OR, NOT, parentheses, field:value.')

@@ -13,6 +13,7 @@ from jobmeter.client.bodies import (
     Comparison,
     DamagedPart,
     DeviceUse,
+    DiagnosticRule,
     IngestReceipt,
     JobDetail,
     JobList,
@@ -23,6 +24,7 @@ from jobmeter.client.bodies import (
     MetricLine,
     MetricSummary,
     Retention,
+    RuleList,
     ServerStatus,
     ShareToken,
     ShipperInfo,
@@ -46,6 +48,7 @@ __all__ = [
     "Comparison",
     "DamagedPart",
     "DeviceUse",
+    "DiagnosticRule",
     "EventSearch",
     "IngestReceipt",
     "JobDetail",
@@ -127,6 +130,10 @@ class Api:
     def findings(self, job: str, project: str | None = None) -> list[Finding]:
         """What the rules found in a job, worst first. Raises NotFoundError."""
         return self._get(f"{_of(job)}/findings", given(project=project), list[Finding])
+
+    def rules(self) -> list[DiagnosticRule]:
+        """The diagnostic rules of the server."""
+        return self._get("/rules", [], RuleList).rules
 
     def quality(self, job: str, project: str | None = None) -> JobQuality:
         """The quality of a job's stored samples. Raises NotFoundError."""

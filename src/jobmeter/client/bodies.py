@@ -237,6 +237,20 @@ class ShareToken(msgspec.Struct, frozen=True, kw_only=True):
     expires: int
 
 
+class DiagnosticRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A diagnostic rule: what it looks for, and what to do where it finds that."""
+
+    name: str
+    sees: str = ""
+    advice: str = ""
+
+
+class RuleList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every diagnostic rule of a server, by name."""
+
+    rules: list[DiagnosticRule] = []
+
+
 class ShipperInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Where the log lines of a resource group are shipped to, and how far that has come; see ``/shippers``."""
 

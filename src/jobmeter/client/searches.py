@@ -13,6 +13,8 @@ class JobSearch:
     types: Sequence[str] = ()
     users: Sequence[str] = ()
     name: str = ""
+    findings: Sequence[str] = ()
+    severities: Sequence[str] = ()
     project: str | None = None
     created_from: int | str | None = None
     limit: int = 100
@@ -20,7 +22,14 @@ class JobSearch:
 
     def parameters(self) -> list[tuple[str, str]]:
         """The query parameters of ``GET /jobs``."""
-        repeated = (("id", self.ids), ("state", self.states), ("type", self.types), ("user", self.users))
+        repeated = (
+            ("id", self.ids),
+            ("state", self.states),
+            ("type", self.types),
+            ("user", self.users),
+            ("finding", self.findings),
+            ("severity", self.severities),
+        )
         pairs = [(name, value) for name, values in repeated for value in values]
         return pairs + given(
             name=self.name or None,

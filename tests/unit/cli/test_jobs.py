@@ -72,6 +72,24 @@ def test_json_is_an_array_with_every_field(listed, run):
     assert rows[1]["state"] == "Succeeded"
 
 
+def test_jobs_are_filtered_by_findings(listed, run):
+    run("jobs", "--finding", "gpu_idle_allocated", "--finding", "out_of_memory", "--severity", "Critical")
+    assert listed.asked[0].parameters == {
+        "finding": ["gpu_idle_allocated", "out_of_memory"], "severity": ["critical"], "limit": ["20"],
+    }  # fmt: skip
+    listed.on("/jobs", {"jobs": [], "total": 0})
+    assert run("jobs", "--finding", "any").stdout == "no job matches\n"
+
+
+def test_the_help_has_its_options_under_headings(run):
+    text = run("jobs", "--help").stdout
+    headings = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Which jobs:", "How they are shown:", "Which server:", "Other options:"]
+    which, shown, server, others = (text.index(heading) for heading in headings)
+    assert which < text.index("--finding RULE") < text.index("--project") < shown
+    assert shown < text.index("--limit") < server < text.index("--server URL") < others
+
+
 def test_options_become_parameters(listed, run):
     run("jobs", "--state", "running", "--type", "X", "--user", "u", "--name", "n", "--project", "p", "--limit", "7")
     assert listed.asked[0].parameters == {

@@ -16,6 +16,7 @@ from jobmeter.errors import NotFoundError, ThrottledError, UnauthenticatedError
 from jobmeter.query.request import JobRef, LogQuestion
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.live import Feed, Hub, Update
+from jobmeter.server.native import live_logs
 from jobmeter.server.native.live_logs import NewestLines
 from jobmeter.server.work import Lane
 
@@ -280,15 +281,85 @@ def test_a_later_update_holds_what_came_since_shortly_before(server):
         body = {"lines": [{"text": text, "time": now - back} for text, back in lines]}
         assert server.call("POST", "/jobs/j1/logs", body).status == 200
 
-    ref = JobRef("j1", "default")
-    newest = NewestLines(server.application.services, Scope(projects=None), LogQuestion(ref=ref), ref)
+    newest = NewestLines(server.application.services, Scope(projects=None), LogQuestion(ref=JobRef("j1", "default")))
 
     def texts():
-        return [line["text"] for line in json.loads(newest().data)["lines"]]
+        return [line.text for line in newest().lines]
 
     push(("old", 300_000), ("near", 15_000), ("last", 1_000))
     assert texts() == ["old", "near", "last"]
     push(("late", 10_000), ("newest", 0))
     assert texts() == ["near", "late", "last", "newest"]
-    server.call("POST", "/jobs", {"job_id": "j1", "state": "Succeeded", "end": now})
-    assert newest().last
+
+
+def test_the_log_of_a_job_that_has_ended_is_sent_whole_and_ends(server):
+    now = server.clock.now_ms()
+    server.call("POST", "/jobs", {"job_id": "j1", "state": "Succeeded", "start": now - 600_000, "end": now})
+    server.call("POST", "/jobs/j1/logs", {"lines": [{"text": "bye", "time": now - 1_000}]})
+    reply = server.call("GET", "/jobs/j1/logs/live")
+    assert reply.body.decode().endswith("event: end\ndata: {}\n\n")
+    [update] = events(reply)[:1]
+    assert ([line["text"] for line in update["lines"]], update["start"], update["counts"]) == (["bye"], None, [])
+
+
+def test_an_update_counts_the_lines_that_it_has_no_room_for(server, monkeypatch):
+    monkeypatch.setattr(live_logs, "MOST_LINES", 5)
+    now = server.clock.now_ms() // 1_000 * 1_000
+    server.call("POST", "/jobs", {"job_id": "j1", "state": "Running", "start": now - 600_000})
+
+    def push(count, at):
+        lines = [{"text": f"{at} {number}", "time": at} for number in range(count)]
+        assert server.call("POST", "/jobs/j1/logs", {"lines": lines}).status == 200
+
+    newest = NewestLines(server.application.services, Scope(projects=None), LogQuestion(ref=JobRef("j1", "default")))
+    push(3, now - 30_000)
+    update = newest()
+    assert (update.start, update.counts) == (None, []), "all that there are"
+    push(7, now - 20_000)
+    push(4, now - 19_000)
+    update = newest()
+    assert [line.time for line in update.lines] == [now - 20_000] + 4 * [now - 19_000]
+    expected = [(now - 30_000, 3), (now - 20_000, 7), (now - 19_000, 4)]
+    assert [(one.time, one.lines) for one in update.counts] == expected
+    assert update.start <= now - 30_000
+    monkeypatch.setattr(live_logs, "MOST_COUNTED", 6)
+    update = newest()
+    assert (update.start, [one.lines for one in update.counts]) == (now - 19_000, [4]), "from where on it has counted"
+    first = NewestLines(server.application.services, Scope(projects=None), LogQuestion(ref=JobRef("j1", "default")))()
+    assert (first.start, first.counts) == (now - 19_000, [])
+
+
+def test_the_system_log_of_a_node_is_followed_with_one_question_for_all(server, monkeypatch):
+    lines = [{"text": f"line {number}", "severity": "info"} for number in range(3)]
+    lines.append({"text": "NVRM: Xid 79", "severity": "err", "stream": "kernel"})
+    assert server.call("POST", "/nodes/n1/logs", {"lines": lines}).status == 200
+    cookie = cookie_of(sign_in(server, f"Bearer {server.admin.token}"))
+    path = f"{BASE}/nodes/n1/logs/live"
+    made, update = [], NewestLines.__call__
+
+    def counted(newest):
+        made.append(newest)
+        return update(newest)
+
+    monkeypatch.setattr(NewestLines, "__call__", counted)
+
+    async def look(query=""):
+        return await send(server.application, "GET", path + query, headers={"Cookie": cookie}, gone_after=0.5)
+
+    async def both():
+        return await asyncio.gather(look(), look(), look("?query=xid&severity=err"))
+
+    first, second, faults = map(events, asyncio.run(both()))
+    assert first == second
+    assert len(made) == 2
+    assert [line["text"] for line in first[0]["lines"]] == [line["text"] for line in lines]
+    assert (first[0]["node"], first[0]["counts"]) == ("n1", [])
+    assert [line["text"] for line in faults[0]["lines"]] == ["NVRM: Xid 79"]
+
+
+def test_the_system_log_is_followed_by_those_who_may_read_it(server):
+    assert server.call("POST", "/nodes/n1/logs", {"lines": [{"text": "hello"}]}).status == 200
+    path = "/nodes/n1/logs/live"
+    assert server.call("GET", path, key=server.key("reader", "team-b")).status == 404
+    assert server.call("GET", "/nodes/none-such/logs/live").status == 404
+    assert server.call("GET", f"{path}?severity=loud").status == 400

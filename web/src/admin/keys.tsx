@@ -53,6 +53,7 @@ export function Keys({ who }: { who: Who }) {
       />
       <Section id="keys" title={`${valid.length} ${valid.length === 1 ? "key" : "keys"}`} aside={aside}>
         {error && <Problem error={error} />}
+        {valid.every((key) => key.id === who.id) && <p class="hint">Only yours so far. Make one above for each agent (role writer), program and person (role reader): each can be revoked by itself.</p>}
         <div class="wide" tabIndex={0} role="region" aria-label="Keys">
           <table>
             <thead>

@@ -7,6 +7,7 @@ import { useRead } from "../parts/hooks";
 import { Moment, Problem, Section } from "../parts/small";
 import { Confirm } from "./confirm";
 import { Refused } from "./page";
+import { ShipFirst } from "./ship-first";
 
 type Shipper = Schemas["ShipperBody"];
 const EVERY = 5_000;
@@ -38,7 +39,7 @@ export function ShippersPage() {
       <Make make={(body) => act(send("POST", `${BASE}/shippers`, body))} />
       {error && <Problem error={error} />}
       <Section id="shippers" title="Log shippers">
-        {!response.data.shippers.length && <p class="hint">Nothing is shipped. A shipper sends the log lines of a resource group to a sink that the server's settings have (JOBMETER_SINKS).</p>}
+        {!response.data.shippers.length && <ShipFirst />}
         {response.data.shippers.length > 0 && (
           <div class="wide" tabIndex={0} role="region" aria-label="Log shippers">
             <table>
@@ -107,13 +108,13 @@ function Make({ make }: { make: (body: unknown) => Promise<boolean> }) {
     <Section id="make" title="Ship the log lines of a resource group">
       <form class="make" onSubmit={(event) => void submit(event)}>
         <label>
-          Resource group <input name="group" required autocomplete="off" />
+          Resource group <input name="group" placeholder="h200" required autocomplete="off" />
         </label>
         <label>
-          Sink's project <input name="sink" required autocomplete="off" />
+          Sink's project <input name="sink" placeholder="train" required autocomplete="off" />
         </label>
         <label>
-          Sink's log store <input name="logstore" required autocomplete="off" />
+          Sink's log store <input name="logstore" placeholder="lines" required autocomplete="off" />
         </label>
         <button type="submit" class="primary">
           Ship from now on

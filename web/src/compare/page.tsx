@@ -19,9 +19,18 @@ export function ComparePage({ query }: { query: URLSearchParams }) {
   const jobs = query.getAll("job");
   if (jobs.length < 2) {
     return (
-      <Notice title="Two jobs or more are compared.">
-        <a href="#/">Pick them in the list of jobs</a>
-      </Notice>
+      <>
+        <div class="heading">
+          <h1>Compare</h1>
+        </div>
+        <Notice title="Two jobs or more are compared.">
+          <p>Each is shown from its own start, with its curves and figures beside those of the others.</p>
+          <p>
+            <a href="#/">Pick them in the list of jobs</a> by the boxes at the rows' left, or compare them in a terminal:
+          </p>
+          <pre>jobmeter compare JOB JOB</pre>
+        </Notice>
+      </>
     );
   }
   return <Asked jobs={jobs} query={query} />;

@@ -1,8 +1,8 @@
 import { palette } from "../charts/colors";
 import { FEW } from "../charts/series";
-import { title } from "../charts/groups";
 import { MISSING, duration, quantity } from "../format";
 import { Moment, Section, State } from "../parts/small";
+import { named } from "../parts/titles";
 import { href } from "../router";
 import { type Compared, labels } from "./data";
 
@@ -117,12 +117,6 @@ export function Figures({ jobs, metrics }: { jobs: readonly Compared[]; metrics:
       </div>
     </Section>
   );
-}
-
-/** A table has no groups: what is an accelerator's says so. */
-function named(metric: string): string {
-  const text = title(metric);
-  return metric.startsWith("gpu.") ? `GPU ${text.charAt(0).toLowerCase()}${text.slice(1)}` : text;
 }
 
 function Difference({ value, from }: { value: number | null; from: number | null }) {

@@ -30,7 +30,7 @@ export interface Finding {
 export const markOf = (one: Finding): Mark | null =>
   one.start === null ? null : { start: one.start, end: one.end ?? one.start, level: one.severity, text: one.rule };
 
-export function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; ranks: RankView | null; settled: boolean; guest: boolean; ready: boolean; open: (member: string) => void }) {
+export function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; ranks: RankView | null; settled: boolean; measured: boolean; guest: boolean; ready: boolean; open: (member: string) => void }) {
   const { job, chosen, choose } = given;
   const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/findings?${queryText({ project: job.project })}`;
   const response = useRead<Finding[] | { findings: Finding[] }>(given.ready ? url : null);
@@ -46,7 +46,7 @@ export function Findings(given: { job: { id: string; project: string }; state: J
   }
   // The line is there from the start: what comes later moves nothing below it.
   if (!found) return <p class="findings none">Looking through what was measured for what is wrong …</p>;
-  if (!found.length) return <Nothing ranks={given.ranks} settled={given.settled} state={given.state} guest={given.guest} open={given.open} />;
+  if (!found.length) return <Nothing {...given} />;
   return (
     <section class="findings" aria-label="Findings">
       <ol>
@@ -116,11 +116,12 @@ const Evidence = ({ one }: { one: Finding }) => (
 );
 
 /** That no rule fired is no promise that all is well: ranks that differ without being slow by a rule are named. */
-function Nothing({ ranks, settled, state, guest, open }: { ranks: RankView | null; settled: boolean; state: Job["state"]; guest: boolean; open: (member: string) => void }) {
+function Nothing({ ranks, settled, measured, state, guest, open }: { ranks: RankView | null; settled: boolean; measured: boolean; state: Job["state"]; guest: boolean; open: (member: string) => void }) {
   if (state === "Queued") return <p class="findings none">Nothing to look at yet: the job has not started.</p>;
   const bound = guest ? " What the logs of its nodes say is not shown by a link." : "";
   // Without the figures nobody can say that no rank differs.
   if (!settled) return <p class="findings none">No rule fired.{bound}</p>;
+  if (!measured) return <p class="findings none">No rule fired, but there are no figures to look at: whether the job was well is not known.{bound}</p>;
   if (!ranks?.rows.outliers.length) return <p class={bound ? "findings none" : "findings well"}>No findings: nothing of what the rules look for was seen.{bound}</p>;
   return (
     <p class="findings apart">

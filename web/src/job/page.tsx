@@ -119,7 +119,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   return (
     <article class="job">
       <Header job={job} detail={detail} idle={idle} guest={guest} />
-      <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} ranks={ranks} settled={settled} guest={guest} ready={begun} open={choose} />
+      <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} ranks={ranks} settled={settled} measured={metrics.length > 0} guest={guest} ready={begun} open={choose} />
       <TimeBar
         range={shown}
         whole={whole}

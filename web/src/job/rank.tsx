@@ -2,10 +2,10 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { JobDetail, Line } from "../api/client";
 import type { Range } from "../charts/axis";
-import { title } from "../charts/groups";
 import { byReplica, median } from "../charts/lines";
 import { quantity } from "../format";
 import { State } from "../parts/small";
+import { named } from "../parts/titles";
 
 const APART = 0.08;
 
@@ -89,7 +89,7 @@ export function RankPanel(given: {
               {compared.map((one) => (
                 <tr key={one.metric}>
                   <th scope="row">
-                    {title(one.metric)} <small>{one.metric}</small>
+                    {named(one.metric)} <small>{one.metric}</small>
                   </th>
                   <td class="number">{quantity(one.own, one.unit)}</td>
                   <td class="number">{quantity(one.middle, one.unit)}</td>

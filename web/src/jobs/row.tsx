@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { memo } from "preact/compat";
 import type { Job } from "../api/client";
 import { duration, spoken } from "../format";
@@ -39,13 +40,14 @@ export function Row({ at, top, job, use, found, picked, pick, columns }: Given) 
           onChange={(event) => pick(keyOf(job), event.currentTarget.checked)}
         />
       </div>
-      <Facts job={job} now={job.state === "Running" ? Math.floor(Date.now() / 1000) : 0} />
+      <Facts job={job} found={columns.some((one) => one.id === "findings") ? undefined : found.get(keyOf(job))} now={job.state === "Running" ? Math.floor(Date.now() / 1000) : 0} />
       <Cells key={keyOf(job)} job={job} use={use.get(keyOf(job))} found={found.get(keyOf(job))} columns={columns} />
     </div>
   );
 }
 
-const Facts = memo(function Facts({ job }: { job: Job; now: number }) {
+/** What every row says. Where there is no column of findings a sign says that there are some. */
+const Facts = memo(function Facts({ job, found }: { job: Job; found: Found | undefined; now: number }) {
   const query = { ...(job.project === "default" ? {} : { project: job.project }) };
   return (
     <>
@@ -54,6 +56,7 @@ const Facts = memo(function Facts({ job }: { job: Job; now: number }) {
       </div>
       <div role="cell" class="c-name">
         <a href={href(["jobs", job.id], query)} title={job.name ? `${job.name}\n${job.id}` : job.id}>
+          {found && <Sign found={found} />}
           <b>{job.name || job.id}</b>
           {job.name && job.name !== job.id && <small>{job.id}</small>}
         </a>
@@ -84,8 +87,14 @@ const MARKS: Record<Found["severity"], string> = {
 };
 
 /** The worst rule that found something in the job, and how many more findings there are. */
-function Finding({ found }: { found: Found }) {
-  const [first = ""] = found.rules;
+const Finding = ({ found }: { found: Found }) => (
+  <Sign found={found}>
+    <span class="rule">{spoken(found.rules[0] ?? "")}</span>
+    {found.count > 1 && <small>+{found.count - 1}</small>}
+  </Sign>
+);
+
+function Sign({ found, children }: { found: Found; children?: ComponentChildren }) {
   const all = `${found.count} ${found.count === 1 ? "finding" : "findings"}, the worst ${found.severity}:\n${found.rules.map(spoken).join("\n")}`;
   return (
     <span class={`found ${found.severity}`} title={all}>
@@ -93,8 +102,7 @@ function Finding({ found }: { found: Found }) {
         <path d={MARKS[found.severity]} />
       </svg>
       <span class="hidden">{found.severity}: </span>
-      <span class="rule">{spoken(first)}</span>
-      {found.count > 1 && <small>+{found.count - 1}</small>}
+      {children ?? <span class="hidden">{spoken(found.rules[0] ?? "")} </span>}
     </span>
   );
 }

@@ -1,83 +1,59 @@
 // The system log of a node: newest at the end, searched by the server, followed.
-import { useEffect, useRef, useState } from "preact/hooks";
-import { type LogLine, Refusal, type Schemas, address, read } from "../api/client";
+import { useState } from "preact/hooks";
+import { type LogLine, address } from "../api/client";
 import { parts } from "../format";
 import { useNewest, useRested } from "../parts/hooks";
+import { useLog } from "../parts/log";
+import { LogLines } from "../parts/log-lines";
 import { Follow, LogTools } from "../parts/log-tools";
 import { Problem, Section } from "../parts/small";
 
-const PAGE = 200;
-const MOST = 2_000;
-const EVERY = 3_000;
+/** The least severity that a level asks for. */
+const SEVERITIES: Record<string, string> = { info: "info", warning: "warning", error: "err" };
 
-export function NodeLog({ node, cluster }: { node: string; cluster: string }) {
+export function NodeLog({ node }: { node: string }) {
   const [text, setText] = useState("");
   const [level, setLevel] = useState("");
   const [following, setFollowing] = useState(true);
-  const [lines, setLines] = useState<LogLine[] | null>(null);
-  const { box, onScroll, toEnd } = useNewest(lines, following);
-  const [error, setError] = useState<Refusal | null>(null);
-  const contains = useRested(text.trim(), 200);
-  const newest = useRef<LogLine[]>([]);
-  const keep = (next: LogLine[]) => {
-    newest.current = next.slice(-MOST);
-    setLines(newest.current);
-  };
-  const ask = (query: Record<string, string | number | null>, signal: AbortSignal) =>
-    read<Schemas["NodeLogList"]>(address("/api/jobmeter/v1/nodes/{node}/logs", { node }, { contains, level: level || null, ...query, limit: PAGE }), signal);
-  useEffect(() => {
-    const gone = new AbortController();
-    ask({ order: "desc" }, gone.signal).then(
-      (page) => {
-        keep([...page.lines].reverse());
-        setError(null);
-      },
-      (problem: unknown) => problem instanceof Refusal && setError(problem),
-    );
-    return () => gone.abort();
-  }, [node, cluster, contains, level]);
-  useEffect(() => {
-    if (!following) return;
-    const gone = new AbortController();
-    const timer = setInterval(() => {
-      if (document.hidden) return;
-      const last = newest.current[newest.current.length - 1];
-      ask({ start: last ? last.time : null, order: "asc" }, gone.signal).then(
-        (page) => {
-          const before = new Set(newest.current.slice(-PAGE).map(keyOf));
-          const fresh = page.lines.filter((line) => !before.has(keyOf(line)));
-          if (fresh.length) keep([...newest.current, ...fresh]);
-        },
-        () => null, // what fails once is asked for again
-      );
-    }, EVERY);
-    return () => {
-      clearInterval(timer);
-      gone.abort();
-    };
-  }, [node, cluster, contains, level, following]);
+  // Lines of a system log say how severe they are; not all of them have a level.
+  const search = { contains: useRested(text.trim(), 200), severity: SEVERITIES[level] ?? null };
+  const log = useLog({
+    page: (query) => address("/api/jobmeter/v1/nodes/{node}/logs", { node }, { ...search, ...query }),
+    live: following ? address("/api/jobmeter/v1/nodes/{node}/logs/live", { node }, search) : null,
+  });
+  const box = useNewest(log.lines, following);
   const aside = (
     <LogTools of="the system log" text={text} level={level} setText={setText} setLevel={setLevel}>
-      <Follow following={following} setFollowing={setFollowing} toEnd={toEnd} />
+      <Follow following={following} setFollowing={setFollowing} toEnd={box.toEnd} />
     </LogTools>
   );
   return (
     <Section id="syslog" title="System log" aside={aside}>
-      {error && <Problem error={error} />}
-      {lines && !lines.length && <p class="hint">{contains || level ? "No line matches." : "No line was stored yet. The node's agent reads the kernel's log and the journal where it may: jobmeter agent --help."}</p>}
-      {lines && lines.length > 0 && (
-        <div class="log" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="System log" aria-live="off">
-          {lines.map((line) => (
-            <div key={keyOf(line)} class={`line ${line.level ?? ""}`}>
+      {log.error && <Problem error={log.error} again={log.again} />}
+      {log.lines && !log.lines.length && (
+        <p class="hint">{search.contains || level ? "No line matches." : "No line was stored yet. The node's agent reads the kernel's log and the journal where it may: jobmeter agent --help."}</p>
+      )}
+      {log.lines && log.lines.length > 0 && (
+        <LogLines
+          log={log}
+          name="System log"
+          box={box}
+          pause={() => setFollowing(false)}
+          line={(line) => (
+            <div class={`line ${levelOf(line)}`}>
               <time title={parts(line.time).day}>{parts(line.time).time}</time>
               <span class="where">{line.stream}</span>
               <span class="text">{line.text}</span>
             </div>
-          ))}
-        </div>
+          )}
+        />
       )}
     </Section>
   );
 }
 
-const keyOf = (line: LogLine): string => `${line.time_ns} ${line.stream} ${line.text}`;
+/** Of a severity of syslog (0, the worst, to 7): what a job's line of that weight is called. */
+function levelOf({ level, severity }: LogLine): string {
+  if (severity === null) return level ?? "";
+  return severity <= 3 ? "error" : severity === 4 ? "warning" : severity === 7 ? "debug" : "info";
+}

@@ -69,7 +69,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
       {fleet && node && <Devices fleet={fleet} node={node} />}
       <Curves name={name} cluster={cluster} query={query} />
       <Checks node={name} cluster={record?.cluster ?? cluster} />
-      <NodeLog node={name} cluster={cluster} />
+      <NodeLog node={name} />
     </article>
   );
 }

@@ -1,15 +1,16 @@
 """``/jobs``: listing, one job, recording, forgetting."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from jobmeter.access.decide import write_project
 from jobmeter.diagnose.rule import rules
 from jobmeter.dialects.base import DeleteJob
-from jobmeter.errors import ConflictError
+from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
+from jobmeter.model.nearest import did_you_mean
 from jobmeter.model.record import JobRecord, Records, check_record, decode_record, decode_records
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import iso
@@ -17,7 +18,7 @@ from jobmeter.query.request import JobQuestion, JobRef
 from jobmeter.registry.conditions import SORTS
 from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.commands import delete_job
-from jobmeter.server.native.arguments import Query, choose
+from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, NextAttempt, Recorded, job_body, job_detail
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, read_json
 from jobmeter.wire.json_shape import shape_of
@@ -76,13 +77,18 @@ def _conditions(context: CallContext) -> Iterator[Condition]:
     if nodes:
         yield Condition("node", Operator.IN, nodes)
     severities, names = context.arguments.choices("severity", Severity), context.arguments.texts("finding")
-    rule_names = {rule.name for rule in rules()}
-    for name in names:
-        if name != ANY:
-            choose(name, dict.fromkeys([*sorted(rule_names), ANY]), "finding")
+    _check_rules(names)
     if severities or names:
         wanted = finding_values(severities, () if ANY in names else names)
         yield Condition("finding", Operator.IN, wanted or ("/",))
+
+
+def _check_rules(names: Iterable[str]) -> None:
+    existing = (*sorted(rule.name for rule in rules()), ANY)
+    for name in names:
+        if name not in existing:
+            hint = did_you_mean(name, existing) or f"; the rules are {', '.join(existing)}"
+            raise InvalidRequestError(f"there is no rule {name[:100]!r}{hint}", "finding")
 
 
 def _show(context: CallContext) -> JobDetail:

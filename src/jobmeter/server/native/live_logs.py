@@ -1,52 +1,139 @@
-"""``/jobs/{job}/logs/live``: the newest lines of a job, as server-sent events."""
+"""``/jobs/{job}/logs/live`` and ``/nodes/{node}/logs/live``: the newest lines, as server-sent events."""
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 import msgspec
 
 from jobmeter.access.principal import Scope
-from jobmeter.query.request import JobRef, LogQuestion
+from jobmeter.model.log import LogLine
+from jobmeter.model.series import check_name
+from jobmeter.model.time import SECOND
+from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
 from jobmeter.server.native.jobs import JOB_PATH, job_ref
 from jobmeter.server.native.live import still
-from jobmeter.server.native.logs import LogList, base_question, line_body
+from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, base_question, line_body
+from jobmeter.server.native.node_logs import NODE_PATH, STREAM, NodeLogList
 from jobmeter.server.services import Services
 
 MOST_LINES = 500
 """Lines in an update."""
-BACK_NS = 20 * 10**9
+MOST_COUNTED = 20_000
+"""Lines of which an update says when they were written: at 1,000 a second all that it reaches back for."""
+BACK_SECONDS = 20
 """How far before the newest line each update reaches: replicas do not write at the same moment."""
+_NS = 10**9
+
+
+class LineCount(msgspec.Struct, frozen=True):
+    """How many lines there are of the second that begins at ``time`` (epoch milliseconds)."""
+
+    time: int
+    lines: int
+
+
+class LiveLogList(LogList, frozen=True):
+    """The newest lines. From ``start`` on (null: ever) there are no others, or ``counts`` says how many there are."""
+
+    start: int | None
+    counts: list[LineCount]
+
+
+class LiveNodeLogList(NodeLogList, frozen=True):
+    """As ``LiveLogList``, of a node."""
+
+    start: int | None
+    counts: list[LineCount]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The newest lines, the oldest first; see ``LiveLogList``. ``start`` in epoch milliseconds."""
+
+    start: int | None
+    lines: list[LogLineBody]
+    counts: list[LineCount]
 
 
 class NewestLines:
     """The newest lines that match a question: at first those that there are, then those since shortly before."""
 
-    def __init__(self, services: Services, scope: Scope, question: LogQuestion, ref: JobRef) -> None:
-        self._services = services
+    def __init__(self, services: Services, scope: Scope, question: LogQuestion) -> None:
+        self._executor = services.executor
         self._scope = scope
-        self._question = replace(question, ref=ref, descending=True, limit=MOST_LINES)
-        self._ref = ref
+        self._question = replace(question, descending=True, limit=MOST_LINES)
 
-    def __call__(self) -> Update:
-        """The update, the oldest line first."""
-        job = self._services.executor.head(self._ref, self._scope)
-        page = self._services.executor.run(self._question, self._scope)
-        if page.lines:
-            self._question = replace(self._question, start_ns=max(page.lines[0].time_ns - BACK_NS, 0))
-        lines = [line_body(line) for line in reversed(page.lines)]
-        body = LogList(job.id, job.project, lines, None, None)
-        return Update(msgspec.json.encode(body), last=job.state.finished)
+    def __call__(self) -> Window:
+        """The lines of the next update."""
+        question = self._question
+        newest = self._executor.run(question, self._scope).lines
+        if newest:
+            second = newest[0].time_ns // _NS - BACK_SECONDS
+            self._question = replace(question, start_ns=max(second * _NS, 0))
+        start_ns, counts = question.start_ns, list[LineCount]()
+        if len(newest) == MOST_LINES:
+            start_ns, counts = self._counted(question, newest)
+        lines = [line_body(line) for line in reversed(newest)]
+        return Window(None if start_ns is None else start_ns // 1_000_000, lines, counts)
+
+    def _counted(self, question: LogQuestion, newest: list[LogLine]) -> tuple[int, list[LineCount]]:
+        """From which second on all lines are counted, and how many each has."""
+        if question.start_ns is None:
+            return _next_second(newest[-1].time_ns), []
+        ended = replace(question, end_ns=newest[0].time_ns + 1)
+        pages = self._executor.log_pages(ended, self._scope, MOST_COUNTED)
+        times = [line.time_ns for line in chain.from_iterable(pages)]
+        start_ns = _next_second(times[-1]) if len(times) == MOST_COUNTED else question.start_ns
+        counted = Counter(time_ns // _NS for time_ns in times if time_ns >= start_ns)
+        return start_ns, [LineCount(second * SECOND, lines) for second, lines in sorted(counted.items())]
 
 
-def _follow(context: CallContext) -> Feed:
-    job = context.services.executor.head(job_ref(context), context.scope)
+def _next_second(time_ns: int) -> int:
+    return (time_ns // _NS + 1) * _NS
+
+
+def _follow_job(context: CallContext) -> Feed:
+    services, scope = context.services, context.scope
+    job = services.executor.head(job_ref(context), scope)
     ref = JobRef(job.id, job.project)
     question = replace(base_question(context, ref, MOST_LINES), replicas=frozenset(context.arguments.texts("replica")))
-    newest = NewestLines(context.services, context.scope, question, ref)
-    return Feed(("logs", question, context.scope), newest, still(context))
+    newest = NewestLines(services, scope, question)
+    return Feed(("logs", question, scope), partial(_job_now, services, scope, ref, newest), still(context))
 
+
+def _job_now(services: Services, scope: Scope, ref: JobRef, newest: NewestLines) -> Update:
+    job = services.executor.head(ref, scope)  # before its lines: those of a job that has ended are all there
+    now = newest()
+    body = LiveLogList(job.id, job.project, now.lines, None, None, now.start, now.counts)
+    return Update(msgspec.json.encode(body), last=job.state.finished)
+
+
+def _follow_node(context: CallContext) -> Feed:
+    services, scope = context.services, context.scope
+    ref = NodeRef(check_name(context.path["node"], "node"), project=context.project)
+    services.executor.nodes(ref, scope)
+    question = base_question(context, ref, MOST_LINES)
+    newest = NewestLines(services, scope, question)
+    return Feed(("logs", question, scope), partial(_node_now, ref, newest), still(context))
+
+
+def _node_now(ref: NodeRef, newest: NewestLines) -> Update:
+    now = newest()
+    return Update(msgspec.json.encode(LiveNodeLogList(ref.name, now.lines, None, None, now.start, now.counts)))
+
+
+_TEXT = (
+    f"Server-sent events: `data` is the newest lines, {MOST_LINES} at most, the oldest first; each update begins "
+    f"{BACK_SECONDS} seconds before the newest line of the one before it, so a line comes more than once. Where more "
+    "lines came than an update holds, `counts` says how many there are of each second. All who ask the same see the "
+    "same answers, asked for once. "
+)
+_FOLLOWED = tuple(query for query in SEARCH if query.name not in {"start", "end", "since"})
 
 ENDPOINTS = (
     Endpoint(
@@ -56,20 +143,29 @@ ENDPOINTS = (
         path="/jobs/{job}/logs/live",
         action="jobs:read",
         summary="Follow the log of a job while it runs",
-        text=(
-            f"Server-sent events: `data` is the newest lines, {MOST_LINES} at most, the oldest first; each update "
-            "begins 20 seconds before the newest line of the one before it, so a line comes more than once. All who "
-            "ask the same see the same answers, asked for once. `end`, `refused` and `problem` are as for `/live/jobs`."
-        ),
-        work=_follow,
-        answer=LogList,
+        text=_TEXT + "`end`, `refused` and `problem` are as for `/live/jobs`.",
+        work=_follow_job,
+        answer=LiveLogList,
         answer_type=CONTENT_TYPE,
         queries=(
             Query("replica", "Only these replicas.", many=True, example="worker-0"),
-            Query("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
-            Query("contains", "Only lines that hold this text, in any case.", example="nan"),
+            *(query for query in _FOLLOWED if query.name in {"level", "contains"}),
             PROJECT,
         ),
         paths=JOB_PATH,
+    ),
+    Endpoint(
+        name="followNodeLogs",
+        tag="logs",
+        method="GET",
+        path="/nodes/{node}/logs/live",
+        action="nodes:read",
+        summary="Follow the system log of a node",
+        text=_TEXT + "It goes on until who looks goes; `refused` and `problem` are as for `/live/jobs`.",
+        work=_follow_node,
+        answer=LiveNodeLogList,
+        answer_type=CONTENT_TYPE,
+        queries=(STREAM, *_FOLLOWED, PROJECT),
+        paths=NODE_PATH,
     ),
 )

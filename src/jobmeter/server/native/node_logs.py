@@ -112,6 +112,8 @@ def _severity(given: int | str | None) -> int | None:
     return number
 
 
+NODE_PATH = {"node": "The node's name."}
+STREAM = Query("stream", "Only this stream: kernel, journal, or file: and its path.")
 _LINE: dict[str, Any] = {"time": "2026-11-20T15:00:00.25Z", "facility": "kern", "severity": "err"}
 
 ENDPOINTS = (
@@ -128,8 +130,8 @@ ENDPOINTS = (
         ),
         work=_read,
         answer=NodeLogList,
-        queries=(Query("stream", "Only this stream: kernel, journal, or file: and its path."), *SEARCH, *PAGE),
-        paths={"node": "The node's name."},
+        queries=(STREAM, *SEARCH, *PAGE),
+        paths=NODE_PATH,
         other_types=("text/plain", "application/x-ndjson"),
     ),
     Endpoint(
@@ -147,7 +149,7 @@ ENDPOINTS = (
         work=_push,
         answer=Pushed,
         queries=(PROJECT,),
-        paths={"node": "The node's name."},
+        paths=NODE_PATH,
         body_text=(
             '`{"lines": [{"text", "time", "time_ns", "facility", "severity", "tag", "stream", "job", "replica"}]}`; '
             f"all but the text may be absent. `facility` is one of {', '.join(FACILITIES)} (default: user), `severity` "

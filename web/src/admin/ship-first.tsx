@@ -1,0 +1,49 @@
+// Where nothing is shipped: what shipping is, where lines can go, and what to do for it.
+const KINDS = [
+  ["file", "JSON lines in a folder of the server's machine"],
+  ["loki", "Grafana Loki's push API"],
+  ["otlp", "OpenTelemetry: OTLP over HTTP, to a collector or a backend"],
+  ["s3", "objects in a bucket of S3, or of a store that speaks it"],
+  ["sls", "Alibaba Cloud's Log Service"],
+] as const;
+const FILE = `[[sink]]
+project = "train"
+logstore = "lines"
+kind = "file"
+directory = "/var/log/jobmeter"`;
+
+export function ShipFirst() {
+  return (
+    <div class="notice">
+      <strong>Nothing is shipped.</strong>
+      <p>A shipper sends every log line of a resource group, those of its jobs and those of its nodes, to a system of yours as it arrives. In Jobmeter the lines stay as they are.</p>
+      <h3>Kinds of sinks</h3>
+      <dl class="kinds">
+        {KINDS.map(([kind, text]) => (
+          <div key={kind}>
+            <dt>
+              <code>{kind}</code>
+            </dt>
+            <dd>{text}</dd>
+          </div>
+        ))}
+      </dl>
+      <h3>What to do</h3>
+      <ol>
+        <li>
+          Where lines may go is for whoever runs this server to say. Describe the sink in a file, such as <code>sinks.toml</code>:
+          <pre>{FILE}</pre>
+          Kinds with an address also take <code>url</code>, and the file a line <code>allow</code> with the hosts that may be reached.
+        </li>
+        <li>
+          Start the server again with that file:
+          <pre>JOBMETER_SINKS=sinks.toml jobmeter serve</pre>
+        </li>
+        <li>
+          Name the resource group and the sink in the form above, or in a terminal:
+          <pre>jobmeter shippers create GROUP --to train/lines</pre>
+        </li>
+      </ol>
+    </div>
+  );
+}
