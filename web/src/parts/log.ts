@@ -14,7 +14,7 @@ const SECOND = 1_000;
 type Page = Pick<Schemas["LogList"], "lines" | "total">;
 type Update = Pick<Schemas["LiveLogList"], "lines" | "start" | "counts">;
 
-interface Held {
+interface LogState {
   /** The question that found them. */
   of: string;
   lines: LogLine[];
@@ -38,21 +38,21 @@ export interface Source {
 
 /** What a log shows. `lines` is null until there is an answer; `gaps` say where lines were left out. */
 export function useLog({ page, live, start = null, end = null, ready = true }: Source) {
-  const [held, setHeld] = useState<Held | null>(null);
-  const latest = useRef<Held | null>(null);
+  const [state, setState] = useState<LogState | null>(null);
+  const latest = useRef<LogState | null>(null);
   const [error, setError] = useState<Refusal | null>(null);
   const [turn, setTurn] = useState(0);
   const again = () => setTurn((now) => now + 1);
-  // Lines that are held stay when the server is back: what came meanwhile is followed, or counted.
+  // Lines that are shown stay when the server is back: what came meanwhile is followed, or counted.
   useAgain(error, () => void (latest.current ?? again()));
   const ask = (query: Query, signal?: AbortSignal) => read<Page>(page(query), signal);
   const newest = { start, end, order: "desc", limit: PAGE };
   const of = page(newest);
-  const hold = (next: Held | null) => setHeld((latest.current = next));
-  /** Change what is held of this question; nothing where another one was asked meanwhile. */
-  const change = (step: (before: Held) => Partial<Held>) => {
+  const replace = (next: LogState | null) => setState((latest.current = next));
+  /** Change the lines of this question; nothing where another one was asked meanwhile. */
+  const change = (step: (before: LogState) => Partial<LogState>) => {
     const before = latest.current;
-    if (before?.of === of) hold({ ...before, ...step(before) });
+    if (before?.of === of) replace({ ...before, ...step(before) });
   };
 
   useEffect(() => {
@@ -61,13 +61,13 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
     ask(newest, gone.signal).then(
       (found) => {
         const lines = [...found.lines].reverse();
-        hold({ of, lines, from: lines[0]?.time_ns ?? "", counts: [], more: found.lines.length === PAGE });
+        replace({ of, lines, from: lines[0]?.time_ns ?? "", counts: [], more: found.lines.length === PAGE });
         setError(null);
       },
       (problem: unknown) => {
         if (!(problem instanceof Refusal)) return;
         // Lines that another question found are none of this one.
-        hold(null);
+        replace(null);
         setError(problem);
       },
     );
@@ -90,7 +90,7 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
     const seconds = update.counts.map((one) => ({ start: ofMilliseconds(one.time), end: ofMilliseconds(one.time + SECOND), lines: one.lines }));
     const counts = counted(before.counts, seconds.filter((one) => one.start > from));
     const isCut = update.start !== null;
-    hold({ of, lines: lines.slice(-MOST), from, counts, more: before.more || lines.length > MOST || (isCut && !before.lines.length) });
+    replace({ of, lines: lines.slice(-MOST), from, counts, more: before.more || lines.length > MOST || (isCut && !before.lines.length) });
     const last = before.lines.at(-1);
     if (!last) return;
     // What came while nobody looked, and the rest of the second of which only the end was there at first.
@@ -99,7 +99,7 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
     const cut = seconds.find((one) => one.start <= from && from < one.end);
     if (cut && last.time_ns < cut.end && !counts.some((one) => one.start < cut.end)) count(after(last.time_ns), cut.end);
   };
-  useEffect(() => (live !== null && held?.of === of ? follow<Update>(live, take, () => null) : undefined), [live, of, held?.of]);
+  useEffect(() => (live !== null && state?.of === of ? follow<Update>(live, take, () => null) : undefined), [live, of, state?.of]);
 
   const shown = async (work: Promise<void>) => {
     try {
@@ -120,9 +120,9 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
   };
   /** Load what was left out, the newest of it first. */
   const load = async (gap: Gap) => {
-    const held = () => latest.current?.lines.length ?? 0;
-    const wanted = held() + Math.min(gap.lines, LOADED);
-    for (let offset = 0; latest.current?.of === of && held() < wanted; offset += LOADED) {
+    const loaded = () => latest.current?.lines.length ?? 0;
+    const wanted = loaded() + Math.min(gap.lines, LOADED);
+    for (let offset = 0; latest.current?.of === of && loaded() < wanted; offset += LOADED) {
       const found = await ask({ start: exactly(gap.start), end: exactly(gap.end), order: "desc", limit: LOADED, offset });
       const whole = found.lines.length < LOADED;
       change((now) => ({
@@ -132,11 +132,11 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
       if (whole) return;
     }
   };
-  return { lines: held?.lines ?? null, gaps: held ? gapsOf(held.lines, held.counts) : [], more: held?.more ?? false, error, again, earlier: () => shown(earlier()), load: (gap: Gap) => shown(load(gap)) };
+  return { lines: state?.lines ?? null, gaps: state ? gapsOf(state.lines, state.counts) : [], more: state?.more ?? false, error, again, earlier: () => shown(earlier()), load: (gap: Gap) => shown(load(gap)) };
 }
 
 /** The lines with those that are new, in their order; without what is older where earlier ones are left out anyway. */
-function joined({ lines, more }: Held, found: readonly LogLine[]): LogLine[] {
+function joined({ lines, more }: LogState, found: readonly LogLine[]): LogLine[] {
   const known = new Set(lines.map(keyOf));
   const first = (more && lines[0]?.time_ns) || "";
   const fresh = found.filter((line) => line.time_ns >= first && !known.has(keyOf(line)));
