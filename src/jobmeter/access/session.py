@@ -7,7 +7,8 @@ which link was used, is remembered until it would have ended by itself.
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.access.nonces import WINDOW_MS, NonceMemory
 from jobmeter.access.vault import Vault
@@ -24,8 +25,7 @@ _SESSION, _LINK = "session of the page", "link to the page"
 _ID_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """What a sealed text says: whose key, which session or link, and its times in epoch milliseconds."""
 
     access_key_id: str
