@@ -1,7 +1,8 @@
 """The one place that decides who may do what. What it does not name is denied."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from jobmeter.access.actions import names_of
 from jobmeter.access.principal import Principal, Role, Scope

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from jobmeter.access.authenticate import token_hash
 from jobmeter.access.policy import documents
 from jobmeter.access.principal import Role
@@ -32,8 +34,7 @@ class CreatedKey:
     project: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyInfo:
+class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A key without its secrets. Times in epoch milliseconds."""
 
     id: str

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from jobmeter.errors import ConfigurationError, ThrottledError
 from jobmeter.model.time import Clock
 
@@ -31,8 +33,7 @@ class Per(StrEnum):
     ACCOUNT = "account"
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True):
     """A token bucket: ``per_second`` calls in the long run, ``burst`` of them at once.
 
     ``per`` None: that of the operation's own rate, else ``Per.KEY``.
@@ -108,8 +109,7 @@ def parse_rates(text: str) -> dict[str, Rate]:
     return rates
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """The budget of a key: ``rows`` and ``seconds`` a minute, 0 without a limit; the others concurrently.
 
     ``concurrent`` is for short questions and for long ones each; see ``jobmeter.server.admission``.
@@ -169,7 +169,7 @@ def parse_budget(text: str) -> Budget:
     values: dict[str, int] = {}
     for part in filter(str.strip, text.split(",")):
         name, _, number = (piece.strip() for piece in part.partition("="))
-        if name not in Budget.__dataclass_fields__ or name in values or not _whole(number):
+        if name not in Budget.__struct_fields__ or name in values or not _whole(number):
             raise ConfigurationError(
                 f"query budget {part.strip()[:64]!r} is not like rows=2000000000, seconds=600, concurrent=4"
             )

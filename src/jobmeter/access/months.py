@@ -1,8 +1,9 @@
 """Months of the calendar in a time zone: when each begins, and in which one a moment lies."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
 
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.time import SECOND
@@ -10,8 +11,7 @@ from jobmeter.model.time import SECOND
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998
 
 
-@dataclass(frozen=True, slots=True)
-class Month:
+class Month(msgspec.Struct, frozen=True):
     """A month: its name, ``2026-11``, and its bounds ``[start_ms, end_ms)`` in epoch milliseconds."""
 
     name: str

@@ -8,7 +8,6 @@ https://www.alibabacloud.com/help/en/ram/user-guide/policy-structure-and-syntax
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -48,8 +47,7 @@ class Attached(msgspec.Struct, frozen=True, omit_defaults=True):
     document: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A pattern of resources, ``acs:SERVICE:REGION:ACCOUNT:RELATIVE``; the region means nothing here.
 
     The account is the project. ``literal`` is the project where it means one whole project and nothing else.
@@ -66,8 +64,7 @@ class Resource:
         return self.account.matches(account) and any(map(self.relative.matches, relatives))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, eq=False):
     """A key's policies for one operation: the resources on which they allow it, and deny it."""
 
     allow: tuple[Resource, ...]

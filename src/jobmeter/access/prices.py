@@ -5,12 +5,13 @@ Amounts are decimal numbers from the file to the answer, never binary ones.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from jobmeter.errors import ConfigurationError
 
@@ -37,8 +38,7 @@ class Pricing(StrEnum):
     """The price of calls beyond the free ones is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(msgspec.Struct, frozen=True):
     """Of one operation: ``free`` calls an account and month (None: all of them), and the two prices of a call."""
 
     free: int | None = 0
@@ -46,8 +46,7 @@ class Price:
     output: Decimal | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bill:
+class Bill(msgspec.Struct, frozen=True):
     """Of an operation's calls in a month.
 
     ``free`` are the calls that cost nothing and ``free_left`` what is left of them, None where all are free. ``unit``
@@ -61,8 +60,7 @@ class Bill:
     cost: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(msgspec.Struct, frozen=True):
     """A table of prices. A name of ``operations`` is an operation's, or its API's and its own: ``native/getJob``.
 
     ``devices`` has the price of an hour of a device, by the name of its type or a part of it.
@@ -71,7 +69,7 @@ class Prices:
     currency: str
     charge: Charge
     operations: Mapping[str, Price]
-    devices: Mapping[str, Decimal] = field(default_factory=dict)
+    devices: Mapping[str, Decimal] = msgspec.field(default_factory=dict)
 
     def device_hour(self, name: str) -> Decimal | None:
         """The price of an hour of a device of that type: of several names that fit the longest; None: not stated."""

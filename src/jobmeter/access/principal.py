@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from jobmeter.access.policy import Grant, Policies
 from jobmeter.model.job import Job, Node
 from jobmeter.model.series import DEFAULT_PROJECT
@@ -48,8 +50,7 @@ class Principal:
         return self.project or DEFAULT_PROJECT
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """The projects (None: all) and, for a share token, the one job that a caller may read.
 
     Made by ``jobmeter.access.decide`` alone. A job outside of it is answered as if it did not exist.

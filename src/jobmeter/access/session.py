@@ -7,7 +7,8 @@ and links that were used are remembered until they would have expired.
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.access.nonces import WINDOW_MS, NonceMemory
 from jobmeter.access.vault import Vault
@@ -24,8 +25,7 @@ _SESSION, _LINK = "session of the page", "link to the page"
 _ID_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """The content of a sealed text: the key, the session or link, and its times in epoch milliseconds."""
 
     access_key_id: str

@@ -6,7 +6,9 @@ expires, or its key is revoked.
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
@@ -22,8 +24,7 @@ ACTIONS = frozenset({"traces:write"})
 _USE = "trace token"
 
 
-@dataclass(frozen=True, slots=True)
-class TraceGrant:
+class TraceGrant(msgspec.Struct, frozen=True):
     """The content of a token: the key that requested it, and the project to write to."""
 
     access_key_id: str

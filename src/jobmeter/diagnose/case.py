@@ -1,7 +1,8 @@
 """The input of rules: one job's record, arrays, events and lines, read once for all of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Numbers
@@ -14,8 +15,7 @@ Signals = Mapping[str, Sequence[Signal]]
 _NOTHING: Signals = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Case:
+class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A job and its stored data over ``span`` (its life, until now while it runs).
 
     ``means`` are gauges and rates of counters by metric, in the unit of an answer; ``increases`` the increase of
@@ -30,9 +30,9 @@ class Case:
     span: TimeRange
     now_ms: int
     step_ms: int
-    means: Signals = field(default_factory=lambda: _NOTHING)
-    increases: Signals = field(default_factory=lambda: _NOTHING)
-    nodes: Signals = field(default_factory=lambda: _NOTHING)
+    means: Signals = msgspec.field(default_factory=lambda: _NOTHING)
+    increases: Signals = msgspec.field(default_factory=lambda: _NOTHING)
+    nodes: Signals = msgspec.field(default_factory=lambda: _NOTHING)
     events: Sequence[Event] = ()
     lines: Sequence[LogLine] = ()
     kernel: Sequence[LogLine] = ()

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.lives import Death, deaths
@@ -19,8 +20,7 @@ THRESHOLDS = "causes"
 _NVRX = "https://github.com/NVIDIA/nvidia-resiliency-ext"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signs:
+class Signs(msgspec.Struct, frozen=True, kw_only=True):
     """The indications of a cause, as case-insensitive patterns. ``lines`` may stand in any of a replica's last lines.
 
     ``raised`` (a class and message) in the exception that ended it or, where no exception did, in its very last lines.
@@ -36,8 +36,7 @@ class Signs:
     states: frozenset[JobState] = frozenset({JobState.FAILED, JobState.STOPPED, JobState.RUNNING})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """The texts of a rule about an end."""
 
     name: str

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jobmeter.diagnose.case import Case
@@ -24,8 +24,7 @@ PEAK_LINES, PEAK_FACTOR = 20, 5
 _NS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePoint:
+class ChangePoint(msgspec.Struct, frozen=True):
     """A change of a metric's level, or a peak of warning lines, at ``time`` (epoch ms)."""
 
     time: int

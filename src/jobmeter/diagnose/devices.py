@@ -1,8 +1,7 @@
 """Shared by rules about accelerators."""
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, measured

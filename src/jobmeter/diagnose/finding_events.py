@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from jobmeter.diagnose.causes import FINDING
@@ -20,8 +20,7 @@ Key = tuple[str, Subject]
 """The identity of an open finding: its rule and its subject."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedFinding:
+class ReportedFinding(msgspec.Struct, frozen=True):
     """A finding that the stream of events reports. ``ended`` is None while it is open."""
 
     rule: str

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Subject
@@ -22,8 +24,7 @@ _CHAIN = ("During handling of the above exception", "The above exception was the
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(msgspec.Struct, frozen=True):
     """A Python exception: its name and message, its line and those of the traceback before it, and when."""
 
     text: str

@@ -1,7 +1,8 @@
 """The open findings of a running job: which open, stay open and close."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from jobmeter.diagnose.finding_events import Key
 from jobmeter.model.finding import Finding, Severity
@@ -10,20 +11,18 @@ MOST_OPEN = 64
 """Open findings of a job, at most; further ones are reported when it has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(msgspec.Struct, frozen=True):
     """When a finding was reported, and until when it last held; both epoch ms."""
 
     opened: int
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """Changes of one evaluation: findings that opened, and those that closed with the time of their report."""
 
-    opened: list[Finding] = field(default_factory=list)
-    closed: list[tuple[Key, int]] = field(default_factory=list)
+    opened: list[Finding] = msgspec.field(default_factory=list)
+    closed: list[tuple[Key, int]] = msgspec.field(default_factory=list)
 
 
 class OpenFindings:

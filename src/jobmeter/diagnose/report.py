@@ -1,7 +1,6 @@
 """Diagnoses a job on request: its findings, and one timeline of its events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -42,8 +41,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Diagnosis:
+class Diagnosis(msgspec.Struct, frozen=True, eq=False):
     """A case and what the rules found in it."""
 
     case: Case

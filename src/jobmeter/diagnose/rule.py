@@ -2,10 +2,11 @@
 
 import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from importlib import import_module
+
+import msgspec
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.thresholds import Numbers
@@ -31,8 +32,7 @@ class Weight(IntEnum):
     """A consequence in other replicas: a collective that waits for ever."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule: a pure function of a case to findings.
 
     ``metrics`` and ``counters`` (read as their increase in each step) of the job and ``nodes``, metrics of the nodes

@@ -5,9 +5,10 @@ together, and log lines only of a job of which a replica failed lately.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case, Signals
@@ -40,8 +41,7 @@ JobKey = tuple[str, str]
 """(project, id) of a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(msgspec.Struct, frozen=True):
     """The findings of a job. ``found`` is None where the reads failed; ``error`` says why."""
 
     job: JobKey
@@ -50,8 +50,7 @@ class Evaluation:
     error: JobmeterError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _SharedReads:
+class _SharedReads(msgspec.Struct, frozen=True):
     """Data read for many jobs together: events of jobs, faults of devices by node, series of nodes."""
 
     events: Mapping[JobKey, list[Event]]

@@ -1,8 +1,8 @@
 """One measured line as arrays, and the arithmetic that rules share."""
 
-from dataclasses import dataclass, replace
-
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.query.stretches import GAP_INTERVALS
@@ -10,8 +10,7 @@ from jobmeter.query.stretches import GAP_INTERVALS
 _MOST_PAIRS = 300
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Signal:
+class Signal(msgspec.Struct, frozen=True, eq=False):
     """One line: ``time`` int64[k] in ms, strictly ascending; ``value`` float64[k], finite. Absent is absent.
 
     ``part`` names what a node has several of, a mount point say.
@@ -95,8 +94,7 @@ def robust_z(values: Float64s, floor: float) -> Float64s:
     return z
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(msgspec.Struct, frozen=True):
     """A straight line: ``slope`` a second, ``fit`` the share of the points' variance that it explains (R squared)."""
 
     slope: float

@@ -1,8 +1,8 @@
 """Evaluates rules over stored data of nodes in a range, and over log lines that a task contains."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
@@ -39,8 +39,7 @@ _LOG_RULES = frozenset({"xid", "host_oom_kill"})
 _MS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvaluation:
+class StoredEvaluation(msgspec.Struct, frozen=True):
     """The findings, the events that warn, and sentences about what could not be read."""
 
     findings: list[Finding]

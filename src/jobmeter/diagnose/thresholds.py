@@ -2,10 +2,11 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.time import MINUTE, parse_duration
@@ -14,8 +15,7 @@ COMMON = "common"
 _MOST_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(msgspec.Struct, frozen=True):
     """One number: a share, an amount, or milliseconds (``text`` is its form in the file), and its origin."""
 
     value: float

@@ -7,10 +7,12 @@ one line in ``jobmeter.dialects.registry``.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
@@ -62,8 +64,7 @@ class Answer:
     content_type: str = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """The context of a call: the time, the request's id, the parameters of its path, the caller.
 
     ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
@@ -73,7 +74,7 @@ class Context:
 
     now_ms: int
     request_id: str
-    path: Mapping[str, str] = field(default_factory=dict)
+    path: Mapping[str, str] = msgspec.field(default_factory=dict)
     project: str | None = None
     caller: str = ""
     limits: Limits = _LIMITS
@@ -144,8 +145,7 @@ def only(answer: Answer) -> Steps:
     return answer
 
 
-@dataclass(frozen=True, slots=True)
-class RecordJobs(Question[int]):
+class RecordJobs(msgspec.Struct, Question[int], frozen=True):
     """Write records as the caller; one that names no project is for the caller's own. Gives their number.
 
     Needs a writing action.
@@ -154,8 +154,7 @@ class RecordJobs(Question[int]):
     records: Records
 
 
-@dataclass(frozen=True, slots=True)
-class StopJob(Question[Job]):
+class StopJob(msgspec.Struct, Question[Job], frozen=True):
     """Record that a job was stopped now, and give it.
 
     Jobmeter does not end processes: the system that runs the job does. Raises ConflictError for a job that has ended.
@@ -165,15 +164,13 @@ class StopJob(Question[Job]):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteJob(Question[Job]):
+class DeleteJob(msgspec.Struct, Question[Job], frozen=True):
     """Delete a job, its samples, its logs and its events; gives its last state."""
 
     ref: JobRef
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSamples(Question[Receipt]):
+class WriteSamples(msgspec.Struct, Question[Receipt], frozen=True):
     """Store samples as the caller. Each series names its project.
 
     ``rejected`` counts, by reason, the samples that the dialect itself refused, for the server's own metrics.
@@ -183,29 +180,25 @@ class WriteSamples(Question[Receipt]):
     rejected: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WriteLines(Question[Receipt]):
+class WriteLines(msgspec.Struct, Question[Receipt], frozen=True):
     """Store log lines as the caller; ``rejected`` as for ``WriteSamples``."""
 
     lines: tuple[LogLine, ...]
     rejected: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSpans(Question[Receipt]):
+class WriteSpans(msgspec.Struct, Question[Receipt], frozen=True):
     """Store spans of one project as the caller; ``rejected`` as for ``WriteSamples``."""
 
     spans: tuple[Span, ...]
     rejected: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TraceTokenQuestion(Question["TraceToken"]):
+class TraceTokenQuestion(msgspec.Struct, Question["TraceToken"], frozen=True):
     """Request a token that allows sending spans and log records as the caller, and nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
-class TraceToken:
+class TraceToken(msgspec.Struct, frozen=True):
     """A trace token, when it ends in epoch milliseconds, and the port for OTLP over gRPC (None: there is none)."""
 
     token: str
@@ -217,29 +210,25 @@ Figure = tuple[str, tuple[tuple[str, str], ...], int]
 """A count of the server: its name, its tags, and how many."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerQuestion(Question[list[Figure]]):
+class ServerQuestion(msgspec.Struct, Question[list[Figure]], frozen=True):
     """Request this server's counters since its start."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareQuestion(Question["ShareToken"]):
+class ShareQuestion(msgspec.Struct, Question["ShareToken"], frozen=True):
     """Request a token for the measurements of one job, valid for ``seconds``; answered by ``ShareToken``."""
 
     ref: JobRef
     seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShareToken:
+class ShareToken(msgspec.Struct, frozen=True):
     """A share token, and when it ends in epoch milliseconds."""
 
     token: str
     expires_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CreateShipper(Question[Shipper]):
+class CreateShipper(msgspec.Struct, Question[Shipper], frozen=True):
     """Create a shipper of the log lines of a resource group that the caller may see to a sink of the settings."""
 
     resource_group: str
@@ -247,22 +236,19 @@ class CreateShipper(Question[Shipper]):
     logstore: str
 
 
-@dataclass(frozen=True, slots=True)
-class ShipperQuestion(Question[Shipper]):
+class ShipperQuestion(msgspec.Struct, Question[Shipper], frozen=True):
     """Request the shipper of a resource group in the caller's projects."""
 
     resource_group: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteShipper(Question[Shipper]):
+class DeleteShipper(msgspec.Struct, Question[Shipper], frozen=True):
     """Delete the shipper of a resource group; gives its last state."""
 
     resource_group: str
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """One parameter of an operation, for the reference page. ``text`` says its form and its default."""
 
     name: str
@@ -271,8 +257,7 @@ class Parameter:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(msgspec.Struct, frozen=True, kw_only=True):
     """What a chart shows: one metric of a job over ``span`` in steps of ``step_ms``. ``replica`` is the chosen one."""
 
     job: Job
@@ -282,8 +267,7 @@ class View:
     replica: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewCall:
+class ViewCall(msgspec.Struct, frozen=True, kw_only=True):
     """The call of a vendor's API that gives what a view shows, with ``KEY`` in place of the caller's token.
 
     ``path`` has its query, all of it percent-encoded; ``body`` is JSON. ``note`` says what of the view the API cannot
@@ -324,8 +308,7 @@ class GapStatus(StrEnum):
     """It makes no sense here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """A part of the vendor's API that is not supported, and why."""
 
     what: str
@@ -333,8 +316,7 @@ class Gap:
     status: GapStatus = GapStatus.NOT_IMPLEMENTED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One operation of a vendor's API.
 
     ``name`` is the vendor's own, ``GetJobMetrics``; ``action`` what it does, for ``jobmeter.access``: ``metrics:read``.
@@ -361,8 +343,7 @@ class Operation:
     encodings: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """An operation found for a call, with the values of its path parameters, percent-decoded.
 
     ``schemes`` are the credential schemes of the form that the call has; None: all of the dialect's.

@@ -57,9 +57,19 @@ static inline int32_t page_for(const struct Places *to, struct Stock *stock, int
     return following;
 }
 
+/* Whether a sample is the last of its row again, as in a request that is sent twice: its value is the new one then. */
+static inline int repeats(const struct Places *to, int64_t row, int64_t time, double value) {
+    int32_t page = to->last_page[row];
+    if (page < 0 || time != to->last[row]) return 0;
+    int64_t cell = (int64_t)page * PAGE + to->filled[page] - 1;
+    if (to->base[page] + to->distance[cell] != time) return 0;
+    to->value[cell] = value;
+    return 1;
+}
+
 /* rows: by index, the row of a series, below 0 where it has none. Samples of no row, and those before its since, are
-   passed over. left gets the positions of those that do not follow all others of their row, are before keep_from, or
-   find no room; gives how many these are. */
+   passed over. left gets the positions of those that are before the last of their row, are before keep_from, or find no
+   room; gives how many these are. */
 EXPORTED int64_t jobmeter_window_append(
     const struct Places *to, struct Stock *stock, const int64_t *rows, const uint32_t *index, const int64_t *time,
     const double *value, int64_t count, int64_t keep_from, int64_t *left) {
@@ -68,7 +78,7 @@ EXPORTED int64_t jobmeter_window_append(
         int64_t row = rows[index[at]], when = time[at];
         if (at + AHEAD < count && rows[index[at + AHEAD]] >= 0) fetch(to, rows[index[at + AHEAD]]);
         if (row < 0) continue;
-        if (when >= keep_from && when < to->since[row]) continue;
+        if (when >= keep_from && (when < to->since[row] || repeats(to, row, when, value[at]))) continue;
         int32_t page = NO_PAGE;
         if (when >= keep_from && when > to->last[row]) page = page_for(to, stock, row, when);
         if (page < 0) {

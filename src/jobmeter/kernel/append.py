@@ -30,9 +30,10 @@ def append(
 ) -> Int64s:
     """Add the samples of ``columns`` (index, time, value) to their rows; ``rows`` int64[k] by index, -1 for none.
 
-    Samples of no row, and those from before which a row does not vouch, are passed over. Gives the positions of those
-    that are left over: before ``keep_from``, no newer than the last of their row, or without room. ``stock`` int64[3]
-    moves on: pages given back, the first one never used, all. Raises IndexError for an index beyond ``rows``.
+    Samples of no row, and those from before which a row does not vouch, are passed over; of two of a time the later one
+    wins. Gives the positions of those that are left over: before ``keep_from``, older than the last of their row, or
+    without room. ``stock`` int64[3] moves on: pages given back, the first one never used, all. Raises IndexError for an
+    index beyond ``rows``.
     """
     assert _APPEND is not None  # noqa: S101 - callers look at AVAILABLE
     index = np.ascontiguousarray(columns[0], np.uint32)

@@ -3,10 +3,10 @@
 import ctypes
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +16,7 @@ _FOLDER = Path(__file__).parent
 _OFF = {"off", "0", "no"}
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(msgspec.Struct, frozen=True):
     """The library that was found; None with the reason where there is none that may be used."""
 
     library: ctypes.CDLL | None

@@ -1,8 +1,8 @@
 """Where the metrics and data points of an OTLP request lie, found in one pass (``otlp.c``)."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,8 +43,7 @@ class Row(NamedTuple):
 _PLAIN = Row._fields.index("plain")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scanned:
+class Scanned(msgspec.Struct, frozen=True, eq=False):
     """What was found. The attributes of data point i lie at ``own[i]:end[i]``, behind its times and value.
 
     ``shape``: the request with zeros for the times and values of these data points. Two requests of the same shape

@@ -1,7 +1,6 @@
 """Where the parts of a Prometheus remote-write request lie, found in one pass (``remote_write.c``)."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,8 +24,7 @@ _SCAN_2 = bind(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scanned:
+class Scanned(msgspec.Struct, frozen=True, eq=False):
     """The finite samples of a request (``index`` uint32[n]: of which series, ``time`` int64[n], ``value`` float64[n]).
 
     Version 1: the label fields of series i lie at ``begin[i]:end[i]`` (int64). Version 2: symbol i lies there, and

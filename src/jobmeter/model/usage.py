@@ -1,10 +1,9 @@
 """Counts of calls by operation, account and month."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Calls of an operation that an account made in a month.
 
     ``month`` is like ``2026-11``; ``api`` the name of a dialect, ``native`` for our own. ``calls`` counts every call

@@ -5,13 +5,13 @@ Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.model.finding import Severity
 
 
-@dataclass(frozen=True, slots=True)
-class Xid:
+class Xid(msgspec.Struct, frozen=True):
     """What a code means, how bad it is for the job, and what the vendor's catalogue says to do."""
 
     text: str
@@ -19,8 +19,7 @@ class Xid:
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
-class XidReport:
+class XidReport(msgspec.Struct, frozen=True):
     """A code that a line reports, and the PCI address of the device; empty where the line names none."""
 
     code: int

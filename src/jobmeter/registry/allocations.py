@@ -66,7 +66,7 @@ def _stored(connection: sa.Connection, keys: Sequence[DeviceKey]) -> Mapping[Dev
 def _row(change: Change) -> dict[str, object]:
     key, interval = change.key, change.keep
     return {
-        **{name: getattr(key, name) for name in DeviceKey.__slots__},
+        **{name: getattr(key, name) for name in DeviceKey.__struct_fields__},
         "cluster": interval.cluster,
         "start": interval.start,
         "end": interval.end,

@@ -1,9 +1,10 @@
 """The registry's interface. One implementation over SQLAlchemy Core serves SQLite and PostgreSQL."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.finding import FindingSummary
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from jobmeter.registry.tasks import TaskTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """The first and the last time, in epoch ms, at which a batch has samples of one replica, device or node.
 
     Names that the samples do not have are empty. An empty ``job`` means samples of a node itself.
@@ -37,8 +37,7 @@ class Observation:
     last_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredKey:
+class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     """A key as the registry stores it: the token as a SHA-256 digest, the secret sealed. Times in epoch ms."""
 
     id: str

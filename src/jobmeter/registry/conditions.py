@@ -1,7 +1,6 @@
 """What a listing demands of jobs, checked: the one definition of every condition, wherever its values are read from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -32,8 +31,7 @@ _INT64 = 2**63 - 1
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True)
-class Predicate:
+class Predicate(msgspec.Struct, frozen=True):
     """A condition whose field there is and whose values suit it.
 
     ``operator`` is not ``not in``: ``negated`` turns the whole, ``otherwise`` included. Texts are as they are stored,

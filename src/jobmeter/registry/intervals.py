@@ -1,14 +1,14 @@
 """Who had which device when, as intervals: the arithmetic of joining what overlaps or touches."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 GAP_MS = 5 * 60_000
 """Samples of one device of one replica that lie at most this far apart belong to one interval."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DeviceKey:
+class DeviceKey(msgspec.Struct, frozen=True, order=True):
     """What may be joined with each other: the same device of the same replica, from the same kind of source."""
 
     project: str
@@ -19,8 +19,7 @@ class DeviceKey:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True):
     """From ``start`` to ``end`` (None: still), both in epoch milliseconds. ``row`` is the id of a stored one."""
 
     start: int
@@ -30,8 +29,7 @@ class Interval:
     row: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What joining means for the stored rows.
 
     ``keep`` is new (``row`` None) or widens that row; the rows of ``drop`` went into it. ``newest`` says that no other

@@ -1,7 +1,6 @@
 """Keys in the database. What they mean is ``jobmeter.access``'s part."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,7 +9,7 @@ from jobmeter.registry.base import StoredKey
 from jobmeter.registry.schema import keys
 from jobmeter.registry.statements import chunks
 
-_FIELDS = tuple(field.name for field in fields(StoredKey))
+_FIELDS = StoredKey.__struct_fields__
 
 
 def add(connection: sa.Connection, key: StoredKey) -> None:

@@ -1,10 +1,10 @@
 """What samples prove: jobs, replicas, nodes and allocations that nobody has to record."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from jobmeter.model.job import JobState
 from jobmeter.registry.allocations import merge_allocations

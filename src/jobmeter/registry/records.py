@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError
@@ -29,8 +29,7 @@ _JOB_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedJob:
+class PreparedJob(msgspec.Struct, frozen=True):
     """A job record, checked and turned into rows: nothing in it can fail any more."""
 
     record: JobRecord

@@ -1,8 +1,9 @@
 """Records cut into slices, each a transaction of its own: between two of them others may write."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from jobmeter.model.record import JobRecord
 from jobmeter.registry.records import PreparedJob

@@ -1,9 +1,9 @@
 """Pieces of SQL that both databases take."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
@@ -77,8 +77,7 @@ def coalesce_to_stored(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     return sa.func.coalesce(given(column), column)
 
 
-@dataclass(frozen=True, slots=True)
-class RowUpdates:
+class RowUpdates(msgspec.Struct, frozen=True):
     """An UPDATE of single rows, by parameters ``key_NAME`` and ``new_NAME``; ``plain`` are those that may be None."""
 
     statement: sa.Update

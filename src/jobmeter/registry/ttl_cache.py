@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import msgspec
+
 from jobmeter.model.time import MAX_TIME_MS
 
 ALONE_SECONDS = 60.0
@@ -19,8 +21,7 @@ MOST_PARTS = 500_000
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Expiring(Generic[T]):
+class Expiring(msgspec.Struct, Generic[T], frozen=True):
     """A cached value that is valid from ``since_ms`` until before ``until_ms``, unless its job is written.
 
     ``parts`` is the number of rows that it was made of.

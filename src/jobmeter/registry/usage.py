@@ -1,8 +1,8 @@
 """Counts of calls in the database, to which several servers add."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
+import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.time import DAY
@@ -20,7 +20,7 @@ def add(connection: sa.Connection, writer: str, batch: int, rows: Sequence[Usage
         return
     statement = insert(connection, usage)
     # In one order everywhere: servers that add at one time wait for each other instead of locking each other out.
-    values = sorted((asdict(row) for row in rows), key=lambda row: tuple(row[name] for name in _NAMES))
+    values = sorted((msgspec.structs.asdict(row) for row in rows), key=lambda row: tuple(row[name] for name in _NAMES))
     connection.execute(
         statement.on_conflict_do_update(
             index_elements=_NAMES,

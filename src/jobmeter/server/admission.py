@@ -8,8 +8,9 @@ either kind the key with the least recent use is next. Waiting work occupies no 
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
+
+import msgspec
 
 from jobmeter.access.limit import Allowance, Budget
 from jobmeter.errors import LongQuestionError, ThrottledError
@@ -78,8 +79,7 @@ class Slot:
             self._queue.leave(self._key)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting(Generic[R]):
+class Waiting(msgspec.Struct, Generic[R], frozen=True):
     """A question that has to wait for its turn in the queue; ``go`` answers it, and ends the turn."""
 
     queue: FairQueue

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Awaitable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
@@ -71,8 +72,7 @@ SENDER_SHARE = 6
 """The part of it that the cache of what senders send again has; the window has the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Application:
+class Application(msgspec.Struct, frozen=True):
     """The ASGI application of a server, and what stands behind it. ``close`` when the last request is answered."""
 
     edge: Edge

@@ -6,7 +6,8 @@ cannot be made anew while there are keys: what it sealed would be lost without a
 """
 
 import logging
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.registry.base import Registry
@@ -18,8 +19,7 @@ from jobmeter.store.base import Store
 _log = logging.getLogger("jobmeter.server")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Anew:
+class Anew(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator wants to begin without: flags of one start, no settings."""
 
     registry: bool = False

@@ -6,9 +6,10 @@ Without them (the page was not built) it takes nothing, and the root answers wit
 import hashlib
 import mimetypes
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer
@@ -36,8 +37,7 @@ SECURITY: tuple[tuple[str, str], ...] = (
 """What every file of the page is sent with: nothing from elsewhere, no script in a text, no frame around it."""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(msgspec.Struct, frozen=True):
     """One file of the page in each of its forms, by content encoding (``""``: as it is)."""
 
     content_type: str

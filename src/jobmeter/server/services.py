@@ -1,7 +1,8 @@
 """What the routers work with: made once by the composition root, shared by every request."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
@@ -27,8 +28,7 @@ from jobmeter.ship.shipping import Shipping
 from jobmeter.store.base import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes:
+class Lanes(msgspec.Struct, frozen=True, kw_only=True):
     """Threads by kind of work, so that one kind does not block another."""
 
     read: Lane
@@ -43,8 +43,7 @@ class Lanes:
         return (self.read, self.write, self.control)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class Services(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a running server. Each is safe to use from several threads."""
 
     settings: Settings

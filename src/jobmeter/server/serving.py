@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -39,8 +38,7 @@ _COLLECTED = (20_000, 20, 20)
 _log = logging.getLogger("jobmeter.server")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(msgspec.Struct, frozen=True, kw_only=True):
     """What one start was told, and what it has so far."""
 
     settings: Settings

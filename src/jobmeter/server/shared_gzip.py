@@ -5,7 +5,8 @@ value at the end of a stream (RFC 1952) is that of its parts, joined as zlib's `
 """
 
 import zlib
-from dataclasses import dataclass
+
+import msgspec
 
 HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _LEVEL = 1
@@ -15,8 +16,7 @@ _ONE, _X_TO_8 = 1 << 31, 1 << 23
 """1 and x to the power of 8: the highest bit is the coefficient of x to the power of 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A compressed part, and what the check values of the streams that have it are joined from."""
 
     packed: bytes

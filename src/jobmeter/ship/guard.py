@@ -7,7 +7,8 @@ the name has no effect (DNS rebinding).
 import ipaddress
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.ship.failures import SinkError
@@ -35,8 +36,7 @@ _NEVER: Sequence[_Network] = tuple(
 _NAT64, _COMPATIBLE = ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96")
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(msgspec.Struct, frozen=True):
     """An allow-list: host names (``*.example.org`` for those below) and addresses or networks (``10.1.0.0/16``).
 
     A name alone allows addresses of the public Internet only; an address that is not of it (loopback, private) has

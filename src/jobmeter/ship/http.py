@@ -4,8 +4,9 @@ import gzip
 import http.client
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
+
+import msgspec
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.ship.failures import RefusedError, SinkError
@@ -17,8 +18,7 @@ _MOST_ANSWER = 64 * 1024
 _REFUSED = frozenset({400, 413, 422})
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The answer of a sink."""
 
     status: int

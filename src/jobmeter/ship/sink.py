@@ -1,7 +1,6 @@
 """The contract of sinks: they take a batch, or raise why not."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -11,8 +10,7 @@ from jobmeter.ship.guard import Guard
 from jobmeter.ship.line import ShippedLine
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """The source of a sink's lines: the id of the shipper, and the project and the logstore that it ships to."""
 
     shipper: str

@@ -1,10 +1,12 @@
 """The interface of a telemetry engine. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from jobmeter.kernel.window import Grid
 from jobmeter.model.batch import (
@@ -34,8 +36,7 @@ class Tier(IntEnum):
     HOUR = HOUR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True, kw_only=True):
     """Which series. Every part that is given must match.
 
     ``projects`` None means every project: the caller has checked access (``jobmeter.access``).
@@ -86,8 +87,7 @@ class ReadBudget:
     seconds: float = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStatistics:
+class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes for operators: rows and bytes on disk by table.
 
     Tables are ``samples``, ``minutes``, ``hours``, ``series``, ``logs``, ``spans``,
@@ -102,10 +102,10 @@ class StoreStatistics:
 
     rows: dict[str, int]
     bytes: dict[str, int]
-    window: dict[str, int] = field(default_factory=dict)
-    journal: dict[str, int] = field(default_factory=dict)
-    parts: dict[str, int] = field(default_factory=dict)
-    merges: dict[str, int] = field(default_factory=dict)
+    window: dict[str, int] = msgspec.field(default_factory=dict)
+    journal: dict[str, int] = msgspec.field(default_factory=dict)
+    parts: dict[str, int] = msgspec.field(default_factory=dict)
+    merges: dict[str, int] = msgspec.field(default_factory=dict)
     damaged: Sequence[DamagedPart] = ()
 
 

@@ -23,7 +23,7 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from jobmeter import errors
 from jobmeter.access.call import Call
@@ -333,13 +334,10 @@ def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricRes
 
 
 def _names(question: Any) -> Sequence[str]:  # noqa: ANN401
-    names: Sequence[str] = getattr(question, "__struct_fields__", None) or [
-        # What is not shown follows from the rest.
-        field.name
-        for field in fields(question)
-        if field.repr
-    ]
-    return names
+    if isinstance(question, msgspec.Struct):
+        return question.__struct_fields__
+    # What is not shown follows from the rest.
+    return [field.name for field in fields(question) if field.repr]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

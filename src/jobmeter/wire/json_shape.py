@@ -5,7 +5,8 @@ records and lines against their limits, and all values against the memory budget
 """
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.kernel.json import count
@@ -17,8 +18,7 @@ _RECORDED = 6
 _TOKEN = re.compile(rb'[^"{}\[\],]*+(?:"(?:[^"\\]++|\\.)*+"?[^"{}\[\],]*+)*+([{}\[\],])', re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """``opened[d]``: objects and arrays that begin at depth d, 0 being the whole; those below 7 count there.
 
     ``commas``: those between values. ``text_bytes``: the bytes of the texts at most.

@@ -1,7 +1,6 @@
 """Making, listing and ending keys."""
 
 import re
-from dataclasses import fields
 
 import pytest
 from tests.unit.access.conftest import NOW_MS, FixedClock
@@ -26,7 +25,8 @@ def test_a_key_has_secrets_of_full_strength(registry: Registry, vault: Vault, cl
 def test_the_registry_holds_no_secret_in_the_clear(registry: Registry, vault: Vault, clock: FixedClock) -> None:
     key = create_key(registry, vault, clock, "ci", "admin")
     [stored] = registry.keys()
-    stored_bytes = b"".join(str(getattr(stored, f.name)).encode() for f in fields(stored)) + stored.sealed_secret
+    values = (str(getattr(stored, name)) for name in stored.__struct_fields__)
+    stored_bytes = "".join(values).encode() + stored.sealed_secret
     for secret in (key.token, key.access_key_secret):
         assert secret.encode() not in stored_bytes
     assert stored.token_hash == token_hash(key.token)

@@ -1,12 +1,11 @@
 """What may not change a finding: when a job ran, and in which unit something is counted."""
 
-from dataclasses import replace
-
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.signal import Signal, robust_z, together, trend

@@ -1,12 +1,12 @@
 """Events: kept once, bounded, listed by time; and those that tell of a state that changed. On both databases."""
 
 import random
-from dataclasses import replace
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.registries import observation
 
 from jobmeter.errors import InvalidRequestError

@@ -1,8 +1,7 @@
 """Keys in the database."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from jobmeter.errors import ConflictError
 from jobmeter.registry.base import Registry, StoredKey

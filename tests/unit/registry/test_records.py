@@ -1,9 +1,8 @@
 """Records: merged field by field, on both databases."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.registries import observation
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError

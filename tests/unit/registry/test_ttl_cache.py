@@ -1,10 +1,10 @@
 """What was read lately: as true as reading it again."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from tests.registries import observation
 
 from jobmeter.errors import UnavailableError

@@ -2,10 +2,10 @@
 
 import struct
 import zlib
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.unit.store.rows import GROUPS, LONG, days_of, listed, rows_of
 
 from jobmeter.model.batch import SeriesKeys

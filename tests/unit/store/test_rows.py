@@ -1,11 +1,10 @@
 """Rows on their way to the engine: put in order, each sample once."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.unit.store.rows import GROUPS, LONG, SHORT, days_of, in_table, rows_of
 
 from jobmeter.kernel import sort_dedupe as kernel

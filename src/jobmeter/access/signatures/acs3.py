@@ -6,8 +6,9 @@ https://www.alibabacloud.com/help/en/sdk/product-overview/v3-request-structure-a
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures.base import Claim, ClaimKind
@@ -35,8 +36,7 @@ _CREDENTIAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
+class _Parsed(msgspec.Struct, frozen=True):
     algorithm: str
     key: str
     headers: str

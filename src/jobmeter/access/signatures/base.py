@@ -1,8 +1,9 @@
 """The contract of credential schemes: find the claim in a call, and verify it with the secret that the claim names."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 from jobmeter.access.call import Call
 
@@ -18,8 +19,7 @@ class ClaimKind(StrEnum):
     LINK = "link"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Who a call says it comes from. Nothing about it is checked yet.
 
     ``date_ms`` and ``nonce`` are what the scheme carries against replay: None and ``""`` where it carries none.

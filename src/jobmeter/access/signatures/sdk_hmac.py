@@ -10,9 +10,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
+
+import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import sdk_keys
@@ -40,8 +41,7 @@ _CREDENTIAL = re.compile(
 _INFO = re.compile(r"(?P<day>[0-9]{8})/(?P<region>[^/]{1,64})/(?P<service>[^/]{1,64})")
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
+class _Parsed(msgspec.Struct, frozen=True):
     algorithm: str
     key: str
     info: str

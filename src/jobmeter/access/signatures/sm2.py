@@ -5,7 +5,8 @@ from which a public key is made, goes through a ladder whose steps are the same 
 """
 
 import hashlib
-from dataclasses import dataclass
+
+import msgspec
 
 P = 0xFFFFFFFEFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF00000000FFFFFFFFFFFFFFFF
 A = P - 3
@@ -20,8 +21,7 @@ _Jacobian = tuple[int, int, int]
 _INFINITY: _Jacobian = (1, 1, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class PublicKey:
+class PublicKey(msgspec.Struct, frozen=True):
     """A point of the curve."""
 
     x: int

@@ -9,7 +9,6 @@ parameters, those of the path included, are in the query (GET, DELETE) or in a J
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -32,8 +31,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _STEP_UNITS = {"h": HOUR, "m": MINUTE, "s": SECOND}
 
 
-@dataclass(frozen=True, slots=True)
-class UrlForm:
+class UrlForm(msgspec.Struct, frozen=True):
     """The product, version and action in such a path."""
 
     product: str

@@ -6,10 +6,10 @@ with ``alibabacloud-tea-openapi`` 0.3.16, 0.4.4 and 0.4.6. The URL form has the 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.answers import JSON
@@ -29,8 +29,7 @@ from jobmeter.errors import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
+class _Problem(msgspec.Struct, frozen=True):
     status: int
     code: str
     message: str

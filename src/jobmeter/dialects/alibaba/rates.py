@@ -5,8 +5,9 @@ account, operations of diagnosis without saying per whom: per user, as the opera
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.base import Operation

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jobmeter.dialects.foas.metric_json import LineLimit, MetricRequest, Take
@@ -12,8 +12,7 @@ from jobmeter.model.time import SECOND
 from jobmeter.query.request import Statistic
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Points:
+class Points(msgspec.Struct, frozen=True, eq=False):
     """One series in steps: its tags; ``time`` int64[k] step starts in ms, ascending; ``value`` float64[k], finite."""
 
     tags: Mapping[str, str]
@@ -21,8 +20,7 @@ class Points:
     value: Float64s
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
+class Drawn(msgspec.Struct, frozen=True, eq=False):
     """One line: ``seconds`` int64[k] since the epoch, ascending, ``values`` float64[k], finite; k is above 0."""
 
     metric: str

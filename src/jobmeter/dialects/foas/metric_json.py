@@ -6,10 +6,11 @@ https://help.aliyun.com/document_detail/107111.html (GetInstanceMetric), which r
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from jobmeter.dialects.base import MissingFieldError
 from jobmeter.dialects.foas.bodies import json_object
@@ -43,8 +44,7 @@ class Take(StrEnum):
     SAMPLE = "sample"
 
 
-@dataclass(frozen=True, slots=True)
-class LineLimit:
+class LineLimit(msgspec.Struct, frozen=True):
     """At most ``count`` lines of each query; ``judged_by`` is ``max``, ``min`` or ``avg`` of a line's points."""
 
     judged_by: str
@@ -52,8 +52,7 @@ class LineLimit:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class MetricRequest:
+class MetricRequest(msgspec.Struct, frozen=True):
     """One query: ``metric`` as it was written and ``name`` as the table has it.
 
     Each series is brought to steps of ``downsample_ms`` by ``downsample``; what then falls into one step of
@@ -69,8 +68,7 @@ class MetricRequest:
     tags: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MetricJson:
+class MetricJson(msgspec.Struct, frozen=True):
     """The whole document."""
 
     span: TimeRange

@@ -5,8 +5,6 @@ https://support.huaweicloud.com/intl/en-us/devg-apig/apig-dev-180602.html. The S
 and the id of the request from the header alone.
 """
 
-from dataclasses import dataclass
-
 import msgspec
 
 from jobmeter.access.call import Call
@@ -48,8 +46,7 @@ class RefusedError(InvalidRequestError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
+class _Problem(msgspec.Struct, frozen=True):
     status: int
     code: str
     message: str

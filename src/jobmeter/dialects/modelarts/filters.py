@@ -1,7 +1,6 @@
 """The filters of a job search as ours. A filter without a value (``[]``, ``[""]``, ``["", ""]``) filters nothing."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import msgspec
@@ -28,8 +27,7 @@ class Filter(msgspec.Struct):
     value: list[str | int] | str | int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SearchFilter:
+class SearchFilter(msgspec.Struct, frozen=True):
     """The result of filters: conditions that must all hold, and the possible states (None: every one)."""
 
     conditions: tuple[Condition, ...] = ()

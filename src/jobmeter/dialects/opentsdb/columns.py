@@ -1,7 +1,6 @@
 """Points of series as columns."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
@@ -11,8 +10,7 @@ MOST_POINTS = 2_000_000
 """Points that a sub query may hold at one time."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class Columns(msgspec.Struct, frozen=True, eq=False):
     """Points of some series, sorted by (index, time), each pair once.
 
     ``index`` int64[n]: which series; ``time`` int64[n] ms; ``value`` float64[n], NaN only where a fill policy put it.

@@ -4,10 +4,10 @@ https://opentsdb.net/docs/build/html/user_guide/query/downsampling.html
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
+import msgspec
 import numpy as np
 
 from jobmeter.dialects.opentsdb.calendars import Unit, edges
@@ -32,8 +32,7 @@ class Fill(StrEnum):
     SCALAR = "scalar"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Downsample:
+class Downsample(msgspec.Struct, frozen=True, kw_only=True):
     """One specification. ``interval_ms`` 0 is the whole range; ``unit`` and ``every`` are those of a calendar."""
 
     text: str

@@ -7,8 +7,9 @@ Regular expressions are matched by RE2 (through Arrow), in time linear in the te
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+
+import msgspec
 
 from jobmeter.dialects.opentsdb.tags import Tagged
 from jobmeter.errors import InvalidRequestError
@@ -21,8 +22,7 @@ Chooses = Callable[[Sequence[str]], set[str]]
 """Of distinct values of a tag: those that match."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     """One filter. ``kind`` is a key of ``KINDS``."""
 
     tag: str
@@ -138,8 +138,7 @@ def _search(pattern: str, values: Sequence[str]) -> set[str]:
     return {value for value, matched in zip(values, found.to_pylist(), strict=True) if matched}
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """A type of filter, with its entry of ``/api/config/filters``."""
 
     make: Callable[[str], Chooses]

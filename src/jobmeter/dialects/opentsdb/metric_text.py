@@ -3,7 +3,7 @@
 https://opentsdb.net/docs/build/html/api_http/query/index.html#metric-query-string-format
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from jobmeter.errors import InvalidRequestError
 
@@ -11,8 +11,7 @@ _LONGEST = 16 * 1024
 _OPEN, _CLOSE = "{(", "})"
 
 
-@dataclass(frozen=True, slots=True)
-class MetricText:
+class MetricText(msgspec.Struct, frozen=True):
     """Its parts. ``rate`` None: no rate; else the text in its braces. ``tags`` and ``filters``: the text in theirs."""
 
     aggregator: str

@@ -3,8 +3,7 @@
 https://opentsdb.net/docs/build/html/api_http/query/index.html#rate-options
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from jobmeter.dialects.opentsdb.columns import Columns
@@ -12,8 +11,7 @@ from jobmeter.dialects.opentsdb.columns import Columns
 LONG_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateOptions:
+class RateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``counter``: a value below the one before it rolled over at ``counter_max``, or was reset.
 
     Then a rate above ``reset_value`` (when that is not 0) is answered as 0, and with ``drop_resets`` not at all.

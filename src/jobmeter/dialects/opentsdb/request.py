@@ -4,7 +4,6 @@ https://opentsdb.net/docs/build/html/api_http/query/index.html
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -27,8 +26,7 @@ MOST_QUERIES = 32
 MOST_TSUIDS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubQuery:
+class SubQuery(msgspec.Struct, frozen=True, kw_only=True):
     """One sub query. ``metric`` is empty where ``tsuids`` are given."""
 
     index: int
@@ -41,8 +39,7 @@ class SubQuery:
     explicit_tags: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(msgspec.Struct, frozen=True, kw_only=True):
     """A whole request. ``range`` ends with the millisecond after its last one, as OpenTSDB includes both ends."""
 
     range: TimeRange

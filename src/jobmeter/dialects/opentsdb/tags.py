@@ -1,7 +1,8 @@
 """Series as OpenTSDB shows them: the metric's name, tags, and an id."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from jobmeter.model.series import Series
 from jobmeter.wire.opentsdb.names import (
@@ -19,8 +20,7 @@ from jobmeter.wire.opentsdb.names import (
 TSUID_DIGITS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class TagView:
+class TagView(msgspec.Struct, frozen=True):
     """The tags of series in one query of one caller.
 
     The node is shown as ``host``, or by the first of its other names that the query uses. The project is a tag for
@@ -53,13 +53,12 @@ class TagView:
         return dict(sorted(found.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class Tagged:
+class Tagged(msgspec.Struct, frozen=True):
     """A series with its tags."""
 
     series: Series
     tags: Mapping[str, str]
-    metric: str = field(default="")
+    metric: str = msgspec.field(default="")
 
     def tag(self, key: str) -> str | None:
         """The value of a tag; the node under each of its names, the project whether it is shown or not."""

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -48,8 +47,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     assign_node_spec: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of all pods together: cores, GPUs, bytes. None where unknown."""
 
     cpu: float | None = None

@@ -1,9 +1,10 @@
 """The shape of one catalogue row."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+
+import msgspec
 
 
 class Kind(StrEnum):
@@ -41,8 +42,7 @@ class Aggregate(StrEnum):
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """One metric: what it is called, in which unit, and how it is read.
 
     ``unit`` is that of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``, ``1`` for a ratio 0 to
@@ -70,7 +70,7 @@ class Metric:
     difference: tuple[str, str] | None = None
     minimum: float | None = 0.0
     maximum: float | None = None
-    names: Mapping[str, str] = field(default_factory=lambda: NO_NAMES)
+    names: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_NAMES)
 
     @property
     def answer_unit(self) -> str:

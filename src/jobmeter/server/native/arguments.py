@@ -1,8 +1,9 @@
 """Query parameters: the table that documents them, and reading them with every refusal naming its parameter."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeVar, cast
+
+import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import parse_duration, parse_time
@@ -11,8 +12,7 @@ T = TypeVar("T")
 MAX_LIST = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """One query parameter. ``text`` gives its meaning, form and default; ``many`` may repeat or be comma separated."""
 
     name: str

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -167,8 +166,7 @@ class Catalog:
         self._since = self._clock.monotonic()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Missing:
+class _Missing(msgspec.Struct, frozen=True, eq=False):
     """Series to be written: their keys, and the day of the last sample of each."""
 
     series: Sequence[Series]

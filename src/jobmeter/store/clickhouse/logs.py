@@ -5,9 +5,10 @@ both read all lines of a job for one page of them, where the plain question read
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
@@ -141,8 +142,7 @@ class LogReader:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Where:
+class _Where(msgspec.Struct, frozen=True):
     """Conditions with what is bound to them."""
 
     sql: str

@@ -1,7 +1,6 @@
 """Sorts columns into the order of the query, each sample once."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,8 +9,7 @@ from jobmeter.model.batch import SampleColumns, SeriesKeys, Uint32s, Uint64s
 Positions = NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Order:
+class Order(msgspec.Struct, frozen=True, eq=False):
     """How the engine's order (job, series) and the caller's order of keys belong together.
 
     ``keys``: the caller's keys in the engine's order. ``position``: for each of these its place in the caller's order.

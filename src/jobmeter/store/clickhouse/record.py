@@ -28,10 +28,10 @@ all times and all counts.
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,8 +54,7 @@ AGAIN_BYTES = 2 * 2**20
 """A list is written again when so much lies between: a damaged record takes no more than that with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentContent:
+class SegmentContent(msgspec.Struct, frozen=True):
     """The content of a segment.
 
     ``groups``: the rows of its whole records, in order. ``damaged`` bytes lie before a whole record and are none:

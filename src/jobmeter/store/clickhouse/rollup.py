@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from clickhouse_connect.driver.client import Client
 
 from jobmeter.errors import JobmeterError
@@ -27,8 +27,7 @@ _SPAN = 31 * DAY
 """Longest stretch of hours that one statement computes: it touches two monthly partitions of the minutes at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(msgspec.Struct, frozen=True):
     """Hours to compute, of some jobs (None: of all)."""
 
     start: int

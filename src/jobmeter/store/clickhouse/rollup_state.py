@@ -13,8 +13,8 @@ A roll-up removes exactly the marks that it took before it read the samples, by 
 import secrets
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jobmeter.model.time import HOUR, Clock, floor_to
@@ -29,8 +29,7 @@ _QUORUM = {"insert_quorum": "auto", "insert_quorum_parallel": 0}
 _SEQUENTIAL = {"select_sequential_consistency": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class DirtyHour:
+class DirtyHour(msgspec.Struct, frozen=True):
     """One mark as it stands in the engine."""
 
     job: int

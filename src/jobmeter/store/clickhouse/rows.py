@@ -1,11 +1,12 @@
 """Samples with their keys, as runs of one series each: how they travel to disk."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys, Uint64s
@@ -21,8 +22,7 @@ JobHour = tuple[int, int]
 DAYS = ("raw_days", "minute_days", "hour_days")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class Rows(msgspec.Struct, frozen=True, eq=False):
     """``n`` samples in ``k`` runs, in the order in which they count: a later row replaces an earlier one.
 
     ``keys``: of each run; the very same object wherever the same list of series came again. ``count``: int64[k], the
@@ -133,8 +133,7 @@ class Section:
         return self._order, self._series
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class Table(msgspec.Struct, frozen=True, eq=False):
     """Rows of equal length, one array a column: ``days`` has the days of ``DAYS``, in that order."""
 
     job: Uint64s

@@ -1,7 +1,8 @@
 """How a table becomes statements: on one engine, or spread over a cluster with the same columns."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from jobmeter.store.clickhouse.target import Target
 
@@ -15,8 +16,7 @@ class Spread(Enum):
     """Every row on every node: small tables that coordinate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A table as it is meant; ``create`` makes statements of it.
 
     ``primary_key`` is the part of ``order_by`` that is in memory, by default all of it. ``version`` names the

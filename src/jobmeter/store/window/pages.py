@@ -1,7 +1,5 @@
 """Samples in pages of fixed size, memory that is given from one series to the next without moving; a row for each."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +15,7 @@ ROW_BYTES = 150
 """Memory that a series takes beside its samples: its columns, and its place in a dictionary."""
 _FIRST = 1024
 _NEVER = -(2**62)
-NO_PAGE = -1
+NO_PAGE = NO_ROW = -1
 FURTHEST = 2**31 - 1
 """Milliseconds from the base time of a page to its last sample, at most."""
 
@@ -69,68 +67,55 @@ class Pages:
         self.free[returned : returned + len(pages)] = pages
         self.stock[0] = returned + len(pages)
 
-    def chain(self, page: int) -> Iterator[int]:
-        """A page and those that follow it."""
-        while page != NO_PAGE:
-            yield page
-            page = int(self.following[page])
+    def chains(self, first: Int32s, until: Int64s | None = None) -> tuple[Int64s, Int32s]:
+        """Pages and those that follow each, chain by chain: int64[k], a position in ``first``, and int32[k], the page.
+
+        With ``until`` (int64 ms, by position) a chain ends with the first page behind ``first`` whose base is later.
+        """
+        at = np.flatnonzero(first != NO_PAGE)
+        pages, ended = first[at], np.zeros(len(at), np.bool_)
+        positions, found = [at], [pages]
+        while len(at):
+            on = ~ended & (self.following[pages] != NO_PAGE)
+            at, pages = at[on], self.following[pages[on]]
+            ended = np.zeros(len(at), np.bool_) if until is None else self.base[pages] > until[at]
+            positions.append(at)
+            found.append(pages)
+        position = np.concatenate(positions)
+        order = np.argsort(position, kind="stable")
+        return position[order], np.concatenate(found)[order]
+
+    def page_of(self, first: Int32s, last: Int32s, time: Int64s) -> Int32s:
+        """int32[k]: the page of each chain, from ``first`` to ``last``, in which a sample of that time belongs."""
+        page = np.where((last != NO_PAGE) & (self.base[last] <= time), last, first)
+        at = np.flatnonzero(page != last)
+        while len(at):
+            following = self.following[page[at]]
+            on = self.base[following] <= time[at]
+            at = at[on]
+            page[at] = following[on]
+            at = at[page[at] != last[at]]
+        return page
 
     def newest(self, pages: Int32s) -> Int64s:
         """int64[k] ms: the time of the last sample of each page, which has one."""
         newest: Int64s = self.base[pages] + self.distance[pages.astype(np.int64) * PAGE + self.filled[pages] - 1]
         return newest
 
-    def content(self, page: int) -> tuple[Int64s, Float64s]:
-        """The samples of a page and of those that follow it, ascending in time."""
-        times, values = [np.empty(0, np.int64)], [np.empty(0)]
-        for one in self.chain(page):
-            cells = slice(one * PAGE, one * PAGE + int(self.filled[one]))
-            times.append(self.base[one] + self.distance[cells])
-            values.append(self.value[cells])
-        return np.concatenate(times), np.concatenate(values)
+    def content(self, pages: Int32s) -> tuple[Int64s, Int64s, Float64s]:
+        """The samples of pages, one page after the other: each one's position in ``pages``, its time and its value."""
+        filled = self.filled[pages].astype(np.int64)
+        position = np.repeat(np.arange(len(pages)), filled)
+        cells = (pages.astype(np.int64) * PAGE - (np.cumsum(filled) - filled))[position] + np.arange(len(position))
+        return position, self.base[pages][position] + self.distance[cells], self.value[cells]
 
-    def store(self, pages: Int32s, places: Int64s, time: Int64s, value: Float64s) -> None:
-        """Put samples into pages, whose base times are set, at ``places`` (0 to ``PAGE`` - 1)."""
-        cells = pages.astype(np.int64) * PAGE + places
-        self.distance[cells] = time - self.base[pages]
+    def store(self, pages: Int32s, starts: Int64s, time: Int64s, value: Float64s) -> None:
+        """Fill pages: the samples of each begin at ``starts``, and are ascending in time."""
+        filled = np.diff(np.append(starts, len(time)))
+        self.base[pages], self.filled[pages] = time[starts], filled
+        cells = np.repeat(pages.astype(np.int64) * PAGE - starts, filled) + np.arange(len(time))
+        self.distance[cells] = time - np.repeat(time[starts], filled)
         self.value[cells] = value
-
-    def rewrite_last(
-        self, pages: Int32s, time: Int64s, value: Float64s, chosen: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        """Give the last sample of pages another value, where ``chosen`` and where it is of that time: bool[k]."""
-        at = np.flatnonzero(chosen & (pages >= 0))
-        last = pages[at].astype(np.int64)
-        cells = last * PAGE + self.filled[last] - 1
-        same = self.base[last] + self.distance[cells] == time[at]
-        self.value[cells[same]] = value[at[same]]
-        there = np.zeros(len(pages), np.bool_)
-        there[at[same]] = True
-        return there
-
-    def write_new(self, time: Int64s, value: Float64s) -> tuple[int, int]:
-        """Samples, ascending in time, in pages of their own: the first and the last of these, ``NO_PAGE`` for none."""
-        if not len(time):
-            return NO_PAGE, NO_PAGE
-        edges = cuts(time)
-        pages = self.take(len(edges) - 1)
-        for page, start, end in zip(pages.tolist(), edges[:-1], edges[1:], strict=True):
-            self.base[page], self.filled[page] = time[start], end - start
-            cells = slice(page * PAGE, page * PAGE + end - start)
-            self.distance[cells] = time[start:end] - time[start]
-            self.value[cells] = value[start:end]
-        self.following[pages[:-1]] = pages[1:]
-        return int(pages[0]), int(pages[-1])
-
-
-def cuts(time: Int64s) -> list[int]:
-    """Where pages of these samples begin, and where the last one ends."""
-    edges = [0]
-    while edges[-1] < len(time):
-        start = edges[-1]
-        near = int(np.searchsorted(time, time[start] + FURTHEST, side="right"))
-        edges.append(min(start + PAGE, near, len(time)))
-    return edges
 
 
 class Rows:
@@ -175,22 +160,6 @@ class Rows:
     def of_job(self, job: int) -> Int64s:
         """The rows of a job's series."""
         return np.flatnonzero(self._there[: self._end] & (self.job[: self._end] == np.uint64(job)))
-
-    def add(self, job: int, series: int, since_ms: int) -> int:
-        """A row for a series that has none, without samples."""
-        if self._free:
-            row = self._free.pop()
-        else:
-            row, self._end = self._end, self._end + 1
-            if row == len(self.job):
-                self._grow()
-        self._places[series] = row
-        self.series[row], self.job[row] = series, job
-        self.since[row], self.last[row] = since_ms, _NEVER
-        self.first_page[row] = self.last_page[row] = NO_PAGE
-        self._there[row] = True
-        self.generation += 1
-        return row
 
     def add_all(self, job: Uint64s, series: Uint64s, since_ms: int) -> Int64s:
         """Rows for different series that have none, without samples: int64[k]."""

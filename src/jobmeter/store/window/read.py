@@ -5,7 +5,7 @@ import numpy as np
 from jobmeter.kernel import window as kernel
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns
 from jobmeter.model.time import TimeRange
-from jobmeter.store.window.pages import NO_PAGE, Pages, Rows
+from jobmeter.store.window.pages import Pages, Rows
 
 _ROOM = 10_000
 """Buckets for which room is made without knowing whether they are there."""
@@ -60,27 +60,18 @@ class Reader:
         if kernel.AVAILABLE:
             return kernel.previous(self.at, rows, before_ms)
         times, values = np.full(len(rows), NEVER, np.int64), np.zeros(len(rows))
-        for at, page in enumerate(self.first_page[rows].tolist()):
-            time, value = self._pages.content(page)
-            place = int(np.searchsorted(time, before_ms)) - 1
-            if place >= 0:
-                times[at], values[at] = time[place], value[place]
+        position, time, value = self._content(rows)
+        before = time < before_ms
+        times[position[before]], values[position[before]] = time[before], value[before]  # the last one wins
         return times, values
 
     def _samples_in_arrays(self, rows: Int64s, span: TimeRange) -> SampleColumns:
-        parts = [self._cut(page, span) for page in self.first_page[rows].tolist()]
-        if not parts:
-            return SampleColumns.empty()
-        lengths = [len(time) for time, _ in parts]
-        return SampleColumns(
-            np.repeat(np.arange(len(rows), dtype=np.uint32), lengths),
-            np.concatenate([time for time, _ in parts]),
-            np.concatenate([value for _, value in parts]),
-        )
+        position, time, value = self._content(rows)
+        inside = (time >= span.start_ms) & (time < span.end_ms)
+        return SampleColumns(position[inside].astype(np.uint32), time[inside], value[inside])
 
-    def _cut(self, page: int, span: TimeRange) -> tuple[Int64s, Float64s]:
-        if page == NO_PAGE:
-            return np.empty(0, np.int64), np.empty(0)
-        time, value = self._pages.content(page)
-        start, end = np.searchsorted(time, (span.start_ms, span.end_ms)).tolist()
-        return time[start:end], value[start:end]
+    def _content(self, rows: Int64s) -> tuple[Int64s, Int64s, Float64s]:
+        """All samples of rows, by (position in ``rows``, time)."""
+        position, pages = self._pages.chains(self.first_page[rows])
+        of, time, value = self._pages.content(pages)
+        return position[of], time, value

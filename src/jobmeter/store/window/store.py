@@ -3,10 +3,10 @@
 import itertools
 import threading
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys, Uint64s

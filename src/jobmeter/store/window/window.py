@@ -22,7 +22,8 @@ from jobmeter.model.batch import (
     SeriesKeys,
 )
 from jobmeter.model.time import DAY, MINUTE, TimeRange
-from jobmeter.store.window.pages import FURTHEST, NO_PAGE, PAGE_BYTES, ROW_BYTES, Pages, PageWriter, Rows, cuts
+from jobmeter.store.window.merge import in_order, merge
+from jobmeter.store.window.pages import NO_PAGE, NO_ROW, PAGE_BYTES, ROW_BYTES, Pages, PageWriter, Rows
 from jobmeter.store.window.read import Reader
 
 _MOST_CACHED = 2_000_000
@@ -34,6 +35,8 @@ MOST_SAMPLES = 1_000_000
 """Samples that are put in buckets while writers wait, some milliseconds; beyond that they are copied in parts."""
 _SWEPT = 65_536
 """Rows that are swept at a time: nobody waits for longer than that takes."""
+_MERGED = 1_024
+"""Rows that late samples are merged into at a time: some MiB of arrays."""
 
 
 class _Found(NamedTuple):
@@ -97,30 +100,20 @@ class Window:
         ``columns`` are sorted by (index, time), each pair once. Where there is no room the window shrinks for them at
         ``now_ms``, or, without that, they stay outside.
         """
-        bounds = np.searchsorted(columns.index, np.arange(len(keys) + 1)).tolist()
         with self._lock:
-            if not len(columns) and self._adopt_empty(keys, since_ms):
-                return
-            here = self._rows.find(keys) >= 0
-            for at, (job, series) in enumerate(zip(keys.job.tolist(), keys.series.tolist(), strict=True)):
-                own = slice(bounds[at], bounds[at + 1])
-                if here[at] or not self._has_room(bounds[at + 1] - bounds[at], now_ms):
-                    continue
-                row = self._rows.add(job, series, since_ms)
-                self._writes += 1
-                self._rows.written[row] = self._writes
-                self._replace(row, columns.time[own], columns.value[own])
-
-    def _adopt_empty(self, keys: SeriesKeys, since_ms: int) -> bool:
-        """Take those of the series in that are not here, without samples; False where there may be no room."""
-        new = self._rows.find(keys) < 0
-        count = int(np.count_nonzero(new))
-        if self.bytes + count * (PAGE_BYTES + ROW_BYTES) > self._bound * _NEARLY_FULL:
-            return False
-        rows = self._rows.add_all(keys.job[new], keys.series[new], since_ms)
-        self._writes += 1
-        self._rows.written[rows] = self._writes
-        return True
+            new = np.flatnonzero(self._rows.find(keys) < 0)
+            samples = np.bincount(columns.index, minlength=len(keys))[new]
+            needed = np.cumsum((samples // PAGE + 1) * PAGE_BYTES + ROW_BYTES)
+            if len(new) and now_ms is not None and self.bytes + int(needed[-1]) > self._bound:
+                self._shrink(now_ms, int(needed[-1]))
+            new = new[self.bytes + needed <= self._bound]
+            rows = np.full(len(keys), NO_ROW)
+            rows[new] = self._rows.add_all(keys.job[new], keys.series[new], since_ms)
+            self._writes += 1
+            self._rows.written[rows[new]] = self._writes
+            of = rows[columns.index]
+            there = of != NO_ROW
+            self._write(of[there], columns.time[there], columns.value[there])
 
     def write_all(self, batches: Sequence[SampleBatch], now_ms: int) -> None:
         """Add samples to those of the series that are here, in any order; of two of a time the later row wins.
@@ -286,84 +279,13 @@ class Window:
             self._write(*in_order(rows, time, value))
 
     def _write(self, rows: Int64s, time: Int64s, value: Float64s) -> None:
-        """Samples in the order of (row, time), each pair once."""
-        again = time == self._rows.last[rows]
-        if again.any():
-            # A request that is sent again: its samples are the newest that there are.
-            again &= self._pages.rewrite_last(self._rows.last_page[rows], time, value, again)
-            rows, time, value = rows[~again], time[~again], value[~again]
-            if not len(rows):
-                return
-        starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
-        counts = np.diff(np.append(starts, len(rows)))
-        own = rows[starts]
-        page = self._rows.last_page[own]
-        newest = time[starts + counts - 1]
-        # A row without pages looks at page -1, and is as if that were full.
-        base = np.where(page >= 0, self._pages.base[page], time[starts])
-        late = (time[starts] <= self._rows.last[own]) | (newest - np.minimum(base, time[starts]) > FURTHEST)
-        before = np.where(page >= 0, self._pages.filled[page], PAGE)
-        if late.any() or int(np.sum((before + counts - 1) // PAGE)) > self._pages.left:
-            plain = ~late if int(np.sum((before + counts - 1) // PAGE)) <= self._pages.left else np.zeros_like(late)
-            keep = np.repeat(plain, counts)
-            # These first: there is room for them, while samples far apart take a page each where rows are merged.
-            if keep.any():
-                self._extend(own[plain], counts[plain], before[plain], time[keep], value[keep])
-            for at in np.flatnonzero(~plain).tolist():
-                chosen = slice(int(starts[at]), int(starts[at] + counts[at]))
-                self._merge(int(own[at]), time[chosen], value[chosen])
-            return
-        self._extend(own, counts, before, time, value)
-
-    def _extend(self, own: Int64s, counts: Int64s, before: Int64s, time: Int64s, value: Float64s) -> None:
-        """Samples that follow what their rows hold: ``counts`` of each row, whose last page has ``before`` already."""
-        pages, rows = self._pages, self._rows
-        more = (before + counts - 1) // PAGE
-        new = pages.take(int(more.sum()))
-        first_new = np.cumsum(more) - more
-        ends = np.cumsum(counts)
-        rank = np.arange(len(time)) - np.repeat(ends - counts - before, counts)
-        number, place = rank // PAGE, rank % PAGE
-        page = rows.last_page[np.repeat(own, counts)]
-        fresh = number > 0
-        if len(new):
-            page[fresh] = new[(np.repeat(first_new, counts) + number - 1)[fresh]]
-            begins = np.flatnonzero(fresh & (place == 0))
-            pages.base[page[begins]] = time[begins]
-            self._link(np.repeat(own, more), np.repeat(first_new, more), new)
-        pages.store(page, place, time, value)
-        last = ends - 1
-        pages.filled[page[last]] = place[last] + 1
-        rows.last[own] = time[last]
-        rows.last_page[own] = page[last]
-
-    def _link(self, own: Int64s, first_new: Int64s, new: NDArray[np.int32]) -> None:
-        """Chain new pages, those of a row one after the other, behind the last page of their rows."""
-        pages, rows = self._pages, self._rows
-        before = np.where(np.arange(len(new)) == first_new, rows.last_page[own], np.roll(new, 1))
-        there = before >= 0
-        pages.following[before[there]] = new[there]
-        pages.filled[before[there]] = PAGE
-        rows.first_page[own[~there]] = new[~there]
-
-    def _merge(self, row: int, time: Int64s, value: Float64s) -> None:
-        """Samples of which some are late, or repeated."""
-        times, values = self._pages.content(int(self._rows.first_page[row]))
-        times, values = np.concatenate([times, time]), np.concatenate([values, value])
-        _, times, values = in_order(np.zeros(len(times), np.int64), times, values)
-        self._replace(row, times, values)
-
-    def _replace(self, row: int, time: Int64s, value: Float64s) -> None:
-        """Give a row these samples instead of its own; without room for them it goes."""
-        rows = self._rows
-        self._free(int(rows.first_page[row]))
-        if len(cuts(time)) - 1 > self._pages.left:
-            rows.first_page[row] = rows.last_page[row] = NO_PAGE
-            rows.remove(np.array([row]))
-            return
-        rows.first_page[row], rows.last_page[row] = self._pages.write_new(time, value)
-        if len(time):
-            rows.last[row] = max(int(rows.last[row]), int(time[-1]))
+        """Samples of one row after the other, ascending in time, each time once."""
+        begins = np.append(True, rows[1:] != rows[:-1])[: len(rows)]
+        own, index = rows[begins], np.cumsum(begins) - 1
+        for first in range(0, len(own), _MERGED):
+            part = slice(*np.searchsorted(index, (first, first + _MERGED)).tolist())
+            some = own[first : first + _MERGED]
+            self._remove(merge(self._pages, self._rows, some, index[part] - first, time[part], value[part]))
 
     def _expire(self, rows: Int64s, keep_from_ms: int) -> None:
         """Give back the pages in which everything is older."""
@@ -380,18 +302,8 @@ class Window:
             pages.give_back(page)
 
     def _remove(self, rows: Int64s) -> None:
-        for page in self._rows.first_page[rows].tolist():
-            self._free(page)
+        self._pages.give_back(self._pages.chains(self._rows.first_page[rows])[1])
         self._rows.remove(rows)
-
-    def _free(self, page: int) -> None:
-        self._pages.give_back(np.fromiter(self._pages.chain(page), np.int32))
-
-    def _has_room(self, samples: int, now_ms: int | None) -> bool:
-        needed = (samples // PAGE + 1) * PAGE_BYTES + ROW_BYTES
-        if self.bytes + needed > self._bound and now_ms is not None:
-            self._shrink(now_ms, needed)
-        return self.bytes + needed <= self._bound
 
     def _shrink(self, now_ms: int, needed: int = 0) -> None:
         most = int(self._bound * _FULL) - needed
@@ -401,14 +313,3 @@ class Window:
         if self.bytes > most:
             rows = self._rows.all()
             self._remove(rows[np.argsort(self._rows.last[rows], kind="stable")][: len(rows) // 4 + 1])
-
-
-def in_order(rows: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:
-    """Sorted by (row, time), of equal ones the last."""
-    step = np.diff(rows)
-    if np.all((step > 0) | ((step == 0) & (np.diff(time) > 0))):
-        return rows, time, value
-    order = np.lexsort((time, rows))
-    rows, time, value = rows[order], time[order], value[order]
-    last = np.append((rows[1:] != rows[:-1]) | (time[1:] != time[:-1]), True)
-    return rows[last], time[last], value[last]

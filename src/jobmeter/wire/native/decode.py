@@ -9,7 +9,6 @@ it, the checksum before the payload is unpacked, the size while it is unpacked. 
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -54,14 +53,13 @@ _COLUMNS = 3.5
 """How many times the payload of samples is in memory: as it came, in columns, and in those joined with others."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Decoded:
+class Decoded(msgspec.Struct, frozen=True, eq=False):
     """The content of a body, in the order of its frames. ``unknown`` names what was left out of records and lines."""
 
     batches: list[SampleBatch]
     records: list[Records]
     line_batches: list[LogBatch]
-    unknown: list[str] = field(default_factory=list)
+    unknown: list[str] = msgspec.field(default_factory=list)
 
     @property
     def lines(self) -> LogBatch:

@@ -6,8 +6,9 @@ in Zstandard is passed on as it is.
 
 import struct
 import zlib
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 
@@ -36,8 +37,7 @@ class Codec(IntEnum):
     ZSTD = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """One frame as it lies in a body: ``payload`` is as sent, ``plain_size`` its length after decompression."""
 
     kind: FrameKind

@@ -3,8 +3,8 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Uint32s
@@ -18,8 +18,7 @@ _SERIES_COST = 34
 """The same for each of its series."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ListedSeries:
+class ListedSeries(msgspec.Struct, frozen=True, eq=False):
     """``series``: each once. ``places`` uint32[n]: the position of each descriptor's series.
 
     ``once``: no descriptor repeats one.

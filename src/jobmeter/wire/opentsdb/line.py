@@ -7,8 +7,9 @@ straight into a ``Points``; everything else comes out as an event, in its order.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from jobmeter.wire.opentsdb.point import Points, RefusedError
 
@@ -26,16 +27,14 @@ class Problem(Enum):
     LENGTH = "error: "
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """A command other than ``put``, and its arguments."""
 
     name: str
     arguments: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
+class Wrong(msgspec.Struct, frozen=True):
     """A line that is refused; ``reason`` is for counting."""
 
     problem: Problem

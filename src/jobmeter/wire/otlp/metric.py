@@ -6,9 +6,10 @@ Histograms and summaries become the series that Prometheus has for them
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
+
+import msgspec
 
 from jobmeter.wire.otlp.written import Builder, Header, Kind, Owner
 
@@ -30,8 +31,7 @@ class Named(NamedTuple):
         return into.header(self.owner, self.name, self.unit, kind, suffix, extra)
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(msgspec.Struct, frozen=True):
     """A data point of a histogram or a summary. ``own``: its attributes, as in a key."""
 
     own: bytes

@@ -3,8 +3,9 @@
 https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/proto/logs/v1/logs.proto
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.span import Attributes
@@ -30,8 +31,7 @@ _TIME, _NUMBER, _TEXT, _BODY, _ATTRIBUTES = 0x09, 0x10, 0x1A, 0x2A, 0x32
 _TRACE, _SPAN, _OBSERVED, _EVENT = 0x4A, 0x52, 0x59, 0x62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One log record. ``time_ns`` is 0 where neither the record nor its observer has a time.
 
     ``severity`` is OTLP's number, 0 where there is none; ``trace`` and ``span`` are hexadecimal digits or empty.

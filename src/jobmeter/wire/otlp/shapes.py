@@ -3,8 +3,8 @@
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Int64s, Uint32s
@@ -17,8 +17,7 @@ _MOST_BYTES = 128 * 2**20
 _KEY_BYTES = 100
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, eq=False):
     """A request without times and values: see ``Written``; ``index`` and ``at`` as ``usual_columns`` has them."""
 
     keys: list[bytes]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import MOST_BYTES, MOST_PARTS, Attributes, SpanScope
 from jobmeter.wire.otlp.values import pair, utf8
@@ -23,8 +25,7 @@ Span = tuple[int, int]
 Pieces = Sequence[Span]
 
 
-@dataclass(frozen=True, slots=True)
-class Group(Generic[T]):
+class Group(msgspec.Struct, Generic[T], frozen=True):
     """Items of one resource and one scope."""
 
     resource: Attributes

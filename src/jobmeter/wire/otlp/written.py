@@ -8,6 +8,7 @@ from enum import Enum
 from hashlib import blake2b
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,8 +40,7 @@ class Kind(Enum):
     COUNTER = "counter"
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(msgspec.Struct, frozen=True):
     """The description of a series.
 
     ``attributes`` are those of the data point, with ``le`` or ``quantile`` where it has one. ``name`` ends with

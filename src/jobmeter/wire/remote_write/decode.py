@@ -4,9 +4,9 @@ https://prometheus.io/docs/specs/prw/remote_write_spec/ and https://prometheus.i
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,8 +28,7 @@ _HISTOGRAMS_2, _EXEMPLARS_2 = 0x1A, 0x22
 Labels = list[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Written:
+class Written(msgspec.Struct, frozen=True, eq=False):
     """The samples of a request.
 
     ``keys``: bytes that encode the labels of each series, the same in every request of the same version. ``labels``

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -148,7 +149,7 @@ def start(operation, context, run):
     call = Call(operation.method, operation.path.format(**values), "job_name=a", (("host", "h"),), body)
     match = MODELARTS.match(call)
     assert match is not None
-    context = replace(context, path=match.path)
+    context = msgspec.structs.replace(context, path=match.path)
     try:
         return drive(operation.answer(call, context), run)
     except JobmeterError as error:

@@ -1,6 +1,5 @@
 """Dimensions: the jobs, pods and cards of a request."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,8 +11,7 @@ MOST = 50
 FIELD = "Dimensions"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
     """One member of Dimensions. Empty parts match everything; ``user`` and ``region`` are returned unchanged."""
 
     job: str = ""

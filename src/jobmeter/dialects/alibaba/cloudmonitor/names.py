@@ -7,9 +7,10 @@ and, in the namespace beside it, the same stems with another prefix. Here every 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+
+import msgspec
 
 from jobmeter.dialects.base import not_negative, rounded
 from jobmeter.model.catalog import CATALOG, Kind, Metric, Scope, by_dialect_name
@@ -55,8 +56,7 @@ _LIMITED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
     """One name. ``share`` is the metric of usage over the limit, from which the limit is computed."""
 
     name: str

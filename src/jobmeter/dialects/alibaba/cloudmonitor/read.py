@@ -1,8 +1,9 @@
 """From a request to its points: the queries, and their conversion."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, MOST, Resource, card_name
 from jobmeter.dialects.alibaba.cloudmonitor.names import Measure, Part
@@ -28,8 +29,7 @@ class _Figures(NamedTuple):
     most: _Values
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(msgspec.Struct, frozen=True):
     """A job to read, its pods' names, and the requested resources."""
 
     job: Job

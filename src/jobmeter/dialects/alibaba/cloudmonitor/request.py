@@ -2,11 +2,11 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
-from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.dialects.alibaba.arguments import Arguments, ordered_range
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, Resource, read
@@ -37,8 +37,7 @@ class _Token(msgspec.Struct, array_like=True, frozen=True):
     place: PointPosition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One page. ``after`` is the last point of the page before, None for the first page."""
 
     measure: Measure
@@ -87,7 +86,9 @@ def request_of(
         period=_period(arguments),
         length=arguments.integer("Length", min(DEFAULT_LENGTH, most), 1, most),
     )
-    content = msgspec.json.encode((operation, request.measure.name, request.period, [*map(astuple, request.resources)]))
+    content = msgspec.json.encode(
+        (operation, request.measure.name, request.period, [*map(msgspec.structs.astuple, request.resources)])
+    )
     request = replace(request, question=blake2b(content, digest_size=8).hexdigest())
     token = arguments.text("NextToken")
     return _continued(request, token) if token else request

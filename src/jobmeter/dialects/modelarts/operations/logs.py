@@ -6,9 +6,11 @@ https://support.huaweicloud.com/api-modelarts/ShowTrainingJobLogsFromAom.html
 
 import re
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
@@ -30,8 +32,7 @@ _SMALL_PAGE, _LARGE_PAGE = 1_000, 10_000
 _BASE = re.compile(r"(?P<time>[0-9]{1,18}[0-9]?)(?:\.(?P<passed>[0-9]{1,9}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
+class _Base(msgspec.Struct, frozen=True):
     """A position in the log: after all lines of that time (ns), or after the first ``passed`` of them."""
 
     time_ns: int

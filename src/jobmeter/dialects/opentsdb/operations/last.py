@@ -4,7 +4,6 @@ https://opentsdb.net/docs/build/html/api_http/query/last.html
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -44,8 +43,7 @@ class LastBody(msgspec.Struct, frozen=True):
     backScan: int | str | None = None  # noqa: N815
 
 
-@dataclass(frozen=True, slots=True)
-class LastQuery:
+class LastQuery(msgspec.Struct, frozen=True):
     """A request: sub queries, whether to name what is answered, and how far to look back (0: without end)."""
 
     queries: Sequence[LastSubQuery]
