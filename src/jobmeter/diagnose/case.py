@@ -67,15 +67,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return {signal.member: signal for signal in self.means.get(metric, ())}
 
     def _enough(self, signals: Signals, metric: str, numbers: Numbers) -> list[Signal]:
-        span = self.judged(numbers)
-        found = []
-        for signal in signals.get(metric, ()):
-            inside = signal.within(span.start_ms, span.end_ms)
-            # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
-            if len(inside) and inside.coverage(int(inside.time[0]), _end(inside)) >= numbers["coverage"]:
-                found.append(inside)
-        return found
-
-
-def _end(signal: Signal) -> int:
-    return int(signal.time[-1]) + max(signal.interval, 1)
+        span, least = self.judged(numbers), numbers["coverage"]
+        inside = (signal.within(span.start_ms, span.end_ms) for signal in signals.get(metric, ()))
+        # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
+        return [signal for signal in inside if len(signal) and signal.coverage >= least]

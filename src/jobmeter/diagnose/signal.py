@@ -5,7 +5,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.query.stretches import GAP_INTERVALS
+from jobmeter.query.stretches import GAP_INTERVALS, usual_interval
 
 _MOST_PAIRS = 300
 
@@ -31,7 +31,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False):
     @property
     def interval(self) -> int:
         """The usual distance of two points, in ms; 0 for fewer than two."""
-        return int(np.median(np.diff(self.time))) if len(self.time) > 1 else 0
+        return usual_interval(self.time)
 
     @property
     def member(self) -> tuple[str, str, str]:
@@ -45,15 +45,19 @@ class Signal(msgspec.Struct, frozen=True, eq=False):
 
     def within(self, start_ms: int, end_ms: int) -> "Signal":
         """The part in ``[start, end)``."""
-        first, last = np.searchsorted(self.time, (start_ms, end_ms)).tolist()
-        return replace(self, time=self.time[first:last], value=self.value[first:last])
+        if len(self.time) and start_ms <= self.time[0] and self.time[-1] < end_ms:
+            return self
+        part = slice(*self.time.searchsorted((start_ms, end_ms)).tolist())
+        time, value = self.time[part], self.value[part]
+        return replace(self, time=time, value=value)
 
-    def coverage(self, start_ms: int, end_ms: int) -> float:
-        """The share of ``[start, end)`` that its points cover, 0 to 1."""
-        inside = self.within(start_ms, end_ms)
-        if not len(inside) or end_ms <= start_ms:
+    @property
+    def coverage(self) -> float:
+        """The share of its own life that its points cover, 0 to 1."""
+        if not len(self.time):
             return 0.0
-        return min(1.0, len(inside) * max(self.interval, 1) / (end_ms - start_ms))
+        each = max(self.interval, 1)
+        return min(1.0, len(self.time) * each / (int(self.time[-1]) - int(self.time[0]) + each))
 
     def at(self, time: Int64s) -> Float64s:
         """The last value at or before each time, NaN before the first and in a gap."""

@@ -135,7 +135,13 @@ def test_only_what_stands_apart_has_a_high_score():
 
 
 def test_coverage_is_the_share_of_time_that_points_stand_for():
-    signal = Signal("m", points(range(0, 100, 10)), np.ones(10))
-    assert signal.coverage(0, 100_000) == 1.0
-    assert signal.coverage(0, 200_000) == 0.5
-    assert signal.coverage(300_000, 400_000) == 0.0
+    assert Signal("m", points(range(0, 100, 10)), np.ones(10)).coverage == 1.0
+    assert Signal("m", points([0, 10, 20, 30, 70]), np.ones(5)).coverage == 5 / 8
+    assert Signal("m", points([]), np.ones(0)).coverage == 0.0
+
+
+@given(st.lists(st.integers(0, 10_000), max_size=30, unique=True))
+def test_the_interval_is_the_median_distance(times):
+    time = np.sort(np.array(times, np.int64))
+    expected = int(np.median(np.diff(time))) if len(time) > 1 else 0
+    assert Signal("m", time, np.ones(len(time))).interval == expected
