@@ -90,7 +90,7 @@ class Journal:
         for path in self._segments.left:
             for rows in self._segments.recovered(path):
                 prepare(rows)
-                self._add(Section(rows))
+                self._add([Section(rows)])
         self._thread = threading.Thread(target=self._run, name="jobmeter-journal", daemon=True)
         self._thread.start()
         try:
@@ -110,8 +110,7 @@ class Journal:
                 self._segments.append(group)
             except OSError as error:
                 raise unavailable(str(error), "store samples") from error
-            for rows in group:
-                self._add(Section(rows.alone()))
+            self._add([Section(rows.alone()) for rows in group])
 
     def pending(self) -> Pending:
         """See ``CommitLog.pending``."""
@@ -147,16 +146,18 @@ class Journal:
         with self._writing:
             self._segments.close()
 
-    def _add(self, section: Section) -> None:
+    def _add(self, sections: Sequence[Section]) -> None:
+        rows = sum(len(one.rows) for one in sections)
+        start_ms, end_ms = min(one.start_ms for one in sections), max(one.end_ms for one in sections)
         with self._changed:
             first = not self._fresh
             if first:
                 self._oldest = monotonic()
-            self._span = min(self._span[0], section.start_ms), max(self._span[1], section.end_ms)
-            self._waiting.append(section)
-            self._rows += len(section.rows)
-            self._bytes += section.rows.bytes
-            self._fresh += len(section.rows)
+            self._span = min(self._span[0], start_ms), max(self._span[1], end_ms)
+            self._waiting += sections
+            self._rows += rows
+            self._bytes += sum(one.rows.bytes for one in sections)
+            self._fresh += rows
             if first or self._due():
                 self._changed.notify_all()
 

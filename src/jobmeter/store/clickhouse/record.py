@@ -45,6 +45,10 @@ _HEAD = struct.Struct("<4sIQI")
 _CHECK = struct.Struct("<I")
 _SECTION = struct.Struct("<IIHHHH")
 _NUMBER = struct.Struct("<Q")
+_NUMBERED = struct.Struct("<IIHHHHQ")
+"""Both of them."""
+_TIME = struct.Struct("<q")
+_IDS, _TIMES, _VALUES, _COUNTS = (np.dtype(kind) for kind in ("<u8", "<i8", "<f8", "<u4"))
 _KEYS, _SINGLE, _TOGETHER = 1, 2, 4
 _OLD = _KEYS
 """The form of a section before there were forms."""
@@ -128,24 +132,24 @@ def scan(segment: bytes) -> SegmentContent:
     return SegmentContent(groups, damaged + unreadable, len(segment) - good - unreadable)
 
 
-def _section(rows: Rows, number: int, written: bool) -> Iterator[Piece]:
+def _section(rows: Rows, number: int, written: bool) -> list[Piece]:
     runs, retention = len(rows.count), rows.retention
-    together = rows.span[0] == rows.span[1]
+    first, last = rows.span
+    together = first == last
     single = runs == len(rows)
     form = _KEYS * written | _SINGLE * single | _TOGETHER * together
-    yield _SECTION.pack(runs, len(rows), retention.raw_days, retention.minute_days, retention.hour_days, form)
-    yield _NUMBER.pack(number)
+    days = retention.raw_days, retention.minute_days, retention.hour_days
+    pieces: list[Piece] = [_NUMBERED.pack(runs, len(rows), *days, form, number)]
     if written:
-        yield _memory(rows.job, "<u8")
-        yield _memory(rows.series, "<u8")
-    yield _memory(rows.time[: 1 if together else None], "<i8")
-    yield _memory(rows.value, "<f8")
+        pieces += [_memory(rows.job, _IDS), _memory(rows.series, _IDS)]
+    pieces += [_TIME.pack(first) if together else _memory(rows.time, _TIMES), _memory(rows.value, _VALUES)]
     if not single:
-        count = rows.count.astype("<u4").tobytes()
-        yield count + bytes(-len(count) % 8)
+        count = rows.count.astype(_COUNTS).tobytes()
+        pieces.append(count + bytes(-len(count) % 8))
+    return pieces
 
 
-def _memory(array: NDArray[Any], kind: str) -> memoryview:
+def _memory(array: NDArray[Any], kind: np.dtype[Any]) -> memoryview:
     return np.ascontiguousarray(array, kind).data.cast("B")
 
 
