@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from jobmeter.access.call import Call
+from jobmeter.access.call import Call, Claim, ClaimKind, Scheme
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.policy import compiled
 from jobmeter.access.principal import Principal, Role
 from jobmeter.access.session import LIFE_MS, Sessions
 from jobmeter.access.share import read as read_share
-from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.trace import TraceGrant
 from jobmeter.access.trace import read as read_trace
 from jobmeter.access.vault import Vault

@@ -9,8 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import (
     encode,
     encoded_path,

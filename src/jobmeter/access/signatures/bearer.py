@@ -2,8 +2,7 @@
 
 import base64
 
-from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.errors import UnauthenticatedError
 
 MAX_TOKEN = 512

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
 
-from jobmeter.access.call import Call
+from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures import sdk_keys
-from jobmeter.access.signatures.base import Claim, ClaimKind
 from jobmeter.access.signatures.canonical import encode, encoded_path, query_pairs, raw, same, sorted_by_name
 from jobmeter.errors import UnauthenticatedError
 
