@@ -7,7 +7,8 @@ from typing import NamedTuple, overload
 
 import msgspec
 
-from jobmeter.model.batch import Float64s, Int64s, LineColumns
+from jobmeter.kernel.window import LineColumns
+from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogPage

@@ -6,11 +6,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
 
-from jobmeter.kernel.window import Grid
+from jobmeter.kernel.window import Grid, LineColumns
 from jobmeter.model.batch import (
     Bools,
     BucketColumns,
-    LineColumns,
     References,
     SampleBatch,
     SampleColumns,

@@ -15,7 +15,6 @@ from jobmeter.model.batch import (
     BucketColumns,
     Float64s,
     Int64s,
-    LineColumns,
     References,
     SampleBatch,
     SampleColumns,
@@ -179,14 +178,13 @@ class Window:
 
     def lines(
         self, keys: SeriesKeys, grid: kernel.Grid, span: TimeRange, step_ms: int, most: int
-    ) -> LineColumns | None:
+    ) -> kernel.LineColumns | None:
         """See ``Memory.lines``. None without the kernel, too."""
         if not kernel.AVAILABLE or span.start_ms == span.end_ms:
             return None
         with self._lock:
             place = self._look_up(keys).place
-            found = kernel.lines(self._reader().at, place, grid, (span.start_ms, span.end_ms), step_ms, most)
-        return None if found is None else LineColumns(*found)
+            return kernel.lines(self._reader().at, place, grid, (span.start_ms, span.end_ms), step_ms, most)
 
     def written(self, keys: SeriesKeys) -> int | None:
         """The number of the last write to one of those series, of whatever time; None where one of them is not here."""
