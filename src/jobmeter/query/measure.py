@@ -23,8 +23,22 @@ from jobmeter.query.groups import Groups
 from jobmeter.query.layout import MOST_POINTS, Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, joined_by, unit_of
 from jobmeter.query.meter import Meter
-from jobmeter.query.plan import MetricSelection, bucket_count, check, hours_around, is_own, series_since
-from jobmeter.query.request import By, GroupRef, JobRef, Line, LinesInColumns, MetricQuery, MetricResult, NodeRef
+from jobmeter.query.plan import hours_around
+from jobmeter.query.request import (
+    By,
+    GroupRef,
+    JobRef,
+    Line,
+    LinesInColumns,
+    MetricQuery,
+    MetricResult,
+    MetricSelection,
+    NodeRef,
+    bucket_count,
+    check,
+    is_own,
+    series_since,
+)
 from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
 from jobmeter.query.shape import Shape
