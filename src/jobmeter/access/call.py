@@ -43,8 +43,7 @@ def read_parameters(query: str) -> tuple[tuple[str, str], ...]:
     check_parameters(query)
     if "%" in query or "+" in query:
         return tuple(parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS))
-    parts = [part.partition("=") for part in query.split("&") if part]
-    return tuple((name, value) for name, _, value in parts)
+    return tuple([part.partition("=")[::2] for part in query.split("&") if part])
 
 
 def _nothing() -> None:

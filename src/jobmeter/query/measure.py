@@ -5,8 +5,8 @@ Layouts of series, and results of hours that are over, are cached for the next q
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,7 @@ _SPARSE = 1.5
 """How many more points there may be room for: a job seldom fills a range."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedQuery:
+class ResolvedQuery(NamedTuple):
     """What answers a question: the series in their lines, and what the registry says of their owner."""
 
     project: str

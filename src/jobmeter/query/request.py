@@ -77,8 +77,7 @@ class Statistic(StrEnum):
     INCREASE = "increase"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricQuery(Question["MetricResult"]):
+class MetricQuery(msgspec.Struct, Question["MetricResult"], frozen=True, kw_only=True):
     """Which metrics of which job, node or resource group, over which range, in steps of ``step_ms``, joined how.
 
     Of a resource group the result has its nodes (see ``jobmeter.query.group``).
@@ -161,8 +160,7 @@ class LinesInColumns(Sequence[Line]):
         return Line(metric, unit, replica, node, device, self.time[first:end], self.value[first:end], rank)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetricResult:
+class MetricResult(msgspec.Struct, frozen=True, eq=False):
     """Lines sorted by (metric, replica in natural order, node, device in natural order). No line is empty.
 
     ``samples`` is how many stored rows were read for it, or values that an earlier question left; ``tiers`` tells which
@@ -176,8 +174,7 @@ class MetricResult:
     project: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedQuestion(Question[bytes]):
+class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True, eq=False):
     """The answer to a question as ``encode``, which always does it in the same way, writes it."""
 
     query: MetricQuery
@@ -222,7 +219,7 @@ def check(query: MetricQuery, limits: Limits) -> MetricSelection:
 
     Raises InvalidRequestError naming the field that is wrong, LimitExceededError for too many buckets.
     """
-    metrics = metrics_of(query.metrics)
+    selection = _SINGLE.get(query.metrics) or _selection(metrics_of(query.metrics))
     check_by(query.subject, query.by)
     if query.step_ms < 1:
         raise InvalidRequestError(f"step {query.step_ms} ms must be at least 1 ms", "step")
@@ -231,12 +228,16 @@ def check(query: MetricQuery, limits: Limits) -> MetricSelection:
             "aggregate must be mean, sum, min or max: ratio is the catalogue's choice", "aggregate"
         )
     if query.statistic is Statistic.INCREASE:
-        _check_counters(metrics)
+        _check_counters(selection.metrics)
     buckets = bucket_count(query.range, query.step_ms)
     if buckets > limits.query_buckets:
         raise LimitExceededError(
             f"a line may have {limits.query_buckets} buckets, this range has {buckets}: take a longer step", "step"
         )
+    return selection
+
+
+def _selection(metrics: tuple[Metric, ...]) -> MetricSelection:
     return MetricSelection(metrics, sources(metrics), all(map(is_own, metrics)))
 
 
@@ -286,10 +287,12 @@ def _sources(metric: Metric) -> frozenset[str]:
 
 
 _SOURCES = {metric.name: _sources(metric) for metric in METRICS}
+_SINGLE: dict[tuple[str, ...], MetricSelection] = {(metric.name,): _selection((metric,)) for metric in METRICS}
+"""Of one metric of the catalogue, as most queries are."""
 
 
 def _metric(name: str) -> Metric:
-    metric = CATALOG.get(name) or find(name)
+    metric = find(name)
     if metric is None:
         raise InvalidRequestError(f"metric {name[:MAX_NAME]!r} is unknown (`jobmeter catalog` lists all)", "metric")
     return metric

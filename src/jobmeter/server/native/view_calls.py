@@ -67,8 +67,8 @@ ENDPOINTS = (
         answer=CallList,
         queries=(
             Query("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
-            Query("start", "Start of the range, included.", example="2026-11-20T15:00:00Z", moment=True),
-            Query("end", "End of the range, not included.", moment=True),
+            Query("start", "Start of the range, included.", example="2026-11-20T15:00:00Z"),
+            Query("end", "End of the range, not included."),
             Query("step", "Seconds of a bucket. Default: 60.", type="integer"),
             Query("replica", "The replica that is looked at. Default: the first."),
             PROJECT,
