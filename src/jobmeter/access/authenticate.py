@@ -248,11 +248,14 @@ class Authenticator:
             )
             fresh = _CachedKey(key, now, now + REMEMBER_SECONDS)
         except UnavailableError:
-            last = self._confirmed_recently(name, now)
-            if last is None:
+            confirmed = self._confirmed_recently(name, now)
+            if confirmed is None:
                 raise
-            fresh = last
+            fresh = confirmed
         with self._lock:
+            last = self._keys.get(name)
+            if last is not None and last.key == fresh.key:
+                fresh.secret, fresh.principal = last.secret, last.principal
             self._keys[name] = fresh
             self._keys.move_to_end(name)
             while len(self._keys) > MOST_KEYS:

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +19,6 @@ from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
 
 MOST_BYTES, MOST_STATEMENTS, MOST_POLICIES, MOST_TEXT = 64 * 1024, 100, 20, 512
-_COMPILED = 1_000
 _SLOTS = 5
 _CLUSTER = "cluster/"
 _WHOLES = ("project/", "resourcegroup/")
@@ -182,7 +180,6 @@ def documents(text: str) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-@lru_cache(_COMPILED)
 def compiled(text: str) -> Policies | None:
     """What a key's policies allow; None for a key without any, which its role alone bounds."""
     found = documents(text)

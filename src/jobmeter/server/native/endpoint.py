@@ -13,8 +13,9 @@ from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
-from jobmeter.model.series import NOBODY, check_project, job_key
+from jobmeter.model.series import NOBODY, check_job_id, check_project, job_key
 from jobmeter.query.meter import Spent
+from jobmeter.query.request import JobRef
 from jobmeter.server.admission import Slot, Waiting
 from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
@@ -164,6 +165,11 @@ class Endpoint:
         if self.begin is not None:
             return SAMPLES_BYTES
         return -1 if self.steps is None else MEMORY_BYTES
+
+
+def job_ref(context: CallContext) -> JobRef:
+    """The job that the path names."""
+    return JobRef(check_job_id(context.path["job"], "job"), context.project)
 
 
 def named_project(endpoint: Endpoint, arguments: Arguments, path: Mapping[str, str]) -> str | None:

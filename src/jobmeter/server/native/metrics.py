@@ -39,8 +39,8 @@ from jobmeter.server.native.bodies import (
     NodeMetricsBody,
     Points,
 )
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 
 MAX_METRICS = 100
 _JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}

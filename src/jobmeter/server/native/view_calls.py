@@ -10,8 +10,8 @@ from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import JobQuestion
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 
 
 class CallBody(msgspec.Struct, frozen=True):
