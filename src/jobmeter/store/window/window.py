@@ -1,9 +1,9 @@
 """The newest samples of many series, found by their keys, bounded in time and in bytes."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,6 @@ from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.store.window.pages import FURTHEST, NO_PAGE, PAGE_BYTES, ROW_BYTES, Pages, PageWriter, Rows, cuts
 from jobmeter.store.window.read import Reader
 
-_MOST_CACHED = 2_000_000
-"""Series in all the lists of keys whose rows are cached, 24 bytes each."""
 _SHORTEST_MS = MINUTE
 _NEARLY_FULL, _FULL = 0.85, 0.95
 """What of the bound may be in use before the window shrinks: the next batch needs room before it is known how much."""
@@ -38,7 +36,6 @@ _SWEPT = 65_536
 class _Found(NamedTuple):
     """Where the series of a list of keys are, as long as rows are where they were."""
 
-    keys: SeriesKeys
     generation: int
     rows: Int64s
     whole: bool
@@ -64,8 +61,7 @@ class Window:
         self._appends = PageWriter(self._pages, self._rows)
         self._lock = threading.Lock()
         self._writes = 0
-        self._found: OrderedDict[int, _Found] = OrderedDict()
-        self._cached_keys = 0
+        self._found: WeakKeyDictionary[SeriesKeys, _Found] = WeakKeyDictionary()
 
     @property
     def bytes(self) -> int:
@@ -251,19 +247,13 @@ class Window:
     def _look_up(self, keys: SeriesKeys) -> _Found:
         """The rows of those series, -1 for none, and whether there is one of each.
 
-        They are cached for the very same keys, as decoders and questions repeat them.
+        They are cached for as long as somebody has these very keys, as decoders and questions repeat them.
         """
-        rows_found = self._found.get(id(keys))
-        if rows_found is not None and rows_found.keys is keys and rows_found.generation == self._rows.generation:
-            return rows_found
-        if rows_found is not None:
-            self._cached_keys -= len(self._found.pop(id(keys)).keys)
-        rows = self._rows.find(keys)
-        whole = not len(rows) or int(rows.min()) >= 0
-        found = self._found[id(keys)] = _Found(keys, self._rows.generation, rows, whole, rows.ctypes.data)
-        self._cached_keys += len(keys)
-        while self._cached_keys > _MOST_CACHED:
-            self._cached_keys -= len(self._found.popitem(last=False)[1].keys)
+        found = self._found.get(keys)
+        if found is None or found.generation != self._rows.generation:
+            rows = self._rows.find(keys)
+            whole = not len(rows) or int(rows.min()) >= 0
+            found = self._found[keys] = _Found(self._rows.generation, rows, whole, rows.ctypes.data)
         return found
 
     def _write_any(self, rows_found: Int64s, columns: SampleColumns, keep_from: int) -> None:
