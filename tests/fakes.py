@@ -14,7 +14,7 @@ from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
 from jobmeter.model.usage import Usage
-from jobmeter.registry.base import Observation, StoredKey
+from jobmeter.registry.base import Memory, Observation, StoredKey
 from jobmeter.registry.shippers import Shippers
 
 WRITER = Principal(id="k1", name="writer", role=Role.WRITER)
@@ -34,6 +34,22 @@ class SetClock:
         return self.time_ms / 1000
 
 
+class FakeMemory:
+    """All that a registry in dictionaries has."""
+
+    def __init__(self, registry: "FakeRegistry") -> None:
+        self._registry = registry
+
+    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        return self._registry.job(projects, job, now_ms)
+
+    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        return self._registry.job_head(projects, job, now_ms)
+
+    def retention(self, project: str) -> Retention | None:
+        return self._registry.retention(project)
+
+
 class FakeRegistry:
     """Jobs, nodes and their records, in the order of arrival. It has no log shippers."""
 
@@ -51,6 +67,7 @@ class FakeRegistry:
         self.event_questions: list[EventFilter] = []
         self.added_events: list[Event] = []
         self.failure: Exception | None = None
+        self.memory: Memory = FakeMemory(self)
 
     def prepare(self) -> None:
         """Nothing to read ahead."""
@@ -135,12 +152,6 @@ class FakeRegistry:
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         return [view.job for view in self.job(projects, job, now_ms)]
 
-    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
-        return self.job(projects, job, now_ms)
-
-    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
-        return self.job_head(projects, job, now_ms)
-
     def allocations(self, project: str, job: str) -> list[Allocation]:
         return self.views[project, job].allocations
 
@@ -153,9 +164,6 @@ class FakeRegistry:
 
     def retention(self, project: str) -> Retention:
         return self.retentions.get(project, Retention())  # in memory, whether the database answers or not
-
-    def cached_retention(self, project: str) -> Retention | None:
-        return self.retention(project)
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         if retention is None:

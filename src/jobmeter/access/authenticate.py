@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from jobmeter.access.call import Call
+from jobmeter.access.call import Call, Claim, ClaimKind, Scheme
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.policy import compiled
 from jobmeter.access.principal import Principal, Role
 from jobmeter.access.session import LIFE_MS, Sessions
 from jobmeter.access.share import read as read_share
-from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.trace import TraceGrant
 from jobmeter.access.trace import read as read_trace
 from jobmeter.access.vault import Vault
@@ -252,11 +251,14 @@ class Authenticator:
             )
             fresh = _CachedKey(key, now, now + REMEMBER_SECONDS)
         except UnavailableError:
-            last = self._confirmed_recently(name, now)
-            if last is None:
+            confirmed = self._confirmed_recently(name, now)
+            if confirmed is None:
                 raise
-            fresh = last
+            fresh = confirmed
         with self._lock:
+            last = self._keys.get(name)
+            if last is not None and last.key == fresh.key:
+                fresh.secret, fresh.principal = last.secret, last.principal
             self._keys[name] = fresh
             self._keys.move_to_end(name)
             while len(self._keys) > MOST_KEYS:

@@ -8,7 +8,6 @@ https://www.alibabacloud.com/help/en/ram/user-guide/policy-structure-and-syntax
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +18,6 @@ from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
 
 MOST_BYTES, MOST_STATEMENTS, MOST_POLICIES, MOST_TEXT = 64 * 1024, 100, 20, 512
-_COMPILED = 1_000
 _SLOTS = 5
 _CLUSTER = "cluster/"
 _WHOLES = ("project/", "resourcegroup/")
@@ -179,7 +177,6 @@ def documents(text: str) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-@lru_cache(_COMPILED)
 def compiled(text: str) -> Policies | None:
     """What a key's policies allow; None for a key without any, which its role alone bounds."""
     found = documents(text)

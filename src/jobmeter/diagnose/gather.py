@@ -10,7 +10,7 @@ from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines
 from jobmeter.diagnose.nodes import signals_of_nodes
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
-from jobmeter.model.catalog import CATALOG
+from jobmeter.model.catalog import CATALOG, with_derived
 from jobmeter.model.catalog import Scope as MetricScope
 from jobmeter.model.event import Event, EventFilter, Level
 from jobmeter.model.job import JobView
@@ -18,7 +18,6 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
-from jobmeter.query.plan import with_derived
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, Statistic
 
 STEPS = 720

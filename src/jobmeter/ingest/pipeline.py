@@ -133,7 +133,7 @@ class IngestPipeline:
         if batches is None:
             return None
         batch = batches[0] if len(batches) == 1 else join(batches)
-        checked = self._check(batch, principal, self._registry.cached_retention)
+        checked = self._check(batch, principal, self._registry.memory.retention)
         if checked is None or len(checked.parts) != 1:
             return None
         ((part, retention),) = checked.parts

@@ -2,6 +2,7 @@
 
 import ctypes
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -116,15 +117,24 @@ class Grid:
         return len(self._arrays[0])
 
 
-def lines(
-    pages: Pages, rows: int, grid: Grid, span: tuple[int, int], step: int, most: int
-) -> tuple[Int64s, Int64s, Float64s, int] | None:
-    """The means of rows' samples in buckets of ``step``, joined by line.
+class LineColumns(msgspec.Struct, frozen=True, eq=False):
+    """Values of lines in buckets: ``time`` int64[n] bucket starts in ms, ascending in a line; ``value`` float64[n].
 
-    ``rows`` is where the numbers of the rows lie, int64, as many as the grid has. Gives where each line ends, the
-    bucket's start (ms) and the value of each bucket that is not empty, by line and time, and how many samples were
-    read; None where these are more than ``most``, where a row is -1, or lacks samples of the span. ``span``
-    must not be empty.
+    Line after line; ``ends`` int64[lines] is where each of them ends. ``samples`` is how many samples they were made
+    from.
+    """
+
+    ends: Int64s
+    time: Int64s
+    value: Float64s
+    samples: int
+
+
+def lines(pages: Pages, rows: int, grid: Grid, span: tuple[int, int], step: int, most: int) -> LineColumns | None:
+    """The means of rows' samples in buckets of ``step``, joined by line; those of buckets that are not empty.
+
+    ``rows`` is where the numbers of the rows lie, int64, as many as the grid has. None for more than ``most`` samples,
+    where a row is -1, or lacks samples of the span. ``span`` must not be empty.
     """
     assert _LINES is not None  # noqa: S101 - callers look at AVAILABLE
     start, end = span
@@ -134,7 +144,7 @@ def lines(
     if size < 0:
         return None
     value = block[3 * cells : 3 * cells + size].view(np.float64)
-    return block[4 * cells : -1], block[2 * cells : 2 * cells + size], value, int(block[-1])
+    return LineColumns(block[4 * cells : -1], block[2 * cells : 2 * cells + size], value, int(block[-1]))
 
 
 def previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]:

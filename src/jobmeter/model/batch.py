@@ -148,19 +148,6 @@ class BucketColumns:
         return len(self.time)
 
 
-class LineColumns(msgspec.Struct, frozen=True, eq=False):
-    """Values of lines in buckets: ``time`` int64[n] bucket starts in ms, ascending in a line; ``value`` float64[n].
-
-    Line after line; ``ends`` int64[lines] is where each of them ends. ``samples`` is how many samples they were made
-    from.
-    """
-
-    ends: Int64s
-    time: Int64s
-    value: Float64s
-    samples: int
-
-
 @dataclass(slots=True, eq=False)
 class References:
     """The last sample of each series so far: the reference for the next increase of a counter.

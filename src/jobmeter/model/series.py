@@ -23,6 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+*=~-]{0,127}")
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9._:-]{0,199}")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 _PROJECT = re.compile(r"[A-Za-z0-9-]{1,64}")
+_NOT_IN_JOB_IDS = frozenset("/\\'\"`<>")
 
 
 class NamePart(StrEnum):
@@ -153,7 +154,7 @@ def check_job_id(value: str, field: str = "job_id") -> str:
         not 1 <= len(value) <= MAX_NAME
         or not value.isprintable()
         or value != value.strip()
-        or any(character in "/\\'\"`<>" for character in value)
+        or not _NOT_IN_JOB_IDS.isdisjoint(value)
         or value in {".", ".."}
     ):
         raise InvalidRequestError(

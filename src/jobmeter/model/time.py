@@ -103,9 +103,10 @@ def parse_duration(text: str, field: str = "duration", bare_unit: str = "") -> i
     stripped = text.strip()
     if bare_unit and re.fullmatch(r"\d+(?:\.\d+)?", stripped):
         stripped += bare_unit
-    if not re.fullmatch(rf"(?:{_DURATION.pattern})+", stripped):
+    parts = _DURATION.findall(stripped)
+    if not parts or stripped != "".join(map("".join, parts)):
         raise InvalidRequestError(f"{field} {text!r} is not a duration such as 30s, 5m, 1h or 7d", field)
-    total = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(stripped))
+    total = sum([float(number) * _UNITS[unit] for number, unit in parts])
     if not 1 <= total <= 100 * 365 * DAY:
         raise InvalidRequestError(f"{field} {text!r} must be between 1ms and 100 years", field)
     return round(total)

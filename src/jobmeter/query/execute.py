@@ -8,7 +8,7 @@ import msgspec
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError
-from jobmeter.model.catalog import METRICS
+from jobmeter.model.catalog import METRICS, with_derived
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
@@ -33,7 +33,6 @@ from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
 from jobmeter.query.permitted import check_named, permitted_jobs
-from jobmeter.query.plan import check_by, metrics_of, sources, with_derived
 from jobmeter.query.quality import Qualities, QualityQuestion
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
@@ -46,6 +45,9 @@ from jobmeter.query.request import (
     LogQuestion,
     MetricQuery,
     NodeRef,
+    check_by,
+    metrics_of,
+    sources,
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.shared import shared_view

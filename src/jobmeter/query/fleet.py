@@ -20,8 +20,7 @@ from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, named_devices
 from jobmeter.query.meter import Meter
-from jobmeter.query.plan import metrics_of, sources
-from jobmeter.query.request import Statistic
+from jobmeter.query.request import Statistic, metrics_of, sources
 from jobmeter.query.shape import Entry, Member, Shape
 from jobmeter.query.source import Source
 from jobmeter.query.usage import DEVICES, Readings

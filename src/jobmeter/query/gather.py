@@ -10,7 +10,7 @@ from jobmeter.model.catalog import Scope, find
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NOBODY, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
-from jobmeter.query.plan import series_since
+from jobmeter.query.request import series_since
 from jobmeter.query.shape import Entry, Member, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store

@@ -24,9 +24,8 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.inventory import Inventory, device_types
 from jobmeter.query.meter import Meter
-from jobmeter.query.plan import metrics_of, sources
 from jobmeter.query.reduce import bucket
-from jobmeter.query.request import GroupRef
+from jobmeter.query.request import GroupRef, metrics_of, sources
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Source
 from jobmeter.query.usage import LIMITS, METRICS, Allocated, Parts, Place, Readings, allocated, by_user, was_there

@@ -13,9 +13,8 @@ from jobmeter.query.frame import Frame, in_order
 from jobmeter.query.layout import Layout
 from jobmeter.query.lines import joined_by, unit_of
 from jobmeter.query.meter import Meter
-from jobmeter.query.plan import sources
 from jobmeter.query.reduce import bucket, merge, take
-from jobmeter.query.request import By, Statistic
+from jobmeter.query.request import By, Statistic, sources
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Source
 from jobmeter.query.table import lines_of

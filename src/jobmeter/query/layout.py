@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobmeter.kernel import window as kernel
-from jobmeter.model.batch import Int64s, LineColumns, SeriesKeys
+from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.catalog import Aggregate, Metric, find
 from jobmeter.model.job import JobView
 from jobmeter.query.gather import devices_of
@@ -42,13 +42,13 @@ class Layout:
     apart: frozenset[str] = frozenset()
     grid: "Grid | None" = None
 
-    def means(self, query: MetricQuery, memory: Memory) -> LineColumns | None:
+    def means(self, query: MetricQuery, memory: Memory) -> kernel.LineColumns | None:
         """The values of plain gauges, lines by the names of the grid; None without a grid, or where not in memory.
 
         No metric of the query is derived from others.
         """
         grid = self.grid
-        if grid is None or query.statistic is not Statistic.MEAN or len(grid.keys) > MOST_SERIES:
+        if grid is None or query.statistic is not Statistic.MEAN:
             return None
         return memory.lines(grid.keys, grid.joined(query.aggregate, query.by), query.range, query.step_ms, MOST_SAMPLES)
 
@@ -112,6 +112,8 @@ def _grid(shape: Shape, line: Int64s, heads: Sequence[Head], order: Sequence[int
     metrics = [metric for name in names if (metric := find(name)) is not None]
     whole = bool(shape.of_job.all() or not shape.of_job.any())
     if shape.keys is None or not all(map(shape.alone, names)) or not whole or not 0 < len(metrics) == len(names):
+        return None
+    if len(shape.entries) > MOST_SERIES:
         return None
     place = np.argsort(np.array(order, np.int64))
     cell: Int64s = place[line[shape.member]]

@@ -5,8 +5,8 @@ Layouts of series, and results of hours that are over, are cached for the next q
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,22 @@ from jobmeter.query.groups import Groups
 from jobmeter.query.layout import MOST_POINTS, Layout, Layouts, lay_out
 from jobmeter.query.lines import Head, Ranks, joined_by, unit_of
 from jobmeter.query.meter import Meter
-from jobmeter.query.plan import MetricSelection, bucket_count, check, hours_around, is_own, series_since
-from jobmeter.query.request import By, GroupRef, JobRef, Line, LinesInColumns, MetricQuery, MetricResult, NodeRef
+from jobmeter.query.plan import hours_around
+from jobmeter.query.request import (
+    By,
+    GroupRef,
+    JobRef,
+    Line,
+    LinesInColumns,
+    MetricQuery,
+    MetricResult,
+    MetricSelection,
+    NodeRef,
+    bucket_count,
+    check,
+    is_own,
+    series_since,
+)
 from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
 from jobmeter.query.shape import Shape
@@ -39,8 +53,7 @@ _SPARSE = 1.5
 """How many more points there may be room for: a job seldom fills a range."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedQuery:
+class ResolvedQuery(NamedTuple):
     """What answers a question: the series in their lines, and what the registry says of their owner."""
 
     project: str

@@ -12,8 +12,7 @@ from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.question import Question
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.query.meter import Meter
-from jobmeter.query.plan import metrics_of, sources
-from jobmeter.query.request import JobRef
+from jobmeter.query.request import JobRef, metrics_of, sources
 from jobmeter.query.shape import Entry, Shape
 from jobmeter.query.source import expected
 from jobmeter.settings import Limits

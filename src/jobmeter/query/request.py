@@ -1,19 +1,25 @@
-"""The query for measurements and its result, the same for every dialect."""
+"""The query for measurements, what makes it a valid one, and its result: the same for every dialect."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, overload
 
 import msgspec
 
-from jobmeter.model.batch import Float64s, Int64s, LineColumns
-from jobmeter.model.catalog import Aggregate
+from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.kernel.window import LineColumns
+from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.catalog import CATALOG, METRICS, Aggregate, Kind, Metric, find
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogPage
 from jobmeter.model.log_filter import LogFilter
 from jobmeter.model.question import Question
-from jobmeter.model.time import TimeRange
+from jobmeter.model.series import MAX_NAME
+from jobmeter.model.time import DAY, SECOND, TimeRange, floor_to
+from jobmeter.settings import Limits
+
+MAX_METRICS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,7 @@ class Statistic(StrEnum):
     INCREASE = "increase"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricQuery(Question["MetricResult"]):
+class MetricQuery(msgspec.Struct, Question["MetricResult"], frozen=True, kw_only=True):
     """Which metrics of which job, node or resource group, over which range, in steps of ``step_ms``, joined how.
 
     Of a resource group the result has its nodes (see ``jobmeter.query.group``).
@@ -155,8 +160,7 @@ class LinesInColumns(Sequence[Line]):
         return Line(metric, unit, replica, node, device, self.time[first:end], self.value[first:end], rank)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetricResult:
+class MetricResult(msgspec.Struct, frozen=True, eq=False):
     """Lines sorted by (metric, replica in natural order, node, device in natural order). No line is empty.
 
     ``samples`` is how many stored rows were read for it, or values that an earlier question left; ``tiers`` tells which
@@ -170,8 +174,7 @@ class MetricResult:
     project: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedQuestion(Question[bytes]):
+class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True, eq=False):
     """The answer to a question as ``encode``, which always does it in the same way, writes it."""
 
     query: MetricQuery
@@ -198,3 +201,106 @@ class LogQuestion(LogFilter, Question[LogPage]):
 
     ref: JobRef | NodeRef
     node: str = ""
+
+
+class MetricSelection(NamedTuple):
+    """The catalogue's rows of the requested metrics, each once, and the names of their ``sources``.
+
+    ``own``: each is computed from its own samples alone.
+    """
+
+    metrics: tuple[Metric, ...]
+    sources: frozenset[str]
+    own: bool
+
+
+def check(query: MetricQuery, limits: Limits) -> MetricSelection:
+    """The metrics of a query, from the catalogue.
+
+    Raises InvalidRequestError naming the field that is wrong, LimitExceededError for too many buckets.
+    """
+    selection = _SINGLE.get(query.metrics) or _selection(metrics_of(query.metrics))
+    check_by(query.subject, query.by)
+    if query.step_ms < 1:
+        raise InvalidRequestError(f"step {query.step_ms} ms must be at least 1 ms", "step")
+    if query.aggregate is Aggregate.RATIO:
+        raise InvalidRequestError(
+            "aggregate must be mean, sum, min or max: ratio is the catalogue's choice", "aggregate"
+        )
+    if query.statistic is Statistic.INCREASE:
+        _check_counters(selection.metrics)
+    buckets = bucket_count(query.range, query.step_ms)
+    if buckets > limits.query_buckets:
+        raise LimitExceededError(
+            f"a line may have {limits.query_buckets} buckets, this range has {buckets}: take a longer step", "step"
+        )
+    return selection
+
+
+def _selection(metrics: tuple[Metric, ...]) -> MetricSelection:
+    return MetricSelection(metrics, sources(metrics), all(map(is_own, metrics)))
+
+
+def is_own(metric: Metric) -> bool:
+    """True for a metric that is computed from its own samples alone."""
+    return not (metric.ratio or metric.rate_of or metric.difference)
+
+
+def _check_counters(metrics: Sequence[Metric]) -> None:
+    for metric in metrics:
+        if metric.kind is not Kind.COUNTER:
+            raise InvalidRequestError(f"statistic increase needs a counter, {metric.name} is a gauge", "statistic")
+
+
+def check_by(subject: JobRef | NodeRef | GroupRef, by: By) -> None:
+    """Refuse lines that the samples of nodes cannot be determined in (field ``by``)."""
+    if not isinstance(subject, JobRef) and by not in {By.NODE, By.DEVICE}:
+        raise InvalidRequestError(f"by {by} does not apply to a node: use node or device", "by")
+
+
+def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
+    """The catalogue's row of each name, each once. InvalidRequestError (field ``metric``) for an unknown one."""
+    unique = tuple(dict.fromkeys(names))
+    if not 1 <= len(unique) <= MAX_METRICS:
+        raise InvalidRequestError(
+            f"a question names 1 to {MAX_METRICS} metrics, this one names {len(unique)}", "metric"
+        )
+    return tuple(_metric(name) for name in unique)
+
+
+def bucket_count(span: TimeRange, step_ms: int) -> int:
+    """How many buckets meet the range."""
+    if span.start_ms == span.end_ms:
+        return 0
+    return -(-span.end_ms // step_ms) - span.start_ms // step_ms
+
+
+def sources(metrics: Iterable[Metric]) -> frozenset[str]:
+    """The names of everything that those metrics are, or may be derived from."""
+    return frozenset().union(*(_SOURCES.get(metric.name) or (metric.name,) for metric in metrics))
+
+
+def _sources(metric: Metric) -> frozenset[str]:
+    direct = (*(metric.ratio or ()), *(metric.difference or ()))
+    own = (metric.name, metric.rate_of) if metric.rate_of else (metric.name,)
+    return frozenset(own).union(*(_sources(CATALOG[name]) for name in direct))
+
+
+_SOURCES = {metric.name: _sources(metric) for metric in METRICS}
+_SINGLE: dict[tuple[str, ...], MetricSelection] = {(metric.name,): _selection((metric,)) for metric in METRICS}
+"""Of one metric of the catalogue, as most queries are."""
+
+
+def _metric(name: str) -> Metric:
+    metric = find(name)
+    if metric is None:
+        raise InvalidRequestError(f"metric {name[:MAX_NAME]!r} is unknown (`jobmeter catalog` lists all)", "metric")
+    return metric
+
+
+def series_since(span: TimeRange, limits: Limits) -> int:
+    """Since when a series must have samples to answer a range, in epoch milliseconds: the same for a day of ranges.
+
+    A sample may be dated after it was written by as much as the pipeline lets through.
+    """
+    return max(floor_to(span.start_ms - limits.future_seconds * SECOND, DAY), 0)

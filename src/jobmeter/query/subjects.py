@@ -37,12 +37,12 @@ class Subjects:
         if scope.grant is not None and scope.grant.clusters:
             view = self.cached_view(ref, scope)
             return None if view is None else view.job
-        found = self._registry.cached_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        found = self._registry.memory.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _only([job for job in found if scope.shows(job)], ref)
 
     def cached_view(self, ref: JobRef, scope: Scope) -> JobView | None:
         """As ``view``, non-blocking; None where it is not in memory."""
-        found = self._registry.cached_job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
+        found = self._registry.memory.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _only_view(found, ref, scope)
 
     def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:

@@ -58,6 +58,25 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     """When it ends by itself; None: never."""
 
 
+class Memory(Protocol):
+    """What a registry has in memory. No method waits; each gives what the registry's does, None for what is not there.
+
+    Every method may be called from any thread.
+    """
+
+    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        """See ``Registry.job``."""
+        ...
+
+    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        """See ``Registry.job_head``."""
+        ...
+
+    def retention(self, project: str) -> Retention | None:
+        """See ``Registry.retention``."""
+        ...
+
+
 class Registry(Protocol):
     """The relational side.
 
@@ -68,6 +87,8 @@ class Registry(Protocol):
     """The diagnostic tasks."""
     pods: "PodTable"
     """Which replicas pods are."""
+    memory: Memory
+    """What is found without waiting."""
 
     def record(self, project: str, records: Records, now_ms: int) -> int:
         """Merge job and node records into ``project``; what a record leaves out stays. Gives the number of records.
@@ -169,14 +190,6 @@ class Registry(Protocol):
         """
         ...
 
-    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
-        """As ``job``, non-blocking; None where it is not in memory."""
-        ...
-
-    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
-        """As ``job_head``, non-blocking; None where it is not in memory."""
-        ...
-
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """The allocations of one job, by start."""
         ...
@@ -194,10 +207,6 @@ class Registry(Protocol):
 
         A setting of another process may take a second. While the database does not answer: as it was read last.
         """
-        ...
-
-    def cached_retention(self, project: str) -> Retention | None:
-        """As ``retention``, non-blocking; None where it is not in memory."""
         ...
 
     def set_retention(self, project: str, retention: Retention | None) -> None:

@@ -28,6 +28,8 @@ Field = tuple[str, ...]
 """``(NAME,)``, ``("labels", NAME)`` or ``("extra", DIALECT, KEY)``, then the keys of objects inside."""
 
 _INT64 = 2**63 - 1
+_FEW = 8
+"""So many texts are looked for in a document before it is read."""
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -57,14 +59,31 @@ class Predicate(msgspec.Struct, frozen=True):
         if self.operator is Operator.BETWEEN:
             low, high = self.numbers
             return _is_number(value) and (low is None or value >= low) and (high is None or value <= high)
+        if isinstance(value, str):
+            return self.fits_text(value.replace("\0", NUL))
         return any(map(self.fits_text, _texts(value, written)))
 
     def fits_text(self, text: str) -> bool:
         """Whether a text meets it, before ``negated``."""
         if self.operator is Operator.CONTAINS:
             folded = text.casefold()
-            return any(part in folded for part in self.texts)
+            return any(map(folded.__contains__, self.texts))
         return text in self.texts
+
+    def fits_document(self, text: str, path: Field) -> bool:
+        """As ``fits_json``; most documents are not read, since they have neither the field nor what is sought."""
+        return self._may_fit(text, path) and self.fits_json(text.encode(), path)
+
+    def _may_fit(self, text: str, path: Field) -> bool:
+        """Whether a JSON document without escapes has the names of the path and, of a few texts, one that is sought."""
+        if "\\" in text:
+            return True
+        if not all(map(text.__contains__, path)):
+            return False
+        if self.operator is Operator.BETWEEN or len(self.texts) > _FEW:
+            return True
+        within = text.casefold() if self.operator is Operator.CONTAINS else text
+        return any(map(within.__contains__, self.texts))
 
     def fits_json(self, document: bytes, path: Field) -> bool:
         """Whether what stands at that path of a JSON document meets it, before ``negated``."""

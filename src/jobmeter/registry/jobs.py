@@ -9,9 +9,9 @@ from jobmeter.model.job import Allocation, Job, JobView
 from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS
 from jobmeter.registry.events import forget_events
+from jobmeter.registry.memory import Expiring
 from jobmeter.registry.rows import allocation_of, job_of, replica_of, valid_until
 from jobmeter.registry.schema import SAMPLED, allocations, jobs, replicas
-from jobmeter.registry.ttl_cache import Expiring
 
 
 def prepare(connection: sa.Connection) -> None:

@@ -39,15 +39,17 @@ from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.finding_summaries import finding_summaries
 from jobmeter.registry.interval_cache import IntervalCache
+from jobmeter.registry.memory import CachedAnswers, Expiring
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
 from jobmeter.registry.shippers import SqlShippers
 from jobmeter.registry.tasks import TaskTable
-from jobmeter.registry.ttl_cache import ALONE_SECONDS, SHARED_SECONDS, Expiring, TtlCache
 
 
 class SqlRegistry(Registry):
     """See ``Registry``. SQLite and PostgreSQL alike."""
+
+    memory: CachedAnswers
 
     def __init__(self, database: Database, retention: Retention) -> None:
         """Take over a database and bring its tables up to date. ``retention`` serves projects without their own."""
@@ -57,9 +59,7 @@ class SqlRegistry(Registry):
         self._columns = ColumnStore(database)
         # One process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
-        self._heads: TtlCache[list[Job]] = TtlCache(ALONE_SECONDS if alone else SHARED_SECONDS)
-        self._retentions: TtlCache[Retention] = TtlCache()
-        self._views: TtlCache[list[JobView]] = TtlCache(ALONE_SECONDS if alone else SHARED_SECONDS)
+        self.memory = CachedAnswers(alone=alone)
         self._intervals = IntervalCache(alone=alone)
         self._counting = threading.Lock()
         self._events_dropped = 0
@@ -201,11 +201,11 @@ class SqlRegistry(Registry):
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """See ``Registry.job``."""
-        views, generation = self._views.get(job, projects, now_ms)
+        views, generation = self.memory.views.get(job, projects, now_ms)
         if views is None:
             with self._database.read() as connection:
                 written = jobs.job_views(connection, projects, job, now_ms)
-            self._views.put(job, projects, written, generation)
+            self.memory.views.put(job, projects, written, generation)
             views = written.answer
         return list(views)
 
@@ -222,21 +222,13 @@ class SqlRegistry(Registry):
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
         """See ``Registry.job_head``."""
-        heads, generation = self._heads.get(job, projects, now_ms)
+        heads, generation = self.memory.heads.get(job, projects, now_ms)
         if heads is None:
             with self._database.read(SHORT_SECONDS) as connection:
                 written = jobs.job_heads(connection, projects, job, now_ms)
-            self._heads.put(job, projects, written, generation)
+            self.memory.heads.put(job, projects, written, generation)
             heads = written.answer
         return list(heads)
-
-    def cached_job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
-        """See ``Registry.cached_job``."""
-        return self._views.get(job, projects, now_ms)[0]
-
-    def cached_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
-        """See ``Registry.cached_head``."""
-        return self._heads.get(job, projects, now_ms)[0]
 
     def _drop(self, events_dropped: int) -> None:
         with self._counting:
@@ -245,8 +237,7 @@ class SqlRegistry(Registry):
     def _written(self, changed: set[str], dropped: int = 0) -> None:
         self._drop(dropped)
         self._columns.written()
-        self._heads.written(changed)
-        self._views.written(changed)
+        self.memory.written(changed)
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
         """See ``Registry.allocations``."""
@@ -271,10 +262,10 @@ class SqlRegistry(Registry):
 
     def retention(self, project: str) -> Retention:
         """See ``Registry.retention``."""
-        retention, generation = self._retentions.get(project, None, 0)
+        retention, generation = self.memory.retentions.get(project, None, 0)
         if retention is None:
             retention = self._read_retention(project)
-            self._retentions.put(project, None, Expiring(retention), generation)
+            self.memory.retentions.put(project, None, Expiring(retention), generation)
         return retention
 
     def _read_retention(self, project: str) -> Retention:
@@ -282,20 +273,16 @@ class SqlRegistry(Registry):
             with self._database.read(SHORT_SECONDS) as connection:
                 return nodes.project_retention(connection, project) or self._retention
         except UnavailableError:
-            last = self._retentions.last(project, None)
+            last = self.memory.retentions.last(project, None)
             if last is None:
                 raise
             return last
-
-    def cached_retention(self, project: str) -> Retention | None:
-        """See ``Registry.cached_retention``."""
-        return self._retentions.get(project, None, 0)[0]
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         """See ``Registry.set_retention``."""
         with self._database.write() as connection:
             nodes.set_project_retention(connection, project, retention)
-        self._retentions.written([project])
+        self.memory.retentions.written([project])
 
     def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
         """See ``Registry.recorded_since``."""
@@ -382,9 +369,7 @@ class SqlRegistry(Registry):
         """See ``Registry.restore``."""
         backup.restore(self._database, directory)
         self._intervals.clear()
-        self._heads.clear()
-        self._views.clear()
-        self._retentions.clear()
+        self.memory.clear()
 
     def prepare(self) -> None:
         """See ``Registry.prepare``."""

@@ -8,11 +8,10 @@ from typing import Protocol
 
 import msgspec
 
-from jobmeter.kernel.window import Grid
+from jobmeter.kernel.window import Grid, LineColumns
 from jobmeter.model.batch import (
     Bools,
     BucketColumns,
-    LineColumns,
     References,
     SampleBatch,
     SampleColumns,

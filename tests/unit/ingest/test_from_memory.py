@@ -112,7 +112,7 @@ def test_a_retention_that_is_not_in_memory_takes_a_thread(store, monkeypatch):
     registry = FakeRegistry()
     pipeline = IngestPipeline(store, registry, SetClock(), Limits())
     pipeline.submit(body(NOW - 2_000, 1.0), WRITER).wait()
-    monkeypatch.setattr(registry, "cached_retention", lambda _: None)
+    monkeypatch.setattr(registry.memory, "retention", lambda _: None)
     assert pipeline.submit_from_memory(body(NOW, 1.0), WRITER) is None
     pipeline.close()
 

@@ -24,7 +24,7 @@ COVERED = (
     "wire/test_remote_write.py",
     "wire/test_otlp.py",
     "wire/test_json_shape.py",
-    "store/test_pages.py",
+    "store/test_merge.py",
     "store/test_window_write.py",
     "store/test_rows.py",
 )

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import msgspec
+
 from jobmeter.model.time import TimeRange
 from jobmeter.query.layout import lay_out
 from jobmeter.query.lines import Ranks
@@ -56,6 +58,6 @@ def test_short_answers_to_long_questions_are_bounded_too():
     answers = ResponseCache(cache)
     for start in range(2_000):
         names = frozenset(f"worker-{start}-{number}" for number in range(start % 100))
-        answers.put(replace(_query(start % 100), replicas=names), VALIDATOR, b"{}", 1)
+        answers.put(msgspec.structs.replace(_query(start % 100), replicas=names), VALIDATOR, b"{}", 1)
         assert cache.statistics.bytes <= 1_000_000
     assert 0 < cache.statistics.entries <= 500

@@ -42,6 +42,7 @@ def test_a_heap_finds_the_texts_that_hold_a_part(stored: list[str], part: str) -
         heap.append(text.encode())
     assert heap.holding(part.encode()).tolist() == [part in text for text in stored]
     assert [heap[number].decode() for number in range(len(heap))] == stored
+    assert heap.texts(np.arange(len(heap), dtype=np.int32)) == stored
 
 
 @settings(max_examples=60)
@@ -59,7 +60,7 @@ def test_names_stand_in_the_order_of_bytes_however_they_come(batches: list[list[
             stored.set(len(rows), numbers[text])
             rows.append(text)
     count = len(rows)
-    assert [stored.of(row) for row in range(count)] == rows
+    assert stored.of(np.arange(count, dtype=np.int32), count) == rows
     if count:
         ranks = stored.ranks()[stored.numbers(count)].tolist()
         places = {text: place for place, text in enumerate(sorted(set(rows)))}
@@ -320,6 +321,7 @@ def test_a_listing_does_not_wait_for_ever_while_every_job_is_read(url: str, monk
             registry.jobs(JobFilter(), NOW)
         go_on.set()
         assert first.result(60).total == 1
+        monkeypatch.setattr(column_store, "WAIT_SECONDS", 60)
         assert registry.jobs(JobFilter(), NOW).total == 1
 
 

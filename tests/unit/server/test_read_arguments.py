@@ -1,12 +1,17 @@
-"""The parameters of a query, whose times are read apart from the others."""
+"""The parameters of a query."""
 
 import pytest
 
+from jobmeter.access.call import read_parameters
 from jobmeter.errors import InvalidRequestError
 from jobmeter.server.native import metrics
-from jobmeter.server.native.endpoint import read_arguments
+from jobmeter.server.native.arguments import Arguments
 
 (ENDPOINT,) = (one for one in metrics.ENDPOINTS if one.name == "getJobMetrics")
+
+
+def read(query: str) -> Arguments:
+    return Arguments(ENDPOINT.allowed, read_parameters(query))
 
 
 @pytest.mark.parametrize(
@@ -18,10 +23,9 @@ from jobmeter.server.native.endpoint import read_arguments
     ],
 )
 def test_a_query_is_read_the_same_however_it_is_written(query):
-    for _ in range(2):
-        given = read_arguments(ENDPOINT, query)
-        assert (given.texts("metric"), given.time("start"), given.time("end")) == (("cpu.usage",), 1, 2)
-        assert given.text("by") == "device"
+    given = read(query)
+    assert (given.texts("metric"), given.time("start"), given.time("end")) == (("cpu.usage",), 1, 2)
+    assert given.text("by") == "device"
 
 
 @pytest.mark.parametrize("name", ["start", "by"])
@@ -30,11 +34,11 @@ def test_a_parameter_that_is_given_twice_is_refused_however_it_is_written(name, 
     repeated = again.format(name, ord(name[0]), name[1:])
     for order in ((f"{name}=1", repeated), (repeated, f"{name}=1")):
         with pytest.raises(InvalidRequestError) as refused:
-            read_arguments(ENDPOINT, "&".join(("metric=cpu.usage", *order)))
+            read("&".join(("metric=cpu.usage", *order)))
         assert refused.value.field == name
 
 
-def test_times_of_another_query_do_not_stay():
-    assert read_arguments(ENDPOINT, "metric=cpu.usage&start=1").time("start") == 1
-    assert read_arguments(ENDPOINT, "metric=cpu.usage").time("start") is None
-    assert read_arguments(ENDPOINT, "metric=cpu.usage&start=").time("start") is None
+def test_a_time_that_is_not_given_is_none():
+    assert read("metric=cpu.usage&start=1").time("start") == 1
+    assert read("metric=cpu.usage").time("start") is None
+    assert read("metric=cpu.usage&start=").time("start") is None

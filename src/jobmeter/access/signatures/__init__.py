@@ -1,7 +1,7 @@
 """Credential schemes: pure functions over a raw call. One file each; ``SCHEMES`` below names them all."""
 
+from jobmeter.access.call import Claim, ClaimKind, Scheme
 from jobmeter.access.signatures.acs3 import ACS3
-from jobmeter.access.signatures.base import Claim, ClaimKind, Scheme
 from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BASIC, BEARER, X_AUTH_TOKEN
 from jobmeter.access.signatures.roa import ROA
 from jobmeter.access.signatures.rpc import RPC

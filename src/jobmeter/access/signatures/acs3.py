@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import (
     encode,
     encoded_path,

@@ -2,8 +2,7 @@
 
 import base64
 
-from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind, TokenScheme
+from jobmeter.access.call import Call, Claim, ClaimKind, TokenScheme
 from jobmeter.errors import UnauthenticatedError
 
 MAX_TOKEN = 512

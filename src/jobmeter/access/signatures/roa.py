@@ -14,8 +14,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from itertools import product
 
-from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import (
     encoded_path,
     header_values,

@@ -10,8 +10,7 @@ import base64
 import hmac
 from datetime import UTC, datetime
 
-from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind
+from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import Pairs, encode, query_pairs, same, sorted_by_name
 from jobmeter.errors import UnauthenticatedError
 

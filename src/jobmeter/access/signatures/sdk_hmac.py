@@ -15,9 +15,8 @@ from itertools import product
 
 import msgspec
 
-from jobmeter.access.call import Call
+from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures import sdk_keys
-from jobmeter.access.signatures.base import Claim, ClaimKind
 from jobmeter.access.signatures.canonical import encode, encoded_path, query_pairs, raw, same, sorted_by_name
 from jobmeter.errors import UnauthenticatedError
 

@@ -7,8 +7,7 @@ https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Preven
 
 from urllib.parse import urlsplit
 
-from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind, TokenScheme
+from jobmeter.access.call import Call, Claim, ClaimKind, TokenScheme
 from jobmeter.errors import UnauthenticatedError
 
 MAX_COOKIE = 1024

@@ -1,7 +1,6 @@
 """Share tokens in a query parameter. Only a dialect that lists the scheme reads them."""
 
-from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind, TokenScheme
+from jobmeter.access.call import Call, Claim, ClaimKind, TokenScheme
 from jobmeter.errors import UnauthenticatedError
 
 MAX_TOKEN = 1024

@@ -1,7 +1,6 @@
 """Trace tokens, where the vendor's senders have them and where OpenTelemetry's have a token. Only OTLP reads them."""
 
-from jobmeter.access.call import Call
-from jobmeter.access.signatures.base import Claim, ClaimKind, TokenScheme
+from jobmeter.access.call import Call, Claim, ClaimKind, TokenScheme
 from jobmeter.errors import UnauthenticatedError
 
 PREFIX = "jmt_"

@@ -12,8 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import JSON
-from jobmeter.dialects.alibaba.arguments import is_url_form
+from jobmeter.dialects.alibaba.operation import JSON, is_url_form
 from jobmeter.dialects.base import Answer, Context, MissingFieldError
 from jobmeter.errors import (
     ConflictError,

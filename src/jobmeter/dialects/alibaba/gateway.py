@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, Scheme
 from jobmeter.dialects.alibaba import errors
-from jobmeter.dialects.alibaba.arguments import url_form
+from jobmeter.dialects.alibaba.operation import url_form
 from jobmeter.dialects.alibaba.product import named
 from jobmeter.dialects.base import Answer, Context, Gap, GapStatus, Match, Operation
 from jobmeter.errors import JobmeterError, NotFoundError

@@ -12,7 +12,7 @@ from functools import cached_property
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
 from jobmeter.dialects.alibaba import errors
-from jobmeter.dialects.alibaba.arguments import UrlForm, url_form
+from jobmeter.dialects.alibaba.operation import UrlForm, url_form
 from jobmeter.dialects.alibaba.rates import rated
 from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
 from jobmeter.dialects.routes import Routes, path_parameters

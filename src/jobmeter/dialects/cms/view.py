@@ -1,8 +1,8 @@
 """CloudMonitor's call for the data of a chart."""
 
-from jobmeter.dialects.alibaba.answers import json_text
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Part
 from jobmeter.dialects.alibaba.cloudmonitor.request import LONGEST_MS
+from jobmeter.dialects.alibaba.operation import json_text
 from jobmeter.dialects.base import BEARER, View, ViewCall, target
 from jobmeter.dialects.cms.names import VERSION
 from jobmeter.dialects.cms.operations.points import MOST

@@ -4,8 +4,7 @@ import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments, answer
 from jobmeter.dialects.base import (
     Context,
     CreateShipper,

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.alibaba.operation import answer
 from jobmeter.dialects.base import Answer, Context
 from jobmeter.dialects.foas.lines import Drawn
 from jobmeter.dialects.foas.numbers import number, number_text

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.arguments import Arguments, is_url_form
+from jobmeter.dialects.alibaba.operation import Arguments, is_url_form
 from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError
 

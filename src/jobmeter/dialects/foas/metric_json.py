@@ -16,8 +16,7 @@ from jobmeter.dialects.base import MissingFieldError
 from jobmeter.dialects.foas.bodies import json_object
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
-from jobmeter.query.plan import bucket_count
-from jobmeter.query.request import Statistic
+from jobmeter.query.request import Statistic, bucket_count
 
 FIELD = "metricJson"
 MAX_QUERIES = 50

@@ -14,9 +14,8 @@ from jobmeter.model.job import Job
 from jobmeter.model.order import natural
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series, job_key
-from jobmeter.query.plan import bucket_count
 from jobmeter.query.reduce import take
-from jobmeter.query.request import Statistic
+from jobmeter.query.request import Statistic, bucket_count
 from jobmeter.query.series import BucketsQuestion, SeriesQuestion
 
 MAX_JOINED = 2_000_000

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
+from jobmeter.dialects.alibaba.operation import Arguments, requested_range
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.pai_dlc.specs import GIB, Totals
 from jobmeter.dialects.pai_dlc.states import STATUSES, with_status

@@ -5,7 +5,7 @@ a program reports) is open: any name below it is a gauge without a unit. Names t
 along are stored under their own name with the same rule, below ``external.``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from jobmeter.model.catalog import accelerator, agent, flink, host, replica
@@ -46,6 +46,14 @@ def by_dialect_name(dialect: str) -> Mapping[str, Metric]:
     return MappingProxyType({metric.names[dialect]: metric for metric in METRICS if dialect in metric.names})
 
 
+def with_derived(stored: Iterable[str]) -> frozenset[str]:
+    """Those metrics, and those of the catalogue that can be derived from them."""
+    found = set(stored)
+    found |= {one.name for one in METRICS if one.rate_of in found}
+    pairs = [(one.name, pair) for one in METRICS for pair in (one.ratio, one.difference) if pair]
+    return frozenset(found | {name for name, pair in pairs if found.issuperset(pair)})
+
+
 __all__ = [
     "CATALOG",
     "METRICS",
@@ -56,4 +64,5 @@ __all__ = [
     "Scope",
     "by_dialect_name",
     "find",
+    "with_derived",
 ]

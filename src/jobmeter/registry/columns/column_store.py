@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,6 +31,8 @@ from jobmeter.registry.statements import chunks
 WAIT_SECONDS = 15.0
 """How long a listing waits for others: for the first one after a start, which reads every job."""
 _CHUNK = 2000
+_MOST = 3
+"""Of more jobs than one in so many all are read: that takes less time than looking for each."""
 _CATCH_UP_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
 _FOR_EVER = -1.0
@@ -61,13 +64,13 @@ class ColumnStore:
         with self._current() as (connection, table):
             rows = row_filter.matching(table, question, predicates, now_ms, partial(_lookup, connection, table))
             page = _page(table, question, rows, now_ms)
-            return JobPage(_jobs(connection, table.keys(page.tolist()), now_ms), len(rows))
+            return JobPage(_jobs(connection, table.keys(page), now_ms), len(rows))
 
     def group_jobs(self, projects: frozenset[str] | None, group: str, span: TimeRange, now_ms: int) -> list[JobView]:
         """See ``Registry.group_jobs``."""
         with self._current() as (connection, table):
             rows = row_filter.living(table, projects, group, span)
-            return views_of(connection, table.keys(rows.tolist()), span, now_ms)
+            return views_of(connection, table.keys(rows), span, now_ms)
 
     def written(self) -> None:
         """Something was written: read it soon, so that no question has to."""
@@ -179,7 +182,22 @@ def _found(
 ) -> Iterator[sa.Row[Any]]:
     for project, ids in _by_project(keys).items():
         for some in chunks(ids):
-            yield from connection.execute(sa.select(*columns).where(jobs.c.project == project, jobs.c.id.in_(some)))
+            statement = sa.select(*columns).where(jobs.c.project == project, jobs.c.id.in_(some))
+            yield from connection.execute(statement).all()
+
+
+def _stored(
+    connection: sa.Connection, column: sa.ColumnElement[Any], keys: Mapping[Key, int], count: int
+) -> Iterator[tuple[Key, str]]:
+    """That column of those jobs, of ``count`` in all, where it has a text."""
+    columns = (jobs.c.project, jobs.c.id, column)
+    rows: Iterator[Sequence[Any]] = _found(connection, columns, keys)
+    if len(keys) > count // _MOST:
+        every = connection.execute(sa.select(*columns), execution_options={"yield_per": _CHUNK})
+        rows = chain.from_iterable(every.partitions())
+    for project, job, text in rows:
+        if text is not None and (project, job) in keys:
+            yield (project, job), text
 
 
 def _by_project(keys: Iterable[Key]) -> Mapping[str, list[str]]:
@@ -196,12 +214,11 @@ def _lookup(connection: sa.Connection, table: Table, one: Predicate, rows: Rows)
         found = (table.row(project, job) for project, job in _related(connection, name, one.texts))
         yield from (row for row in found if row is not None)
         return
-    by_key = dict(zip(table.keys(rows.tolist()), rows.tolist(), strict=True))
+    by_key = dict(zip(table.keys(rows), rows.tolist(), strict=True))
     path = one.field[1:]
-    for row in _found(connection, (jobs.c.project, jobs.c.id, jobs.c[name].label("stored")), by_key):
-        text = row.stored
-        if text is not None and (one.fits_json(text.encode(), path) if path else one.fits_text(text)):
-            yield by_key[row.project, row.id]
+    for key, text in _stored(connection, jobs.c[name], by_key, table.count):
+        if one.fits_document(text, path) if path else one.fits_text(text):
+            yield by_key[key]
 
 
 def _related(connection: sa.Connection, field: str, values: Sequence[str]) -> Iterator[Key]:

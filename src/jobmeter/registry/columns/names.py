@@ -80,9 +80,9 @@ class Names:
         """Give the rows from ``row`` on the texts of those numbers."""
         self._rows.put(row, numbers)
 
-    def of(self, row: int) -> str:
-        """The text of a row."""
-        return self._texts[int(self._rows[row])].decode()
+    def of(self, rows: NDArray[np.int32], count: int) -> list[str]:
+        """The texts of some of the first rows."""
+        return self._texts.texts(self.numbers(count)[rows])
 
     def numbers(self, count: int) -> NDArray[np.int32]:
         """The number of each of the first rows' texts."""

@@ -137,9 +137,13 @@ class Table:
         projects = self.texts["project"]
         return next((row for row in self._rows_of(number) if projects.of(row) == project), None)
 
-    def keys(self, rows: Iterable[int]) -> list[Key]:
+    def keys(self, rows: NDArray[np.int32]) -> list[Key]:
         """Project and id of each row."""
-        return [(self.texts["project"].of(row), self.names["id"].of(row)) for row in rows]
+        projects = self.texts["project"]
+        numbers = projects.numbers(self.count)[rows].tolist()
+        return list(
+            zip([projects.values[number] for number in numbers], self.names["id"].of(rows, self.count), strict=True)
+        )
 
     @property
     def wasteful(self) -> bool:

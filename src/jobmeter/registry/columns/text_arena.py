@@ -31,6 +31,14 @@ class TextArena:
         start, stop = self._starts.first(number + 2)[number:].tolist()
         return bytes(self._buffer[start : stop - 1])
 
+    def texts(self, numbers: NDArray[np.int32]) -> list[str]:
+        """The texts of those numbers."""
+        starts = self._starts.first(self._count + 1)
+        ends = starts[numbers + 1] - 1
+        return [
+            self._buffer[start:end].decode() for start, end in zip(starts[numbers].tolist(), ends.tolist(), strict=True)
+        ]
+
     def append(self, text: bytes) -> int:
         """Keep one more text; gives its number."""
         self._buffer += text

@@ -1,7 +1,7 @@
 """Query parameters: the table that documents them, and reading them with every refusal naming its parameter."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -21,42 +21,31 @@ class Query(msgspec.Struct, frozen=True):
     many: bool = False
     required: bool = False
     example: str = ""
-    moment: bool = False
-    """Of another value in each asking: a time."""
 
 
 class Arguments:
     """The query parameters of one call, against the table of those that are allowed."""
 
-    def __init__(self, allowed: Sequence[Query], given: Sequence[tuple[str, str]]) -> None:
-        """Raises InvalidRequestError for one that is unknown, or repeated where that means nothing."""
-        table = {query.name: query for query in allowed}
+    def __init__(self, allowed: Mapping[str, Query], given: Sequence[tuple[str, str]]) -> None:
+        """``allowed`` are by name.
+
+        Raises InvalidRequestError for one that is unknown, or repeated where that means nothing.
+        """
         self._values: dict[str, list[str]] = {}
-        self._made: dict[Callable[[Arguments], object], object] = {}
         for name, value in given:
-            query = table.get(name)
+            query = allowed.get(name)
             if query is None:
-                names = ", ".join(table) or "there are none"
+                names = ", ".join(allowed) or "there are none"
                 raise InvalidRequestError(f"there is no query parameter {name[:100]!r} here ({names})", name[:100])
-            if name in self._values and not query.many:
+            if name not in self._values:
+                self._values[name] = [value]
+            elif query.many:
+                self._values[name].append(value)
+            else:
                 raise InvalidRequestError(f"{name} is given more than once", name)
-            self._values.setdefault(name, []).append(value)
-        for query in allowed:
+        for query in allowed.values():
             if query.required and not any(self._values.get(query.name, ())):
                 raise InvalidRequestError(f"{query.name} is required", query.name)
-
-    def at(self, moments: Mapping[str, str]) -> "Arguments":
-        """The same with these times, none of which is repeated; what was made ``once`` of the others stays."""
-        made = Arguments.__new__(Arguments)
-        made._values = {**self._values, **{name: [value] for name, value in moments.items()}}  # noqa: SLF001 - one of ours
-        made._made = self._made  # noqa: SLF001 - one of ours
-        return made
-
-    def once(self, make: Callable[["Arguments"], T]) -> T:
-        """What a function makes of them, made once: of nothing else, and of no time; nor is it changed afterwards."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        return cast("T", self._made[make])
 
     def text(self, name: str, default: str = "") -> str:
         """The value; the default when it is absent or empty."""
@@ -69,7 +58,7 @@ class Arguments:
         if values is None:
             return ()
         parts = [part.strip() for value in values for part in value.split(",")]
-        found = tuple(dict.fromkeys(part for part in parts if part))
+        found = tuple(dict.fromkeys(filter(None, parts)))
         if len(found) > MAX_LIST:
             raise InvalidRequestError(f"{name} has {len(found)} values, more than {MAX_LIST}", name)
         return found

@@ -2,19 +2,20 @@
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from jobmeter.access.call import Call, read_parameters
+from jobmeter.access.call import Call
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
-from jobmeter.model.series import NOBODY, check_project, job_key
+from jobmeter.model.series import NOBODY, check_job_id, check_project, job_key
 from jobmeter.query.meter import Spent
+from jobmeter.query.request import JobRef
 from jobmeter.server.admission import Slot, Waiting
 from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
@@ -25,9 +26,6 @@ from jobmeter.store.damage import DamagedPart
 from jobmeter.wire.json_shape import shape_of
 
 T = TypeVar("T")
-
-_QUERIES, _SHORT = 2_048, 1_024
-"""How many parsed queries are cached, as people who look at one page send the same, and their longest text."""
 
 _MOST_DAMAGED = 10
 """Damaged parts that one answer names."""
@@ -151,15 +149,15 @@ class Endpoint:
     """True where a project may be named."""
     rule: AccessRule = field(init=False)
     """Who may call it."""
-    moments: frozenset[str] = field(init=False)
-    """The parameters that are times."""
+    allowed: Mapping[str, Query] = field(init=False)
+    """``queries`` by name."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_question", self.action is not None and self.lane == "read")
         rule = AccessRule(self.name, self.action, self.schemes, is_question=self.is_question)
         object.__setattr__(self, "rule", rule)
         object.__setattr__(self, "of_project", PROJECT in self.queries)
-        object.__setattr__(self, "moments", frozenset(query.name for query in self.queries if query.moment))
+        object.__setattr__(self, "allowed", {query.name: query for query in self.queries})
 
     @property
     def memory_bytes(self) -> int:
@@ -169,36 +167,18 @@ class Endpoint:
         return -1 if self.steps is None else MEMORY_BYTES
 
 
+def job_ref(context: CallContext) -> JobRef:
+    """The job that the path names."""
+    return JobRef(check_job_id(context.path["job"], "job"), context.project)
+
+
 def named_project(endpoint: Endpoint, arguments: Arguments, path: Mapping[str, str]) -> str | None:
     """The project that a call names. Raises InvalidRequestError for what cannot be one."""
     named = path.get("project") or (arguments.text("project") if endpoint.of_project else "")
     return check_project(named) if named else None
 
 
-def read_arguments(endpoint: Endpoint, query: str) -> Arguments:
-    """The parameters of a query: the times are read anew, the others where they are new. InvalidRequestError."""
-    if len(query) > _SHORT:
-        return Arguments(endpoint.queries, read_parameters(query))
-    moments, others = dict[str, str](), list[str]()
-    for part in query.split("&"):
-        name, _, value = part.partition("=")
-        is_moment = name in endpoint.moments
-        encoded = value if is_moment else name
-        if name in moments or "%" in encoded or "+" in encoded:
-            return Arguments(endpoint.queries, read_parameters(query))
-        if is_moment:
-            moments[name] = value
-        else:
-            others.append(part)
-    return _cached(endpoint, "&".join(others)).at(moments)
-
-
-@lru_cache(_QUERIES)
-def _cached(endpoint: Endpoint, query: str) -> Arguments:
-    return Arguments(endpoint.queries, read_parameters(query))
-
-
-NO_ARGUMENTS = Arguments((), ())
+NO_ARGUMENTS = Arguments({}, ())
 
 
 def admitted_run(

@@ -11,8 +11,8 @@ from jobmeter.model.series import check_name
 from jobmeter.query.request import NodeRef
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import EventBody, event_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET
 
 MAX_EVENTS = 1_000
 _LEVELS = tuple(Level)

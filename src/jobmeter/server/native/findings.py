@@ -6,8 +6,8 @@ from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_node
 from jobmeter.diagnose.rule import rules
 from jobmeter.model.finding import Finding
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 
 MOST_MOMENTS = 5_000
 _KINDS = frozenset({"state", "event", "node", "finding", "log", "peak", "metric"})

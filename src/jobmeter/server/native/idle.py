@@ -8,8 +8,8 @@ import msgspec
 from jobmeter.access.prices import Prices
 from jobmeter.model.time import HOUR, SECOND
 from jobmeter.query.idle import HOLD_MS, IDLE, IdleDevice, IdleQuestion
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 
 _CENT = Decimal("0.01")
 

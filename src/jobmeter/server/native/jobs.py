@@ -20,7 +20,7 @@ from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, NextAttempt, Recorded, job_body, job_detail
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, read_json
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json
 from jobmeter.wire.json_shape import shape_of
 
 _KINDS = frozenset(Records.__struct_fields__)
@@ -39,11 +39,6 @@ _EXAMPLE = {
     "limits": {"cpu": 8, "memory": 68719476736},
     "replicas": [{"name": "worker-0", "node": "node-1", "devices": ["gpu0", "gpu1"]}],
 }
-
-
-def job_ref(context: CallContext) -> JobRef:
-    """The job that the path names."""
-    return JobRef(check_job_id(context.path["job"], "job"), context.project)
 
 
 def _list(context: CallContext) -> JobList:

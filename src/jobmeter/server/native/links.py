@@ -8,8 +8,8 @@ from jobmeter.access.links import Link, create_link, end_link, list_links
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
 from jobmeter.model.job import Job
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 
 
 class NewLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

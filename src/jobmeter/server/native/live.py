@@ -14,8 +14,8 @@ from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, LatestBody, LineBody, job_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 from jobmeter.server.native.metrics import line_bodies, requested_metrics
 from jobmeter.server.services import Services
 

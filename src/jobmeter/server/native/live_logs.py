@@ -14,8 +14,8 @@ from jobmeter.model.time import SECOND
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 from jobmeter.server.native.live import still
 from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, base_question, line_body
 from jobmeter.server.native.node_logs import NODE_PATH, STREAM, NodeLogList

@@ -15,8 +15,8 @@ from jobmeter.model.log_query import parse_log_query, parse_severity
 from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, read_json
-from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json
+from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET
 from jobmeter.wire.json_shape import shape_of
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -11,7 +11,6 @@ from jobmeter.dialects.base import Answer, execute
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel import points as kernel
 from jobmeter.model.catalog import CATALOG, Aggregate, find
-from jobmeter.model.job import Job
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.model.question import Question
 from jobmeter.model.series import check_name
@@ -40,8 +39,8 @@ from jobmeter.server.native.bodies import (
     NodeMetricsBody,
     Points,
 )
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 
 MAX_METRICS = 100
 _JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
@@ -51,8 +50,8 @@ _AGGREGATES = {one.value: one for one in Aggregate if one is not Aggregate.RATIO
 
 _METRIC = Query("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization")
 _TIME = (
-    Query("start", "First moment.", moment=True),
-    Query("end", "End, itself not included. Default: now, or the end of a finished job.", moment=True),
+    Query("start", "First moment."),
+    Query("end", "End, itself not included. Default: now, or the end of a finished job."),
     Query("since", "Instead of start: how long before the end.", example="1h"),
     Query("step", "Length of a bucket. Default: the smallest round one that gives at most 240 buckets.", example="5m"),
 )
@@ -73,7 +72,7 @@ def requested_metrics(given: Sequence[str]) -> tuple[str, ...]:
     if len(given) > MAX_METRICS:
         raise InvalidRequestError(f"at most {MAX_METRICS} metrics in one question, these are {len(given)}", "metric")
     for name in given:
-        if find(name) is None:
+        if name not in CATALOG and find(name) is None:
             near = did_you_mean(name, CATALOG)
             raise InvalidRequestError(f"metric {name[:200]!r} is not in the catalogue{near}", "metric")
     return tuple(given)
@@ -93,79 +92,51 @@ def requested_times(given: Arguments) -> tuple[int | None, int | None, int | Non
     return start, end, since
 
 
-class _JobQuery(NamedTuple):
-    """The parameters of a query of a job."""
+class _How(TypedDict):
+    """What a query names besides whom it is about, and when."""
 
     metrics: tuple[str, ...]
-    step_ms: int | None
     by: By
     statistic: Statistic
     aggregate: Aggregate | None
-    replicas: frozenset[str]
     devices: frozenset[str]
-    answer: Callable[[MetricResult, str], Answer | Stream]
-
-    def of(self, job: Job, now_ms: int, times: tuple[int | None, int | None, int | None]) -> MetricQuery:
-        """The query of that job at that time; ``times`` as ``requested_times`` gives them."""
-        start, end, since = times
-        span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=self.step_ms)
-        return MetricQuery(
-            subject=JobRef(job.id, job.project),
-            metrics=self.metrics,
-            range=span,
-            step_ms=self.step_ms or default_step(span),
-            by=self.by,
-            statistic=self.statistic,
-            aggregate=self.aggregate,
-            replicas=self.replicas,
-            devices=self.devices,
-        )
 
 
-def _job_query(given: Arguments) -> _JobQuery:
-    return _JobQuery(
-        metrics=requested_metrics(given.texts("metric")),
-        step_ms=given.duration("step"),
-        by=given.choice("by", _JOB_BY, By.REPLICA),
-        statistic=given.choice("statistic", _STATISTICS, Statistic.MEAN),
-        aggregate=_aggregate(given),
-        replicas=frozenset(given.texts("replica")),
-        devices=frozenset(given.texts("device")),
-        answer=given.choice("format", _FORMATS, "json"),
-    )
+def _how(given: Arguments, by: Mapping[str, By], default: By) -> _How:
+    return {
+        "metrics": requested_metrics(given.texts("metric")),
+        "by": given.choice("by", by, default),
+        "statistic": given.choice("statistic", _STATISTICS, Statistic.MEAN),
+        "aggregate": given.choice("aggregate", _AGGREGATES, "mean") if given.text("aggregate") else None,
+        "devices": frozenset(given.texts("device")),
+    }
 
 
 def _job_metrics(context: CallContext) -> Generator[Question[Any], Any, Answer | Stream]:
-    job_query, times = context.arguments.once(_job_query), requested_times(context.arguments)
-    job: Job = yield HeadQuestion(job_ref(context))
-    query = job_query.of(job, context.services.clock.now_ms(), times)
-    if job_query.answer is _json:
+    given = context.arguments
+    how, replicas = _how(given, _JOB_BY, By.REPLICA), frozenset(given.texts("replica"))
+    answer = given.choice("format", _FORMATS, "json")
+    step_ms, (start, end, since) = given.duration("step"), requested_times(given)
+    job = yield from execute(HeadQuestion(job_ref(context)))
+    now_ms = context.services.clock.now_ms()
+    span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=step_ms)
+    step_ms = step_ms or default_step(span)
+    query = MetricQuery(subject=JobRef(job.id, job.project), range=span, step_ms=step_ms, replicas=replicas, **how)
+    if answer is _json:
         body: bytes = yield EncodedQuestion(query, lambda result: _json(result, job.id).body)
         return Answer(200, body)
     result = yield from execute(query)
-    return job_query.answer(result, job.id)
+    return answer(result, job.id)
 
 
 def _node_metrics(context: CallContext) -> Answer | Stream:
     given = context.arguments
-    span = _node_range(context)
-    query = MetricQuery(
-        subject=NodeRef(check_name(context.path["node"], "node"), given.text("cluster") or None, context.project),
-        metrics=requested_metrics(given.texts("metric")),
-        range=span,
-        step_ms=given.duration("step") or default_step(span),
-        by=given.choice("by", _NODE_BY, By.NODE),
-        statistic=given.choice("statistic", _STATISTICS, Statistic.MEAN),
-        aggregate=_aggregate(given),
-        devices=frozenset(given.texts("device")),
-    )
+    span, how = _node_range(context), _how(given, _NODE_BY, By.NODE)
+    node = NodeRef(check_name(context.path["node"], "node"), given.text("cluster") or None, context.project)
+    query = MetricQuery(subject=node, range=span, step_ms=given.duration("step") or default_step(span), **how)
     answer = given.choice("format", _FORMATS, "json")
     result: MetricResult = context.services.executor.run(query, context.scope)
     return answer(result, context.path["node"])
-
-
-def _aggregate(given: Arguments) -> Aggregate | None:
-    return given.choice("aggregate", _AGGREGATES, "mean") if given.text("aggregate") else None
 
 
 def line_bodies(lines: Sequence[Line]) -> list[LineBody]:

@@ -2,8 +2,8 @@
 
 from jobmeter.model.quality import JobQuality
 from jobmeter.query.quality import MOST_GAPS, MOST_NODES, QualityQuestion
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 
 
 def _quality(context: CallContext) -> JobQuality:

@@ -47,6 +47,7 @@ from jobmeter.server.native import (
     usage,
     view_calls,
 )
+from jobmeter.server.native.arguments import Arguments
 from jobmeter.server.native.endpoint import (
     NO_ARGUMENTS,
     SMALL_BODY,
@@ -56,7 +57,6 @@ from jobmeter.server.native.endpoint import (
     Stream,
     admitted_run,
     named_project,
-    read_arguments,
 )
 from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, Request
 from jobmeter.server.services import Services
@@ -111,7 +111,7 @@ class NativeHandler:
 
     def project(self, call: Call) -> str | None:
         """See ``Handler.project``."""
-        self._arguments = read_arguments(self._endpoint, call.query)
+        self._arguments = Arguments(self._endpoint.allowed, call.parameters)
         return named_project(self._endpoint, self._arguments, self._path)
 
     def from_memory(self, request: Request) -> Answer | Awaitable[Answer] | None:

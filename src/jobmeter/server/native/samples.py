@@ -10,8 +10,8 @@ from jobmeter.query.readings import Readings, ReadingsQuestion
 from jobmeter.query.request import JobRef
 from jobmeter.server.native import raw
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 from jobmeter.server.native.metrics import requested_metrics, requested_times
 from jobmeter.server.pipeline import export_slot
 

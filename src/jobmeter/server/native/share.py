@@ -5,8 +5,8 @@ import msgspec
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
 from jobmeter.dialects.base import ShareQuestion
 from jobmeter.server.commands import share
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 
 
 class ShareBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

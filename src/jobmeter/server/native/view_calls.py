@@ -10,8 +10,8 @@ from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import JobQuestion
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.native.jobs import JOB_PATH, job_ref
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
+from jobmeter.server.native.jobs import JOB_PATH
 
 
 class CallBody(msgspec.Struct, frozen=True):
@@ -67,8 +67,8 @@ ENDPOINTS = (
         answer=CallList,
         queries=(
             Query("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
-            Query("start", "Start of the range, included.", example="2026-11-20T15:00:00Z", moment=True),
-            Query("end", "End of the range, not included.", moment=True),
+            Query("start", "Start of the range, included.", example="2026-11-20T15:00:00Z"),
+            Query("end", "End of the range, not included."),
             Query("step", "Seconds of a bucket. Default: 60.", type="integer"),
             Query("replica", "The replica that is looked at. Default: the first."),
             PROJECT,

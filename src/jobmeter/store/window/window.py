@@ -1,9 +1,9 @@
 """The newest samples of many series, found by their keys, bounded in time and in bytes."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from jobmeter.model.batch import (
     BucketColumns,
     Float64s,
     Int64s,
-    LineColumns,
     References,
     SampleBatch,
     SampleColumns,
@@ -26,8 +25,6 @@ from jobmeter.store.window.merge import in_order, merge
 from jobmeter.store.window.pages import NO_PAGE, NO_ROW, PAGE_BYTES, ROW_BYTES, Pages, PageWriter, Rows
 from jobmeter.store.window.read import Reader
 
-_MOST_CACHED = 2_000_000
-"""Series in all the lists of keys whose rows are cached, 24 bytes each."""
 _SHORTEST_MS = MINUTE
 _NEARLY_FULL, _FULL = 0.85, 0.95
 """What of the bound may be in use before the window shrinks: the next batch needs room before it is known how much."""
@@ -42,7 +39,6 @@ _MERGED = 1_024
 class _Found(NamedTuple):
     """Where the series of a list of keys are, as long as rows are where they were."""
 
-    keys: SeriesKeys
     generation: int
     rows: Int64s
     whole: bool
@@ -68,8 +64,7 @@ class Window:
         self._appends = PageWriter(self._pages, self._rows)
         self._lock = threading.Lock()
         self._writes = 0
-        self._found: OrderedDict[int, _Found] = OrderedDict()
-        self._cached_keys = 0
+        self._found: WeakKeyDictionary[SeriesKeys, _Found] = WeakKeyDictionary()
 
     @property
     def bytes(self) -> int:
@@ -172,14 +167,13 @@ class Window:
 
     def lines(
         self, keys: SeriesKeys, grid: kernel.Grid, span: TimeRange, step_ms: int, most: int
-    ) -> LineColumns | None:
+    ) -> kernel.LineColumns | None:
         """See ``Memory.lines``. None without the kernel, too."""
         if not kernel.AVAILABLE or span.start_ms == span.end_ms:
             return None
         with self._lock:
             place = self._look_up(keys).place
-            found = kernel.lines(self._reader().at, place, grid, (span.start_ms, span.end_ms), step_ms, most)
-        return None if found is None else LineColumns(*found)
+            return kernel.lines(self._reader().at, place, grid, (span.start_ms, span.end_ms), step_ms, most)
 
     def written(self, keys: SeriesKeys) -> int | None:
         """The number of the last write to one of those series, of whatever time; None where one of them is not here."""
@@ -246,19 +240,13 @@ class Window:
     def _look_up(self, keys: SeriesKeys) -> _Found:
         """The rows of those series, -1 for none, and whether there is one of each.
 
-        They are cached for the very same keys, as decoders and questions repeat them.
+        They are cached for as long as somebody has these very keys, as decoders and questions repeat them.
         """
-        rows_found = self._found.get(id(keys))
-        if rows_found is not None and rows_found.keys is keys and rows_found.generation == self._rows.generation:
-            return rows_found
-        if rows_found is not None:
-            self._cached_keys -= len(self._found.pop(id(keys)).keys)
-        rows = self._rows.find(keys)
-        whole = not len(rows) or int(rows.min()) >= 0
-        found = self._found[id(keys)] = _Found(keys, self._rows.generation, rows, whole, rows.ctypes.data)
-        self._cached_keys += len(keys)
-        while self._cached_keys > _MOST_CACHED:
-            self._cached_keys -= len(self._found.popitem(last=False)[1].keys)
+        found = self._found.get(keys)
+        if found is None or found.generation != self._rows.generation:
+            rows = self._rows.find(keys)
+            whole = not len(rows) or int(rows.min()) >= 0
+            found = self._found[keys] = _Found(self._rows.generation, rows, whole, rows.ctypes.data)
         return found
 
     def _write_any(self, rows_found: Int64s, columns: SampleColumns, keep_from: int) -> None:

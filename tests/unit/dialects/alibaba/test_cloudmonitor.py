@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import card_name, read
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, Part
 from jobmeter.dialects.alibaba.cloudmonitor.read import newest, page
 from jobmeter.dialects.alibaba.cloudmonitor.request import request_of
+from jobmeter.dialects.alibaba.operation import Arguments
 from jobmeter.dialects.base import Answer, Context, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Job, JobView, Replica

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.pai_dlc.filters import filter_of
 from jobmeter.dialects.pai_dlc.operations.registration import new_id

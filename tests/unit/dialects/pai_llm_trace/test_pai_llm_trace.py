@@ -3,7 +3,7 @@ from pathlib import Path
 from google.protobuf import json_format
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from jobmeter.dialects.alibaba.answers import json_text
+from jobmeter.dialects.alibaba.operation import json_text
 from jobmeter.dialects.base import Dialect
 from jobmeter.dialects.pai_llm_trace import PAI_LLM_TRACE
 from jobmeter.dialects.pai_llm_trace.otel import compatible, without_embeddings

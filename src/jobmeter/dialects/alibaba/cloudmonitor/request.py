@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.dialects.alibaba.arguments import Arguments, ordered_range
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, Resource, read
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Measure
+from jobmeter.dialects.alibaba.operation import Arguments, ordered_range
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.time import DAY, HOUR, SECOND, TimeRange, parse_time
 

@@ -4,9 +4,8 @@ https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-
 """
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer, json_text
-from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, STATISTICS, Measure
+from jobmeter.dialects.alibaba.operation import Arguments, answer, json_text
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, only
 
 DEFAULT_PAGE = 30

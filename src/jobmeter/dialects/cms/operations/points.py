@@ -4,11 +4,10 @@ https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-
 """
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer, json_text
-from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS
 from jobmeter.dialects.alibaba.cloudmonitor.read import newest, page
 from jobmeter.dialects.alibaba.cloudmonitor.request import Request, request_of
+from jobmeter.dialects.alibaba.operation import Arguments, answer, json_text
 from jobmeter.dialects.base import Answer, Context, MissingFieldError, Operation, Parameter, Steps
 from jobmeter.model.time import HOUR
 

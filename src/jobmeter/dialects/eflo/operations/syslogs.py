@@ -4,8 +4,7 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eflo-controller
 """
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments, answer
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.log import LogLine

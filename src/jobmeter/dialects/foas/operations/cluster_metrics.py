@@ -5,11 +5,10 @@ The vendor's example (``PublicSample``, section OpenAPI DEMO of the documentatio
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute, rounded
@@ -79,9 +78,7 @@ def _shares(parts: Sequence[Line], wholes: Sequence[Line]) -> Generator[Line]:
         upper, lower = part.value[mine], whole.value[theirs]
         positive = lower > 0
         percent = [rounded(value) for value in (100.0 * upper[positive] / lower[positive]).tolist()]
-        yield msgspec.structs.replace(
-            part, time=part.time[mine][positive], value=np.array(percent, np.float64), unit="%"
-        )
+        yield replace(part, time=part.time[mine][positive], value=np.array(percent, np.float64), unit="%")
 
 
 OPERATIONS = (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, StopJob, execute
 from jobmeter.dialects.foas.answers import reply
 from jobmeter.dialects.foas.bodies import arguments

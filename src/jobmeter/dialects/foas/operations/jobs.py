@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments
 from jobmeter.dialects.base import Context, Operation, Parameter, RecordJobs, Steps, execute
 from jobmeter.dialects.foas.answers import reply
 from jobmeter.dialects.foas.bodies import arguments, json_object

@@ -4,8 +4,7 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12
 """
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer, in_their_unit, member_name
-from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_their_unit, member_name, requested_range
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_dlc.names import METRICS
 from jobmeter.dialects.pai_dlc.times import TIME

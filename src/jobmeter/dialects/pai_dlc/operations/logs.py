@@ -4,8 +4,7 @@ https://help.aliyun.com/document_detail/459678.html
 """
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
+from jobmeter.dialects.alibaba.operation import Arguments, answer, requested_range
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.pai_dlc.times import TIME, WEEK

@@ -4,11 +4,10 @@ https://help.aliyun.com/en/pai/developer-reference/api-pai-dlc-2020-12-03-getmet
 """
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer, json_text
-from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS
 from jobmeter.dialects.alibaba.cloudmonitor.read import page
 from jobmeter.dialects.alibaba.cloudmonitor.request import request_of
+from jobmeter.dialects.alibaba.operation import Arguments, answer, json_text
 from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps
 from jobmeter.dialects.pai_dlc.times import TIME
 

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments, answer
 from jobmeter.dialects.base import (
     Context,
     DeleteJob,

@@ -2,8 +2,7 @@
 
 from jobmeter.access.call import Call
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS, MAX_LIFE_SECONDS
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments, answer
 from jobmeter.dialects.base import Context, Operation, Parameter, ShareQuestion, Steps, execute
 from jobmeter.errors import InvalidRequestError
 from jobmeter.query.request import JobRef

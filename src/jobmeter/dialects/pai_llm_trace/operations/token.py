@@ -3,7 +3,7 @@
 import re
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
+from jobmeter.dialects.alibaba.operation import answer
 from jobmeter.dialects.base import Context, Operation, Steps, TraceTokenQuestion, execute
 from jobmeter.errors import InvalidRequestError
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer, json_text
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments, answer, json_text
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_llm_trace.otel import compatible, short, without_embeddings
 from jobmeter.errors import InvalidRequestError, LimitExceededError

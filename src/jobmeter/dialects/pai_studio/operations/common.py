@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jobmeter.dialects.alibaba.arguments import Arguments, ordered_range
+from jobmeter.dialects.alibaba.operation import Arguments, ordered_range
 from jobmeter.dialects.base import Parameter
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Job, JobView

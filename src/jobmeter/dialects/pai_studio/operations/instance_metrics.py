@@ -3,8 +3,7 @@
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer, in_their_unit, member_name
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_their_unit, member_name
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.names import INSTANCE_METRICS
 from jobmeter.dialects.pai_studio.operations.common import (

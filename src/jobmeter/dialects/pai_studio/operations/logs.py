@@ -1,8 +1,7 @@
 """ListTrainingJobLogs: what the processes of a training job wrote."""
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments, times
+from jobmeter.dialects.alibaba.operation import Arguments, answer, times
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.operations.common import PAGES, TIME, TRAINING_JOB, page, replica_of
 from jobmeter.query.request import JobQuestion, JobRef, LogQuestion

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer, in_their_unit
-from jobmeter.dialects.alibaba.arguments import Arguments, requested_range
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_their_unit, requested_range
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.names import (
     NODE_METRICS,

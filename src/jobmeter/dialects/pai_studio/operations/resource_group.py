@@ -3,8 +3,7 @@
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments, answer
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.names import device_model, kilobytes, whole
 from jobmeter.model.job import JobState

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments, answer
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute, rounded
 from jobmeter.dialects.pai_studio.operations.common import END, PAGES, START, TRAINING_JOB, job_range, page
 from jobmeter.model.time import MAX_TIME_MS, TimeRange, iso

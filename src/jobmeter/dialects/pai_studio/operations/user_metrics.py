@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import answer
-from jobmeter.dialects.alibaba.arguments import Arguments
+from jobmeter.dialects.alibaba.operation import Arguments, answer
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.pai_studio.names import job_type, kilobytes, megabytes_text, percent_text, whole
 from jobmeter.dialects.pai_studio.operations.common import page

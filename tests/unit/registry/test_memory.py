@@ -12,11 +12,11 @@ from jobmeter.model.job import JobState, JobView
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import MINUTE, SECOND
-from jobmeter.registry import ttl_cache
+from jobmeter.registry import memory
 from jobmeter.registry.base import Registry
+from jobmeter.registry.memory import Expiring, TtlCache
 from jobmeter.registry.open import open_registry
 from jobmeter.registry.rows import ALIVE_MS
-from jobmeter.registry.ttl_cache import Expiring, TtlCache
 
 NOW = 1_900_000_000_000
 OBSERVED = observation(NOW, NOW, job="job", replica="worker-0", node="node-1", device="gpu0")
@@ -61,18 +61,17 @@ def test_what_is_written_is_read_at_once(registry: Registry) -> None:
 def test_a_job_of_this_process_alone_stays_in_memory(tmp_path: Path) -> None:
     registry = open_registry(f"sqlite:///{tmp_path}/registry.db", Retention())
     registry.observe([OBSERVED], NOW)
-    assert registry.cached_job(None, "job", NOW) is None
+    assert registry.memory.job(None, "job", NOW) is None
     view = one(registry, NOW)
-    assert registry.cached_job(None, "job", NOW + ALIVE_MS - 1) == [view]
-    assert registry.cached_head(None, "job", NOW + ALIVE_MS - 1) == [view.job]
-    assert registry.cached_job(None, "job", NOW + ALIVE_MS) is None
+    assert registry.memory.job(None, "job", NOW + ALIVE_MS - 1) == [view]
+    assert registry.memory.job_head(None, "job", NOW + ALIVE_MS - 1) == [view.job]
+    assert registry.memory.job(None, "job", NOW + ALIVE_MS) is None
     registry.close()
 
 
 def test_what_another_process_writes_is_read_once_the_cache_expires(url: str, monkeypatch) -> None:
-    monkeypatch.setattr(ttl_cache, "SHARED_SECONDS", 0.0)
-    monkeypatch.setattr("jobmeter.registry.sql.SHARED_SECONDS", 0.0)
-    monkeypatch.setattr("jobmeter.registry.sql.ALONE_SECONDS", 0.0)
+    monkeypatch.setattr(memory, "SHARED_SECONDS", 0.0)
+    monkeypatch.setattr(memory, "ALONE_SECONDS", 0.0)
     ours, theirs = (open_registry(url, Retention()) for _ in range(2))
     theirs.observe([OBSERVED], NOW)
     assert one(ours, NOW).job.name == ""
@@ -101,10 +100,10 @@ def test_what_was_read_before_a_change_is_not_cached() -> None:
 def test_a_retention_that_expired_is_used_while_the_database_does_not_answer(registry: Registry, monkeypatch) -> None:
     own = Retention(raw_days=3)
     registry.set_retention("p", own)
-    assert registry.cached_retention("p") is None
-    assert registry.retention("p") == registry.cached_retention("p") == own
-    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: float("inf")))
-    assert registry.cached_retention("p") is None
+    assert registry.memory.retention("p") is None
+    assert registry.retention("p") == registry.memory.retention("p") == own
+    monkeypatch.setattr(memory, "time", SimpleNamespace(monotonic=lambda: float("inf")))
+    assert registry.memory.retention("p") is None
     monkeypatch.setattr(registry, "_database", _Away())
     assert registry.retention("p") == own
     with pytest.raises(UnavailableError):

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.arguments import Arguments
 from jobmeter.dialects.alibaba.cloudmonitor import dimensions
+from jobmeter.dialects.alibaba.operation import Arguments
 from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError
 

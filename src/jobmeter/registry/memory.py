@@ -1,14 +1,16 @@
-"""A cache with expiry for what every query reads of its job or project."""
+"""What the registry has in memory: what every query reads of its job or project, in caches with expiry."""
 
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import msgspec
 
+from jobmeter.model.job import Job, JobView
+from jobmeter.model.retention import Retention
 from jobmeter.model.time import MAX_TIME_MS
 
 ALONE_SECONDS = 60.0
@@ -113,3 +115,37 @@ class TtlCache(Generic[T]):
         if entry is not None:
             self._parts -= entry.parts
         return entry
+
+
+class CachedAnswers:
+    """See ``jobmeter.registry.base.Memory``."""
+
+    def __init__(self, *, alone: bool) -> None:
+        """``alone`` says that no other process writes jobs."""
+        seconds = ALONE_SECONDS if alone else SHARED_SECONDS
+        self.views: TtlCache[list[JobView]] = TtlCache(seconds)
+        self.heads: TtlCache[list[Job]] = TtlCache(seconds)
+        self.retentions: TtlCache[Retention] = TtlCache()
+
+    def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
+        """See ``Memory.job``."""
+        return self.views.get(job, projects, now_ms)[0]
+
+    def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
+        """See ``Memory.job_head``."""
+        return self.heads.get(job, projects, now_ms)[0]
+
+    def retention(self, project: str) -> Retention | None:
+        """See ``Memory.retention``."""
+        return self.retentions.get(project, None, 0)[0]
+
+    def written(self, jobs: Collection[str]) -> None:
+        """Forget those jobs; call it once the change is committed."""
+        self.heads.written(jobs)
+        self.views.written(jobs)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.heads.clear()
+        self.views.clear()
+        self.retentions.clear()

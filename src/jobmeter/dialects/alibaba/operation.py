@@ -1,10 +1,15 @@
-"""The parameters of a call from its path, query, form body, or the JSON body of the URL form.
+"""The parameters of a call, wherever it has them (path, query, form body, JSON body of the URL form), and its answer.
 
 Encodings were measured with the vendor's SDKs for Python: booleans come as ``True``, lists as comma text, maps as JSON
 text, numbers often as text.
 
 The URL form is ``/api/{Product}/{version}/{Action}``, which plain HTTP clients use beside the paths of the SDKs: all
 parameters, those of the path included, are in the query (GET, DELETE) or in a JSON body (POST).
+
+A successful answer is always a JSON object, since the SDKs take an empty body for a failure. PAI's products answer in
+percent and MB/s. Utilisations are percent: the sample answer of
+https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobmetrics is 23.45. That page
+gives rates no unit; PaiStudio's ListTrainingJobInstanceMetrics documents MB/s for the same metric names.
 """
 
 import re
@@ -16,13 +21,18 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.answers import json_text
-from jobmeter.dialects.base import Context, MissingFieldError
+from jobmeter.dialects.base import Answer, Context, MissingFieldError, not_negative, rounded
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.catalog import CATALOG
 from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
+from jobmeter.query.request import Line
 
 T = TypeVar("T")
 MAX_FIELDS = 1000
+JSON = "application/json;charset=utf-8"
+_UNITS = {"1": 100.0, "By/s": 1e-6}
+_FACTORS = {name: _UNITS[one.answer_unit] for name, one in CATALOG.items() if one.answer_unit in _UNITS}
+"""What a metric's values are multiplied by, to be percent or MB/s."""
 _URL = re.compile(r"/api/(?P<product>[A-Za-z][A-Za-z-]*)/(?P<version>\d{4}-\d{2}-\d{2})/(?P<action>[A-Za-z]+)")
 
 _FORM = "application/x-www-form-urlencoded"
@@ -212,3 +222,28 @@ def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
     if end_ms < start_ms:
         raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
     return TimeRange(start_ms, end_ms)
+
+
+def answer(body: dict[str, Any], context: Context, *, id_key: str = "RequestId") -> Answer:
+    """The body with the request's id under ``id_key`` (empty: not in the body); a header repeats it."""
+    full = {**body, id_key: context.request_id} if id_key else body
+    return Answer(200, msgspec.json.encode(full), (("x-acs-request-id", context.request_id),), JSON)
+
+
+def json_text(value: object) -> str:
+    """A value as the JSON text that some answers hold as a text."""
+    return msgspec.json.encode(value).decode()
+
+
+def member_name(line: Line) -> str:
+    """What a line by replica is called after its job: the replica, else the node, where samples name no replica."""
+    return line.replica or line.node or "worker-0"
+
+
+def in_their_unit(line: Line) -> list[float]:
+    """A line's values as percent or MB/s (10^6 bytes a second), to 12 significant digits, none below 0.
+
+    A percentage is above 100 where more was used than is allowed, as a burst of CPU is.
+    """
+    factor = _FACTORS[line.metric]
+    return [rounded(not_negative(value)) for value in (line.value * factor).tolist()]
