@@ -114,7 +114,7 @@ def test_a_server_that_refuses_the_records_is_reported_at_the_end(server, tmp_pa
     server.refuse = lambda body: (400, {}, refusal)
     done = launch(server, tmp_path / "data", *COMMAND)
     assert done.returncode == 7
-    assert b"refused a part of what was measured: jobs: no" in done.stderr
+    assert b"refused a part of the data: jobs: no" in done.stderr
 
 
 def test_a_data_folder_that_cannot_be_written_is_reported_and_the_command_runs(server):

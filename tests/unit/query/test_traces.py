@@ -12,20 +12,16 @@ from jobmeter.model.trace_filter import TraceFilter
 from jobmeter.query.meter import Meter
 from jobmeter.query.traces import traces
 from jobmeter.settings import Limits
-from jobmeter.store.registry import open_store
 
 START = int(datetime(2026, 11, 20, tzinfo=UTC).timestamp()) * 10**9
 FAR, LONG_AGO = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 10**9 for year in (9999, 1))
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    made = open_store(f"chdb://{tmp_path_factory.mktemp('spans')}", SystemClock())
-    made.append_spans(
-        [Span(trace="a" * 32, span="b" * 16, start_ns=START, end_ns=START + 5)], Retention(raw_days=9_999)
-    )
-    yield made
-    made.close()
+@pytest.fixture
+def store(empty_store):
+    span = Span(trace="a" * 32, span="b" * 16, start_ns=START, end_ns=START + 5)
+    empty_store.append_spans([span], Retention(raw_days=9_999))
+    return empty_store
 
 
 @pytest.mark.parametrize(
