@@ -362,4 +362,7 @@ def test_the_system_log_is_followed_by_those_who_may_read_it(server):
     path = "/nodes/n1/logs/live"
     assert server.call("GET", path, key=server.key("reader", "team-b")).status == 404
     assert server.call("GET", "/nodes/none-such/logs/live").status == 404
+    assert server.call("POST", "/jobs", {"job_id": "j1"}).status == 200
+    token = server.call("POST", "/jobs/j1/share").json()["token"]
+    assert server.raw("GET", f"{BASE}{path}?Token={token}").status == 401
     assert server.call("GET", f"{path}?severity=loud").status == 400

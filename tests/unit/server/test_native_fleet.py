@@ -73,6 +73,9 @@ def test_a_key_of_another_project_sees_none_of_it_and_a_shared_token_neither(ser
     fill(server)
     body = server.call("GET", "/fleet", key=server.key("reader", "p2")).json()
     assert (body["nodes"], body["jobs"]) == ([], [])
+    job = server.call("GET", "/jobs").json()["jobs"][0]["id"]
+    token = server.call("POST", f"/jobs/{job}/share").json()["token"]
+    assert server.raw("GET", f"/api/jobmeter/v1/fleet?Token={token}").status == 401
     own = server.call("GET", "/fleet?project=default").json()
     assert len(own["nodes"]) == 2
 
