@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jobmeter.wire.protobuf import encode_varint
+
 Column = tuple[str, NDArray[Any]]
 
 _TYPES = {
@@ -29,17 +31,8 @@ def encode(columns: Sequence[Column]) -> bytes:
 
 def parts(columns: Sequence[Column]) -> Generator[bytes]:
     """The same in pieces, a column at a time: a large block need not be in memory once more."""
-    yield _length(len(columns)) + _length(len(columns[0][1]))
+    yield encode_varint(len(columns)) + encode_varint(len(columns[0][1]))
     for name, values in columns:
         kind = _TYPES[values.dtype]
-        yield _length(len(name)) + name.encode() + _length(len(kind)) + kind
+        yield encode_varint(len(name)) + name.encode() + encode_varint(len(kind)) + kind
         yield values.tobytes()
-
-
-def _length(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
