@@ -72,7 +72,7 @@ def test_records_of_a_newer_agent_are_accepted_without_unknown_fields(server: Se
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_ingest_refuses_and_stores_nothing(server: ServerProcess, name: str) -> None:
+def test_ingest_rejects_invalid_bodies_atomically(server: ServerProcess, name: str) -> None:
     body, field = BODIES[name]
     reply = server.ingest(body)
     assert reply.status in {400, 413}, reply.body

@@ -68,7 +68,7 @@ def test_other_shells_have_help_beside(environment, shell):
     assert "resnet Running" in "\n".join(offered(environment, shell, "jobmeter show train-1"))
 
 
-def test_without_a_server_nothing_is_printed(environment, tmp_path):
+def test_completion_is_empty_without_a_server(environment, tmp_path):
     gone = {"JOBMETER_SERVER": "http://127.0.0.1:9", "JOBMETER_DATA": str(tmp_path)}
     assert offered(environment, "bash", "jobmeter show tr", **gone) == []
 

@@ -166,7 +166,7 @@ def test_a_phone_shows_what_each_job_used(browser, server):
     viewer.close()
 
 
-def test_a_phone_shows_in_which_jobs_something_was_found(browser, server):
+def test_a_phone_shows_jobs_with_findings(browser, server):
     viewer = Viewer(browser, server, "phone", bypass_csp=True)
     page = viewer.open("?q=ended-", ".rows .c-name .found.critical")
     row = page.locator(".rows .row[data-at]", has_text="ended-0")

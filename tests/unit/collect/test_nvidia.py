@@ -148,7 +148,7 @@ def test_a_device_that_is_shared_is_nobodys_and_each_job_has_its_processes(stran
     )
 
 
-def test_visible_devices_belong_to_a_job_while_nothing_computes():
+def test_visible_devices_are_allocated_to_an_idle_job():
     bench = Bench(2)
     bench.by_pid[7] = member("j", devices=("SLURM_JOB_GPUS", "1"))
     assert bench.owners("gpu1") == {("j", "worker-0")}

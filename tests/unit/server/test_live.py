@@ -241,14 +241,9 @@ def test_the_list_reports_running_jobs_and_what_they_use(server):
     ]
 
 
-def test_the_log_is_followed_with_one_question_for_all_of_the_same_search(server, monkeypatch):
-    now = server.clock.now_ms()
-    server.call("POST", "/jobs", {"job_id": "j1", "state": "Running", "start": now - 60_000})
-    lines = [{"text": f"step {n}", "time": now - 50_000 + n * 1_000, "level": "info"} for n in range(50)]
-    lines.append({"text": "nan", "time": now - 500, "level": "error"})
-    assert server.call("POST", "/jobs/j1/logs", {"lines": lines}).status == 200
+def followed(server, monkeypatch, path, query):
+    """The events of two viewers of one log, and of one with another search: two questions for three viewers."""
     cookie = cookie_of(sign_in(server, f"Bearer {server.admin.token}"))
-    path = f"{BASE}/jobs/j1/logs/live"
     made, update = [], NewestLines.__call__
 
     def counted(newest):
@@ -257,15 +252,26 @@ def test_the_log_is_followed_with_one_question_for_all_of_the_same_search(server
 
     monkeypatch.setattr(NewestLines, "__call__", counted)
 
-    async def look(query=""):
-        return await send(server.application, "GET", path + query, headers={"Cookie": cookie}, gone_after=0.5)
+    async def look(searched=""):
+        where = f"{BASE}{path}{searched}"
+        return await send(server.application, "GET", where, headers={"Cookie": cookie}, gone_after=0.5)
 
-    async def both():
-        return await asyncio.gather(look(), look(), look("?level=error"))
+    async def together():
+        return await asyncio.gather(look(), look(), look(query))
 
-    first, second, errors = map(events, asyncio.run(both()))
+    first, second, other = map(events, asyncio.run(together()))
     assert first == second
     assert len(made) == 2
+    return first, other
+
+
+def test_the_log_is_followed_with_one_question_for_all_of_the_same_search(server, monkeypatch):
+    now = server.clock.now_ms()
+    server.call("POST", "/jobs", {"job_id": "j1", "state": "Running", "start": now - 60_000})
+    lines = [{"text": f"step {n}", "time": now - 50_000 + n * 1_000, "level": "info"} for n in range(50)]
+    lines.append({"text": "nan", "time": now - 500, "level": "error"})
+    assert server.call("POST", "/jobs/j1/logs", {"lines": lines}).status == 200
+    first, errors = followed(server, monkeypatch, "/jobs/j1/logs/live", "?level=error")
     assert [line["text"] for line in first[0]["lines"]] == [line["text"] for line in lines]
     assert [line["text"] for line in errors[0]["lines"]] == ["nan"]
     stranger = server.key("reader", "team-b")
@@ -333,25 +339,7 @@ def test_the_system_log_of_a_node_is_followed_with_one_question_for_all(server, 
     lines = [{"text": f"line {number}", "severity": "info"} for number in range(3)]
     lines.append({"text": "NVRM: Xid 79", "severity": "err", "stream": "kernel"})
     assert server.call("POST", "/nodes/n1/logs", {"lines": lines}).status == 200
-    cookie = cookie_of(sign_in(server, f"Bearer {server.admin.token}"))
-    path = f"{BASE}/nodes/n1/logs/live"
-    made, update = [], NewestLines.__call__
-
-    def counted(newest):
-        made.append(newest)
-        return update(newest)
-
-    monkeypatch.setattr(NewestLines, "__call__", counted)
-
-    async def look(query=""):
-        return await send(server.application, "GET", path + query, headers={"Cookie": cookie}, gone_after=0.5)
-
-    async def both():
-        return await asyncio.gather(look(), look(), look("?query=xid&severity=err"))
-
-    first, second, faults = map(events, asyncio.run(both()))
-    assert first == second
-    assert len(made) == 2
+    first, faults = followed(server, monkeypatch, "/nodes/n1/logs/live", "?query=xid&severity=err")
     assert [line["text"] for line in first[0]["lines"]] == [line["text"] for line in lines]
     assert (first[0]["node"], first[0]["counts"]) == ("n1", [])
     assert [line["text"] for line in faults[0]["lines"]] == ["NVRM: Xid 79"]

@@ -76,7 +76,7 @@ def test_lines_from_before_the_group_are_shipped_before_later_ones(way):
     assert (state.shipped, state.dropped, state.waiting) == (4, 0, 0)
 
 
-def test_repeated_records_and_other_groups_ship_nothing_twice(way):
+def test_repeated_records_and_other_groups_ship_no_duplicates(way):
     shipper = way.create()
     way.write("a")
     way.name("elsewhere")
@@ -128,7 +128,7 @@ def test_long_lines_are_too_many_sooner(way, monkeypatch):
     assert way.state(shipper).dropped == 2
 
 
-def test_everything_is_repeated_after_a_failed_write_of_the_record(way, monkeypatch):
+def test_a_failed_record_write_is_retried_whole(way, monkeypatch):
     shipper = way.create()
     way.write("a")
     record = way.registry.record
@@ -174,7 +174,7 @@ def test_lines_that_come_while_the_group_is_written_keep_their_order(way, monkey
     assert sorted(found[1:]) == [str(at) for at in range(5)]
 
 
-def test_nothing_is_read_without_shippers(way, monkeypatch):
+def test_no_log_is_read_without_shippers(way, monkeypatch):
     way.write("a")
     monkeypatch.setattr(way.store, "read_logs", None)
     way.name()

@@ -44,7 +44,7 @@ def test_unknown_fields_and_words_are_left_out_and_named_once_each():
 @pytest.mark.parametrize(
     "wrong", [{"jobs": [{"name": "no id", "mood": 1}]}, {"jobs": [{"job_id": "a", "mood": 1, "start": [1]}]}, []]
 )
-def test_errors_are_refused_besides_unknown_fields(wrong):
+def test_invalid_values_are_refused_where_unknown_fields_are_ignored(wrong):
     with pytest.raises(msgspec.ValidationError):
         decode_lenient(encoded(wrong), Records)
 
