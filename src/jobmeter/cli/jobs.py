@@ -49,14 +49,14 @@ _GROUPS = {
     multiple=True,
     metavar="RULE",
     shell_complete=completion.rules,
-    help="In which this rule found something, or any rule: any.",
+    help="Only jobs with a finding of this rule, or of any rule: any.",
 )
 @click.option(
     "--severity",
     "severities",
     multiple=True,
     type=click.Choice([str(severity) for severity in Severity], case_sensitive=False),
-    help="Of that finding, or of any.",
+    help="Only findings of this severity.",
 )
 @click.option("--since", metavar="LENGTH", help="Created at most this long ago, such as 30m or 7d.")
 @click.option(
