@@ -90,7 +90,7 @@ class Executor:
         self._measurements = Measurements(store, clock, limits, self._source, self._subjects, self._groups, self.cache)
         self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
-            EncodedQuestion: lambda one, scope: self._measurements.encoded(one.query, scope, one.encode),
+            EncodedQuestion: self._measurements.encoded,
             HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
             JobQuestion: self._job,
             JobFilter: self._list,
@@ -117,7 +117,7 @@ class Executor:
 
         self._from_memory: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.from_memory,
-            EncodedQuestion: lambda one, scope: self._measurements.encoded_from_memory(one.query, scope, one.encode),
+            EncodedQuestion: self._measurements.encoded_from_memory,
             HeadQuestion: lambda question, scope: self._subjects.cached_head(question.ref, scope),
             JobQuestion: self._cached_job,
         }

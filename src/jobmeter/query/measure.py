@@ -4,7 +4,7 @@ Layouts of series, and results of hours that are over, are cached for the next q
 (``jobmeter.store.cache``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from jobmeter.query.meter import Meter
 from jobmeter.query.plan import hours_around
 from jobmeter.query.request import (
     By,
+    EncodedQuestion,
     GroupRef,
     JobRef,
     Line,
@@ -99,35 +100,34 @@ class Measurements:
         resolved = self._resolve_cached(query, scope, selection.sources)
         return None if resolved is None else self._result_from_memory(query, selection, resolved)
 
-    def encoded(self, query: MetricQuery, scope: Scope, encode: Callable[[MetricResult], bytes]) -> bytes:
+    def encoded(self, question: EncodedQuestion, scope: Scope) -> bytes:
         """The answer as ``encode`` writes it; a cached one where it is still valid.
 
         Such a one spends what it cost when it was made. Raises as ``lines``.
         """
-        meter = Meter(self._clock, self._limits)
+        query, meter = question.query, Meter(self._clock, self._limits)
         metrics, names, _ = check(query, self._limits)
         resolved = self._resolve(query, scope, names)
         validator = self._validator(query, resolved)
-        answer = self._cached_answer(query, validator, meter)
+        answer = self._cached_answer(question, validator, meter)
         if answer is None:
             result = self._result(query, metrics, resolved, self._tables(query, metrics, resolved, meter), meter)
-            answer = encode(result)
+            answer = question.encode(result)
             if validator is not None:
-                self._answers.put(query, validator, answer, result.samples)
+                self._answers.put(question, validator, answer, result.samples)
         return answer
 
-    def encoded_from_memory(
-        self, query: MetricQuery, scope: Scope, encode: Callable[[MetricResult], bytes]
-    ) -> bytes | None:
+    def encoded_from_memory(self, question: EncodedQuestion, scope: Scope) -> bytes | None:
         """As ``encoded``, without waiting; None where not everything is in memory, or where it takes longer."""
+        query = question.query
         selection = check(query, self._limits)
         resolved = self._resolve_cached(query, scope, selection.sources)
         if resolved is None:
             return None
         if query.range.length_ms > RAW_IS_QUICK:
-            return self._cached_answer(query, self._validator(query, resolved), Meter(self._clock, self._limits))
+            return self._cached_answer(question, self._validator(query, resolved), Meter(self._clock, self._limits))
         result = self._result_from_memory(query, selection, resolved)
-        return None if result is None else encode(result)
+        return None if result is None else question.encode(result)
 
     def of_job(
         self,
@@ -214,8 +214,8 @@ class Measurements:
                 "step",
             )
 
-    def _cached_answer(self, query: MetricQuery, validator: Validator | None, meter: Meter) -> bytes | None:
-        cached = None if validator is None else self._answers.get(query, validator)
+    def _cached_answer(self, question: EncodedQuestion, validator: Validator | None, meter: Meter) -> bytes | None:
+        cached = None if validator is None else self._answers.get(question, validator)
         if cached is None:
             return None
         answer, rows = cached

@@ -175,9 +175,10 @@ class MetricResult(msgspec.Struct, frozen=True, eq=False):
 
 
 class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True, eq=False):
-    """The answer to a question as ``encode``, which always does it in the same way, writes it."""
+    """The answer to a question as ``encode`` writes it, in one way for all questions of that ``form``."""
 
     query: MetricQuery
+    form: str
     encode: Callable[[MetricResult], bytes]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from jobmeter.query.layout import Layout
-from jobmeter.query.request import MetricQuery
+from jobmeter.query.request import EncodedQuestion, MetricQuery
 from jobmeter.store.cache import Cache
 
 _LARGEST = 2 * 2**20
@@ -38,15 +38,16 @@ class ResponseCache:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def get(self, query: MetricQuery, validator: Validator) -> tuple[bytes, int] | None:
+    def get(self, question: EncodedQuestion, validator: Validator) -> tuple[bytes, int] | None:
         """The answer and how many rows were read for it; None where it is no longer valid."""
-        found: tuple[bytes, int] | None = self._cache.get(query, validator)
+        found: tuple[bytes, int] | None = self._cache.get((question.query, question.form), validator)
         return found
 
-    def put(self, query: MetricQuery, validator: Validator, answer: bytes, rows: int) -> None:
+    def put(self, question: EncodedQuestion, validator: Validator, answer: bytes, rows: int) -> None:
         """Cache an answer for which so many rows were read. ``validator`` was taken before it was made."""
         if len(answer) <= _LARGEST:
-            self._cache.put(query, validator, (answer, rows), size_of(query, answer))
+            name = (question.query, question.form)
+            self._cache.put(name, validator, (answer, rows), size_of(question.query, answer))
 
 
 def size_of(query: MetricQuery, answer: bytes) -> int:

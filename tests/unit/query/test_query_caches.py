@@ -173,10 +173,10 @@ class Interleaved(RuleBasedStateMachine):
         query = MetricQuery(subject=JobRef("j1"), metrics=(metric,), range=span, step_ms=step, by=by)
         expected = _plain(Executor(self.engine, self.registry, self.clock, Limits()).run(query, ALL))
         assert _plain(self.executor.run(query, ALL)) == expected
-        assert self.executor.run(EncodedQuestion(query, _encoded), ALL) == repr(expected).encode()
+        assert self.executor.run(EncodedQuestion(query, "plain", _encoded), ALL) == repr(expected).encode()
         recalled = self.executor.from_memory(query, ALL)
         assert recalled is None or _plain(recalled) == expected
-        encoded = self.executor.from_memory(EncodedQuestion(query, _encoded), ALL)
+        encoded = self.executor.from_memory(EncodedQuestion(query, "plain", _encoded), ALL)
         assert encoded in {None, repr(expected).encode()}
 
     @invariant()
@@ -306,7 +306,7 @@ def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_mos
     def ask() -> list[bytes]:
         """Two answers; what is made for them is in ``made``."""
         made.clear()
-        return [executor.run(EncodedQuestion(query, encode), ALL) for _ in range(2)]
+        return [executor.run(EncodedQuestion(query, "plain", encode), ALL) for _ in range(2)]
 
     first = ask()
     assert (first[0], len(made)) == (first[1], 1)
@@ -333,7 +333,7 @@ def test_an_encoded_answer_names_the_tiers_that_there_are():
     )
 
     def tiers() -> bytes:
-        return executor.run(EncodedQuestion(query, lambda result: " ".join(result.tiers).encode()), ALL)
+        return executor.run(EncodedQuestion(query, "tiers", lambda result: " ".join(result.tiers).encode()), ALL)
 
     assert tiers() == b"raw"
     store.roll_up(START + 6 * HOUR)
@@ -369,7 +369,7 @@ def test_a_short_range_that_was_queried_before_is_answered_from_memory(metrics, 
     assert found is not None
     assert _plain(found) == _plain(expected)
     assert (found.samples, found.tiers) == (expected.samples, expected.tiers)
-    assert executor.from_memory(EncodedQuestion(other, _encoded), ALL) == _encoded(expected)
+    assert executor.from_memory(EncodedQuestion(other, "plain", _encoded), ALL) == _encoded(expected)
 
 
 def test_what_takes_long_is_not_answered_from_memory():

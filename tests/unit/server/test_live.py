@@ -198,6 +198,9 @@ def test_a_finished_job_is_reported_once_and_ends(server):
     assert event["job"]["state"] == "Succeeded"
     (line,) = event["lines"]
     assert (line["device"], [value for _, value in line["points"]]) == ("gpu0", [0.5, 0.7])
+    (event,) = events(server.call("GET", "/jobs/j1/live?metric=gpu.utilization&step=1s&format=columns"))
+    (columns,) = event["lines"]
+    assert [list(pair) for pair in zip(columns["time"], columns["value"], strict=True)] == line["points"]
 
 
 def test_one_sees_live_what_one_may_see(server):

@@ -182,6 +182,18 @@ def test_metrics_are_lines_of_points(stored):
     assert reply["samples"] == 120
 
 
+@pytest.mark.parametrize("since", ["1h", "5d"])
+@pytest.mark.parametrize("path", ["/jobs/j1/metrics", "/nodes/n1/metrics"])
+def test_columns_are_the_times_and_the_values_of_the_same_lines(stored, path, since):
+    query = f"{path}?metric=gpu.utilization,cpu.usage&step=5m&by=device&since={since}"
+    for _ in range(2):  # the second answers may be cached ones
+        pairs, columns = (stored.call("GET", f"{query}&format={form}").json() for form in ("json", "columns"))
+        for line in columns["lines"]:
+            line["points"] = [list(point) for point in zip(line.pop("time"), line.pop("value"), strict=True)]
+        assert columns == pairs
+        assert columns["lines"]
+
+
 def test_metrics_may_be_narrowed_and_joined(stored):
     path = "/jobs/j1/metrics?metric=gpu.utilization&since=5m&step=5m&end=2026-01-01"
     by_device = stored.call("GET", f"{path}&by=device").json()["lines"]

@@ -1,12 +1,12 @@
 // A chart of one metric on the page's time axis. It is drawn in turn with the others, and only near what is in sight.
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Line } from "../api/client";
-import { useNear, useWidth } from "../parts/hooks";
+import { useSight, useWidth } from "../parts/hooks";
 import type { Cursor, Mark, Range } from "./axis";
 import { Plot } from "./plot";
 import { type Readout, digits } from "./readout";
 import { FEW, seriesOf } from "./series";
-import { inTurn, outOfTurn } from "./turns";
+import { comeIntoSight, inTurn, outOfTurn } from "./turns";
 
 export interface ChartGiven {
   metric: string;
@@ -26,13 +26,13 @@ export interface ChartGiven {
 
 export function Chart(given: ChartGiven) {
   const { element, width } = useWidth<HTMLDivElement>();
-  const near = useNear(element);
+  const plot = useRef<Plot | null>(null);
+  const { near, inSight } = useSight(element, () => plot.current && comeIntoSight(plot.current));
   // What is out of sight stays as it was drawn last.
   const seen = useRef(given);
   if (near) seen.current = given;
   const { lines, chosen, range, step, marks } = seen.current;
   const { dark, utc, title, relative = false } = given;
-  const plot = useRef<Plot | null>(null);
   const readout = useRef<Readout & { values: HTMLElement[] }>({ values: [], when: null });
   const series = useMemo(() => seriesOf(lines, chosen, dark), [lines, chosen, dark]);
   const latest = useRef(given);
@@ -43,7 +43,7 @@ export function Chart(given: ChartGiven) {
   useLayoutEffect(() => {
     if (!element.current || !width || !(near || plot.current)) return;
     const mine = (plot.current ??= new Plot(element.current, readout.current));
-    inTurn(mine, () => mine.show(wanted, width));
+    inTurn(mine, () => mine.show(wanted, width), inSight.current ?? false);
   }, [width, near, series, range.start, range.end, step, marks, dark, utc, title]);
   useLayoutEffect(
     () => () => {

@@ -2,13 +2,13 @@
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Line } from "../api/client";
 import { MISSING, isUtc, moment, quantity } from "../format";
-import { useWidth } from "../parts/hooks";
+import { useSight, useWidth } from "../parts/hooks";
 import { type Cursor, type Mark, type Range, roundTimes } from "./axis";
 import { labels } from "./plot";
 import { HeatRows } from "./heatrows";
 import { around, heat, fontFamily, ink } from "./colors";
-import { inTurn, outOfTurn } from "./turns";
-import { byReplica, grid, median, medians, ordered } from "./lines";
+import { comeIntoSight, inTurn, outOfTurn } from "./turns";
+import { type Row, byReplica, grid, meanOf, median, medians, ordered, valueAt } from "./lines";
 
 export interface Outlier {
   member: string;
@@ -19,9 +19,10 @@ export interface Rows {
   step: number;
   lines: Line[];
   times: number[];
-  values: (number | null)[][];
-  middle: (number | null)[];
-  means: (number | null)[];
+  values: Row[];
+  /** The median of the ranks in each bucket. */
+  middle: Row;
+  means: Row;
   outliers: Outlier[];
 }
 
@@ -38,8 +39,8 @@ const MANY = 16;
 const GAP = 1 / 3;
 
 /** The ranks that a gap parts from all others, at either end; the gap is a third of what those span at least. */
-function beyond(means: readonly (number | null)[]): (mean: number) => boolean {
-  const known = means.filter((mean): mean is number => mean !== null).sort((a, b) => a - b);
+function beyond(means: Row): (mean: number) => boolean {
+  const known = means.filter((mean) => !Number.isNaN(mean)).sort();
   const most = known.length >= MANY ? Math.min(MOST_OUTLIERS, known.length >> 3) : 0;
   let [low, high] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
   for (let count = 1; count <= most; count += 1) {
@@ -55,27 +56,17 @@ export function rowsOf(lines: readonly Line[], range: Range, step: number): Rows
   const joined = ordered(byReplica(lines));
   const { step: between, times, values } = grid(joined, range.start, range.end, step);
   const middle = medians(values);
-  const means = values.map((row) => mean(row));
+  const means = Float64Array.from(values, (row) => meanOf(row));
   const center = median(means) ?? 0;
-  const spread = median(means.map((value) => (value === null ? null : Math.abs(value - center)))) ?? 0;
+  const spread = median(means.map((value) => Math.abs(value - center))) ?? 0;
   const least = Math.max(Math.abs(center) * 0.08, 1e-9);
   const apart = beyond(means);
   const outliers = joined
-    .map((line, at) => ({ member: line.replica || line.node, difference: (means[at] ?? center) - center }))
+    .map((line, at) => ({ member: line.replica || line.node, difference: (valueAt(means, at) ?? center) - center }))
     .filter((one) => joined.length > 2 && Math.abs(one.difference) > least && (Math.abs(one.difference) > spread * FAR || apart(one.difference + center)))
     .sort((a, b) => Math.abs(b.difference) - Math.abs(a.difference))
     .slice(0, MOST_OUTLIERS);
   return { step: between, lines: joined, times, values, middle, means, outliers };
-}
-
-function mean(row: readonly (number | null)[]): number | null {
-  let [sum, count] = [0, 0];
-  for (const value of row) {
-    if (value === null) continue;
-    sum += value;
-    count += 1;
-  }
-  return count ? sum / count : null;
 }
 
 export interface HeatGiven {
@@ -98,6 +89,7 @@ export function HeatMap(given: HeatGiven) {
   const { rows, range, difference, cursor, chosen, dark, unit } = given;
   const { element, width } = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
+  const { inSight } = useSight(element, () => canvas.current && comeIntoSight(canvas.current));
   const hair = useRef<HTMLDivElement>(null);
   const caption = useRef<HTMLParagraphElement>(null);
   const height = Math.max(3, Math.min(22, Math.floor(420 / Math.max(rows.lines.length, 1))));
@@ -111,7 +103,7 @@ export function HeatMap(given: HeatGiven) {
 
   useLayoutEffect(() => {
     const mine = canvas.current;
-    if (mine && width) inTurn(mine, () => paint(mine, given, width, whole, height, scale, x));
+    if (mine && width) inTurn(mine, () => paint(mine, given, width, whole, height, scale, x), inSight.current ?? false);
   }, [rows, width, whole, scale, chosen, dark, range.start, range.end, given.marks]);
   useLayoutEffect(() => {
     const mine = canvas.current!;
@@ -143,7 +135,7 @@ export function HeatMap(given: HeatGiven) {
     cursor.move(time < range.start || time > range.end ? null : time, null);
     const line = rows.lines[row];
     const bucket = Math.floor((time - (rows.times[0] ?? 0)) / rows.step);
-    const [value, middle] = [rows.values[row]?.[bucket] ?? null, rows.middle[bucket] ?? null];
+    const [value, middle] = [valueAt(rows.values[row], bucket), valueAt(rows.middle, bucket)];
     if (caption.current && line) {
       const name = `${line.rank !== null && line.rank < 1e9 ? `rank ${line.rank}, ` : ""}${line.replica || line.node}`;
       caption.current.textContent = `${name}: ${quantity(value, unit)} at ${moment(time, true)} (median ${quantity(middle, unit)})`;
@@ -202,14 +194,15 @@ export function HeatMap(given: HeatGiven) {
 function limits(rows: Rows, unit: string, difference: boolean): [number, number] {
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   let far = 0;
-  rows.values.forEach((row) =>
-    row.forEach((value, at) => {
-      if (value === null) return;
-      low = Math.min(low, value);
-      high = Math.max(high, value);
-      far = Math.max(far, Math.abs(value - (rows.middle[at] ?? value)));
-    }),
-  );
+  for (const row of rows.values) {
+    for (let at = 0; at < row.length; at += 1) {
+      const value = row[at]!;
+      if (value < low) low = value;
+      if (value > high) high = value;
+      const apart = Math.abs(value - rows.middle[at]!);
+      if (apart > far) far = apart;
+    }
+  }
   if (difference) return [-(far || 1), far || 1];
   if (unit === "1" && high <= 1) return [0, 1];
   return Number.isFinite(low) ? [Math.min(low, 0), high || 1] : [0, 1];
@@ -239,11 +232,11 @@ function paint(
   context.rect(AXIS, 0, width - AXIS - MEANS - 8, whole);
   context.clip();
   context.imageSmoothingEnabled = false;
-  const cells = picture(rows.values, rows.times.length, (value, at) => color(value, rows.middle[at] ?? value));
+  const cells = picture(rows.values, rows.times.length, (value, at) => color(value, rows.middle[at]!));
   if (cells) context.drawImage(cells, left, 0, right - left, whole);
   context.restore();
   context.imageSmoothingEnabled = false;
-  const means = picture(rows.means.map((mean) => [mean]), 1, (value) => color(value, center));
+  const means = picture(Array.from(rows.means, (_, at) => rows.means.subarray(at, at + 1)), 1, (value) => color(value, center));
   if (means) context.drawImage(means, width - MEANS, 0, MEANS, whole);
   if (height > 8) rows.lines.forEach((_, row) => context.clearRect(AXIS, (row + 1) * height - 1, width - AXIS, 1));
   named(context, rows, chosen, width, whole, height);
@@ -251,11 +244,7 @@ function paint(
 }
 
 /** A pixel for each value, a row for each line; nothing where nothing was measured. */
-function picture(
-  rows: readonly (readonly (number | null)[])[],
-  columns: number,
-  color: (value: number, at: number) => number,
-): HTMLCanvasElement | null {
+function picture(rows: readonly Row[], columns: number, color: (value: number, at: number) => number): HTMLCanvasElement | null {
   if (!columns || !rows.length) return null;
   const made = document.createElement("canvas");
   made.width = columns;
@@ -264,7 +253,7 @@ function picture(
   const pixels = new Uint32Array(image.data.buffer);
   rows.forEach((row, place) =>
     row.forEach((value, at) => {
-      if (value !== null) pixels[place * columns + at] = color(value, at);
+      if (!Number.isNaN(value)) pixels[place * columns + at] = color(value, at);
     }),
   );
   made.getContext("2d")!.putImageData(image, 0, 0);

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { quantity } from "../format";
 import { type Rows, distance } from "./heatmap";
+import { valueAt } from "./lines";
 
 const PAGE = 10;
 
@@ -16,7 +17,7 @@ function spoken(rows: Rows, at: number, unit: string): string {
   const member = line.replica || line.node;
   const rank = line.rank !== null && line.rank < 1e9 ? `rank ${line.rank}, ` : "";
   const far = rows.outliers.find((one) => one.member === member);
-  const mean = rows.means[at] ?? null;
+  const mean = valueAt(rows.means, at);
   return `${rank}${member}: ${mean === null ? "not measured" : `mean ${quantity(mean, unit)}`}${far ? `, ${distance(far, unit)}` : ""}`;
 }
 

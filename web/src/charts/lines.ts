@@ -1,5 +1,5 @@
 // Lines of an answer: what they are called, how they are put on one grid, and what the middle of many is.
-import type { Line, Point } from "../api/client";
+import type { Line } from "../api/client";
 import { natural } from "../format";
 
 export const memberOf = (line: Line): string => [line.replica || line.node, line.device].filter(Boolean).join(" · ");
@@ -20,63 +20,97 @@ export function ordered(lines: readonly Line[]): Line[] {
   );
 }
 
+/** Values in buckets, NaN where nothing was measured. */
+export type Row = Float64Array;
+
 export interface Grid {
   step: number;
   times: number[];
-  values: (number | null)[][];
+  values: Row[];
 }
 
 /** How far apart the values of lines are: where samples are rarer than buckets, several of these. */
 function spacing(lines: readonly Line[], step: number): number {
   const gaps: number[] = [];
-  for (const line of lines.slice(0, 8)) {
-    const points = line.points.slice(-200);
-    for (let at = 1; at < points.length; at += 1) gaps.push(points[at]![0] - points[at - 1]![0]);
+  for (const { time } of lines.slice(0, 8)) {
+    for (let at = Math.max(1, time.length - 200); at < time.length; at += 1) gaps.push(time[at]! - time[at - 1]!);
   }
   return Math.max(1, Math.round((median(gaps) ?? step) / step)) * step;
 }
 
-/** The lines on the buckets of a range, or as far apart as they were measured; null where nothing was. */
+/** The lines on the buckets of a range, or as far apart as they were measured. */
 export function grid(lines: readonly Line[], start: number, end: number, asked: number): Grid {
   const step = spacing(lines, asked);
   const first = Math.floor(start / step) * step;
   const count = Math.max(1, Math.ceil((end - first) / step));
   const times = Array.from({ length: count }, (_, at) => first + at * step);
-  const values = lines.map((line) => {
-    const row = new Array<number | null>(count).fill(null);
-    for (const [time, value] of line.points) {
-      const at = Math.floor((time - first) / step);
-      if (at >= 0 && at < count) row[at] = value;
+  const all = new Float64Array(count * lines.length).fill(Number.NaN);
+  const values = lines.map(({ time, value }, place) => {
+    const row = all.subarray(place * count, (place + 1) * count);
+    for (let at = 0; at < time.length; at += 1) {
+      const bucket = Math.floor((time[at]! - first) / step);
+      if (bucket >= 0 && bucket < count) row[bucket] = value[at]!;
     }
     return row;
   });
   return { step, times, values };
 }
 
-/** The middle of what was measured. */
-export function median(values: readonly (number | null)[]): number | null {
-  const known = new Float64Array(values.length);
-  let count = 0;
-  for (const value of values) if (value !== null) known[count++] = value;
-  return middleOf(known.subarray(0, count));
+/** A value of a row; null where nothing was measured, or where there is none. */
+export const valueAt = (row: Row | undefined, at: number): number | null => {
+  const value = row?.[at];
+  return value === undefined || Number.isNaN(value) ? null : value;
+};
+
+/** A row with null where nothing was measured, as uPlot takes it. */
+export const withNulls = (row: Row): (number | null)[] => Array.from(row, (value) => (Number.isNaN(value) ? null : value));
+
+/** The middle of what was measured; null where nothing was. */
+export function median(values: ArrayLike<number>): number | null {
+  const middle = middleOf(measured(values, new Float64Array(values.length)));
+  return Number.isNaN(middle) ? null : middle;
 }
 
 /** The median of each column. */
-export function medians(rows: readonly (readonly (number | null)[])[]): (number | null)[] {
-  const known = new Float64Array(rows.length);
-  return (rows[0] ?? []).map((_, at) => {
+export function medians(rows: readonly Row[]): Row {
+  const column = new Float64Array(rows.length);
+  const found = new Float64Array(rows[0]?.length ?? 0);
+  for (let at = 0; at < found.length; at += 1) {
     let count = 0;
-    for (const row of rows) {
-      const value = row[at];
-      if (value !== null && value !== undefined) known[count++] = value;
+    for (let place = 0; place < rows.length; place += 1) {
+      const value = rows[place]![at]!;
+      if (value === value) column[count++] = value;
     }
-    return middleOf(known.subarray(0, count));
-  });
+    found[at] = middleOf(column.subarray(0, count));
+  }
+  return found;
 }
 
-/** The middle of numbers, which it puts in another order. */
-function middleOf(known: Float64Array): number | null {
-  if (!known.length) return null;
+/** The mean of what was measured; NaN where nothing was. */
+export function meanOf(row: ArrayLike<number>, first = 0, end = row.length): number {
+  let [sum, count] = [0, 0];
+  for (let at = first; at < end; at += 1) {
+    const value = row[at]!;
+    if (value !== value) continue;
+    sum += value;
+    count += 1;
+  }
+  return sum / count;
+}
+
+/** The values that are numbers, in the memory of `to`. */
+function measured(values: ArrayLike<number>, to: Float64Array): Float64Array {
+  let count = 0;
+  for (let at = 0; at < values.length; at += 1) {
+    const value = values[at]!;
+    if (value === value) to[count++] = value;
+  }
+  return to.subarray(0, count);
+}
+
+/** The middle of numbers, which it puts in another order; NaN of none. */
+function middleOf(known: Float64Array): number {
+  if (!known.length) return Number.NaN;
   const middle = known.length >> 1;
   const upper = select(known, middle);
   if (known.length % 2) return upper;
@@ -119,23 +153,27 @@ export function byReplica(lines: readonly Line[]): Line[] {
     const first = members[0]!;
     if (members.length === 1) return first;
     const sums = new Map<number, [number, number]>();
-    for (const member of members) {
-      for (const [time, value] of member.points) {
-        const [sum, count] = sums.get(time) ?? [0, 0];
-        sums.set(time, [sum + value, count + 1]);
-      }
+    for (const { time, value } of members) {
+      time.forEach((moment, at) => {
+        const [sum, count] = sums.get(moment) ?? [0, 0];
+        sums.set(moment, [sum + value[at]!, count + 1]);
+      });
     }
-    const points = [...sums].sort((a, b) => a[0] - b[0]).map(([time, [sum, count]]): Point => [time, sum / count]);
-    return { ...first, device: "", rank: Math.min(...members.map((one) => one.rank ?? 1e9)), points };
+    const time = [...sums.keys()].sort((a, b) => a - b);
+    const value = time.map((moment) => {
+      const [sum, count] = sums.get(moment)!;
+      return sum / count;
+    });
+    return { ...first, device: "", rank: Math.min(...members.map((one) => one.rank ?? 1e9)), time, value };
   });
 }
 
-/** The place of the first point at or after a time. */
-function place(points: readonly Point[], time: number): number {
-  let [low, high] = [0, points.length];
+/** The place of the first of ascending times that is not before `wanted`. */
+export function place(time: readonly number[], wanted: number): number {
+  let [low, high] = [0, time.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (points[middle]![0] < time) low = middle + 1;
+    if (time[middle]! < wanted) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -149,7 +187,9 @@ export function merged(lines: readonly Line[], update: readonly Line[], start: n
     const fresh = news.get(key);
     news.delete(key);
     if (!fresh) return line;
-    return { ...line, rank: fresh.rank ?? line.rank, points: [...line.points.slice(place(line.points, oldest), place(line.points, start)), ...fresh.points] };
+    const [from, to] = [place(line.time, oldest), place(line.time, start)];
+    const [time, value] = [line.time.slice(from, to).concat(fresh.time), line.value.slice(from, to).concat(fresh.value)];
+    return { ...line, rank: fresh.rank ?? line.rank, time, value };
   });
   return news.size ? ordered([...grown, ...news.values()]) : grown;
 }

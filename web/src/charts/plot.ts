@@ -7,7 +7,7 @@ import { cloud, nearestLine } from "./cloud";
 import { fontFamily, ink } from "./colors";
 import { memberOf } from "./lines";
 import { type Readout, nearest, since, write } from "./readout";
-import { type Series, type Values, limitsOf, spoken, valuesOf } from "./series";
+import { FEW, type Series, type Values, limitsOf, spoken, valuesOf } from "./series";
 import { readSoon } from "./turns";
 
 export const HEIGHT = 150;
@@ -39,7 +39,7 @@ export interface Shown {
 export class Plot {
   private made: uPlot | null = null;
   private shown: Shown | null = null;
-  private values: Values = { seconds: [], named: [], cloud: [] };
+  private values: Values = { seconds: [], named: [], all: [] };
   private limits: readonly [number, number] = [0, 1];
   /** The line of the cloud that the pointer is at. */
   private under = "";
@@ -76,6 +76,11 @@ export class Plot {
 
   private get unit(): string {
     return this.shown?.lines[0]?.unit ?? "";
+  }
+
+  /** The rows of lines that are too many to be named. */
+  private get cloud(): Values["all"] {
+    return this.values.all.length > FEW ? this.values.all : [];
   }
 
   private make(width: number): void {
@@ -117,7 +122,7 @@ export class Plot {
     const { cursor, lines } = this.shown!;
     const left = made.cursor.left ?? -1;
     const seconds = left < 0 ? null : made.posToVal(left, "x");
-    const { cloud: rows } = this.values;
+    const rows = this.cloud;
     const at = seconds === null || !rows.length ? null : nearestLine(rows, nearest(this.values.seconds, seconds), made.cursor.top ?? -1, (value) => made.valToPos(value, "y"), NEAR);
     const named = at === null ? "" : memberOf(lines[at]!);
     if (named !== this.under) readSoon(this, () => this.write());
@@ -133,14 +138,15 @@ export class Plot {
   }
 
   private drawCloud(made: uPlot): void {
-    const { cloud: rows, seconds } = this.values;
+    const rows = this.cloud;
+    const { seconds } = this.values;
     if (!rows.length || !seconds.length) return;
     const { left, top, width, height } = made.bbox;
     const x = (at: number) => made.valToPos(at, "x", true) - left;
     const apart = seconds.length > 1 ? x(seconds[1]!) - x(seconds[0]!) : width;
     const zero = made.valToPos(0, "y", true) - top;
     const scale = made.valToPos(1, "y", true) - top - zero;
-    const place = { left: x(seconds[0]!), apart, y: (value: number) => zero + scale * value };
+    const place = { left: x(seconds[0]!), apart, zero, scale };
     const behind = cloud(rows, place, Math.round(width), Math.round(height), Math.max(1, Math.round(devicePixelRatio)), this.shown!.dark);
     if (behind) made.ctx.drawImage(behind, Math.round(left), Math.round(top));
   }

@@ -3,7 +3,7 @@ import type { Line } from "../api/client";
 import { MISSING, quantity } from "../format";
 import type { Range } from "./axis";
 import { palette } from "./colors";
-import { grid, medians, memberOf, names } from "./lines";
+import { type Row, grid, medians, memberOf, names, withNulls } from "./lines";
 import { last } from "./readout";
 
 export const FEW = 8;
@@ -16,11 +16,11 @@ export interface Series {
   width: number;
 }
 
-/** Values on one grid: seconds, a row for each named line, and the rows of the cloud. */
+/** Values on one grid: seconds, a row for each named line as uPlot takes it, and the rows of all lines. */
 export interface Values {
   seconds: number[];
   named: (number | null)[][];
-  cloud: (number | null)[][];
+  all: readonly Row[];
 }
 
 const isChosen = (line: Line, chosen: string | null): boolean => chosen !== null && (line.replica || line.node) === chosen;
@@ -44,18 +44,19 @@ export function seriesOf(lines: readonly Line[], chosen: string | null, dark: bo
 export function valuesOf(lines: readonly Line[], range: Range, step: number, chosen: string | null): Values {
   const { times, values } = grid(lines, range.start, range.end, step);
   const seconds = times.map((time) => time / 1000);
-  if (lines.length <= FEW) return { seconds, named: values, cloud: [] };
-  return { seconds, named: [medians(values), ...values.filter((_, at) => isChosen(lines[at]!, chosen))], cloud: values };
+  if (lines.length <= FEW) return { seconds, named: values.map(withNulls), all: values };
+  const named = [medians(values), ...values.filter((_, at) => isChosen(lines[at]!, chosen))];
+  return { seconds, named: named.map(withNulls), all: values };
 }
 
 /** The lowest and the highest value of an axis. */
 export function limitsOf(values: Values, unit: string): readonly [number, number] {
   let [low, high] = [0, 0];
-  for (const row of values.cloud.length ? values.cloud : values.named) {
-    for (const value of row) {
-      if (value === null) continue;
+  for (const row of values.all) {
+    for (let at = 0; at < row.length; at += 1) {
+      const value = row[at]!;
       if (value > high) high = value;
-      if (value < low) low = value;
+      else if (value < low) low = value;
     }
   }
   if (unit === "1" && high <= 1 && high > 0.2) return [low, 1.02];

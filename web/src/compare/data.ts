@@ -46,14 +46,15 @@ export function useComparison(jobs: readonly string[], project: string | null, m
 const GAP = 2.5;
 
 /** A value holds until the line's own next sample: one job may be measured more rarely than another. */
-function filled(points: readonly Point[], step: number): Point[] {
+function filled(points: readonly Point[], step: number): Pick<Line, "time" | "value"> {
   const gaps = points.slice(1).map(([time], at) => time - points[at]![0]);
   const most = GAP * (median(gaps) ?? step);
-  return points.flatMap(([time, value], at) => {
+  const all = points.flatMap(([time, value], at) => {
     const next = points[at + 1]?.[0] ?? time;
     const until = next - time <= most ? next : time + step;
     return Array.from({ length: Math.max(1, Math.ceil((until - time) / step)) }, (_, more): Point => [time + more * step, value]);
   });
+  return { time: all.map(([time]) => time), value: all.map(([, value]) => value) };
 }
 
 /** What each job is called: its name where no other has it, else its id. */
@@ -72,7 +73,7 @@ export function useLines(comparison: Comparison | null): Map<string, Line[]> {
       const mine = comparison.lines.filter((line) => line.metric === metric);
       const lines = comparison.jobs.map(({ job }, rank): Line => {
         const line = mine.find((one) => one.job === job.id && one.project === job.project);
-        return { metric, unit: mine[0]!.unit, replica: called[rank]!, node: "", device: "", rank, points: filled(line?.points ?? [], comparison.step) };
+        return { metric, unit: mine[0]!.unit, replica: called[rank]!, node: "", device: "", rank, ...filled(line?.points ?? [], comparison.step) };
       });
       found.set(metric, lines);
     }

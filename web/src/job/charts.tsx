@@ -77,7 +77,7 @@ function Rest(given: View & { group: Group; job: { id: string; project: string }
   const { group, job, by, ...view } = given;
   // Asked for in whole buckets, so that what is shown live is not asked for with every update.
   const [start, end] = [view.range.start, view.range.end].map((time) => Math.ceil(time / (10 * view.step)) * 10 * view.step);
-  const query = { metric: group.more.slice(0, 90), by, start: start! - 10 * view.step, end, step: stepText(view.step), project: job.project };
+  const query = { metric: group.more.slice(0, 90), by, start: start! - 10 * view.step, end, step: stepText(view.step), format: "columns", project: job.project };
   const response = useRead<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query));
   const found = useMemo(() => {
     const lines = new Map<string, Line[]>();

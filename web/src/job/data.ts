@@ -5,7 +5,7 @@ import type { Range } from "../charts/axis";
 import type { Group } from "../charts/groups";
 import { merged, ordered } from "../charts/lines";
 import { step, stepText } from "../charts/steps";
-import { nextTask } from "../charts/turns";
+import { myTurn } from "../charts/turns";
 
 const BUCKETS = 300;
 const FEWER_BUCKETS = 180;
@@ -71,10 +71,10 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     // What is looked at first does not wait for the others.
     void (async () => {
       for (const metrics of wanted) {
-        const query = { metric: metrics, by, start: Math.floor(range.start), end: Math.ceil(range.end), step: stepText(span), project: job.project };
+        const query = { metric: metrics, by, start: Math.floor(range.start), end: Math.ceil(range.end), step: stepText(span), format: "columns", project: job.project };
         try {
           const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal);
-          await nextTask();
+          await myTurn();
           if (gone.signal.aborted) return;
           take(answer);
         } catch (error) {
@@ -123,7 +123,7 @@ export function useLive(
   const followed = LIVE_STEPS.includes(span) ? span : 60_000;
   useEffect(() => {
     if (!on || by === null || !metrics.length) return;
-    const query = { metric: metrics.slice(0, 90), by, step: stepText(followed), project: job.project };
+    const query = { metric: metrics.slice(0, 90), by, step: stepText(followed), format: "columns", project: job.project };
     const url = address("/api/jobmeter/v1/jobs/{job}/live", { job: job.id }, query);
     return follow<LiveJob>(url, (update) => latest.current(update), setState);
   }, [job.id, job.project, metrics.join(), by, followed, on]);

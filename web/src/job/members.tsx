@@ -136,6 +136,5 @@ function byMember(lines: readonly Line[]): Map<string, Line> {
 
 function value(lines: ReadonlyMap<string, Line> | undefined, row: MemberRow): string {
   const own = lines?.get(memberKey(row.replica, row.device)) ?? (row.first ? lines?.get(memberKey(row.replica, "")) : undefined);
-  const last = own?.points[own.points.length - 1];
-  return last && own ? quantity(last[1], own.unit) : "";
+  return own ? quantity(own.value[own.value.length - 1], own.unit) : "";
 }

@@ -2,6 +2,7 @@ import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { type JobDetail, type LiveJob, type Schemas } from "../api/client";
 import { Cursor, type Mark, type Range } from "../charts/axis";
 import { groups } from "../charts/groups";
+import { aloneInTurn } from "../charts/turns";
 import { type Asked, useAgain, useOnce, useRead, useRested, useZone } from "../parts/hooks";
 import { Notice, Problem } from "../parts/small";
 import { changed, go, href, place } from "../router";
@@ -64,7 +65,8 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const chosen = query.get("rank");
   const choose = useCallback((member: string | null) => set({ rank: member }), [set]);
 
-  const whole = life(job);
+  // Of a job that runs, until its newest update: charts are not drawn anew for a moment that nothing is known of.
+  const whole = useMemo(() => life(job), [job]);
   const zoomed = zoomOf(query);
   const [window, setWindow] = useState(HOUR);
   const [first] = useState(() => life(detail.job));
@@ -113,7 +115,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
     };
   }, [job.name, job.state]);
 
-  const brush = (range: Range) => set({ from: String(Math.round(range.start)), to: String(Math.round(range.end)) });
+  const brush = (range: Range) => aloneInTurn(() => set({ from: String(Math.round(range.start)), to: String(Math.round(range.end)) }));
   const marks = useMemo(() => [finding && markOf(finding), event, line].filter((one): one is Mark => one !== null), [finding, event, line]);
   const view = { range: shown, step: measured.step, cursor, marks, chosen, brush };
   return (
@@ -133,7 +135,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
           set({ from: null, to: null });
         }}
         brush={brush}
-        reset={() => set({ from: null, to: null })}
+        reset={() => aloneInTurn(() => set({ from: null, to: null }))}
         job={job}
         metrics={metrics}
         by={by ?? "device"}

@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { JobDetail, Line } from "../api/client";
 import type { Range } from "../charts/axis";
-import { byReplica, median } from "../charts/lines";
+import { byReplica, meanOf, median, place } from "../charts/lines";
 import { quantity } from "../format";
 import { State } from "../parts/small";
 import { named } from "../parts/titles";
@@ -113,20 +113,13 @@ function compare(member: string, lines: ReadonlyMap<string, readonly Line[]>, ra
     const middle = median(means);
     const at = joined.findIndex((line) => (line.replica || line.node) === member);
     if (middle === null || joined.length < 2 || at < 0) continue;
-    found.push({ metric, unit: joined[0]!.unit, own: means[at] ?? null, middle });
+    found.push({ metric, unit: joined[0]!.unit, own: Number.isNaN(means[at]) ? null : means[at]!, middle });
   }
   return found;
 }
 
-function mean(line: Line, range: Range): number | null {
-  let [sum, count] = [0, 0];
-  for (const [time, value] of line.points) {
-    if (time < range.start || time >= range.end) continue;
-    sum += value;
-    count += 1;
-  }
-  return count ? sum / count : null;
-}
+/** NaN where nothing was measured in the range. */
+const mean = (line: Line, range: Range): number => meanOf(line.value, place(line.time, range.start), place(line.time, range.end));
 
 const isApart = (one: Compared): boolean => one.own !== null && Math.abs(one.own - one.middle) > Math.max(Math.abs(one.middle) * APART, 1e-9);
 

@@ -73,9 +73,9 @@ async function load(job: Job, signal: AbortSignal): Promise<Sparks> {
   const start = job.start ?? job.first_sample ?? job.created ?? Date.now();
   const end = (job.state === "Running" ? null : (job.end ?? job.last_sample)) ?? Date.now();
   const span = step(start, end + 1, POINTS);
-  const query = { metric: METRICS, by: "job", start, end: end + 1, step: stepText(span), project: job.project };
+  const query = { metric: METRICS, by: "job", start, end: end + 1, step: stepText(span), format: "columns", project: job.project };
   const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), signal);
-  return { start, end, step: span, lines: Object.fromEntries(answer.lines.map((line) => [line.metric, line.points])) };
+  return { start, end, step: span, lines: Object.fromEntries(answer.lines.map(({ metric, time, value }) => [metric, time.map((at, place): Point => [at, value[place]!])])) };
 }
 
 function grow(sparks: Sparks, use: Use): Sparks {

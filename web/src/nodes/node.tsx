@@ -175,7 +175,7 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
 function Curves({ name, cluster, query }: { name: string; cluster: string; query: URLSearchParams }) {
   const chosen = query.get("last");
   const last: Span = SPANS.find(([one]) => one === chosen)?.[0] ?? "1h";
-  const ask = (metric: readonly string[], by: string) => address("/api/jobmeter/v1/nodes/{node}/metrics", { node: name }, { metric, by, since: last, step: STEP[last], cluster });
+  const ask = (metric: readonly string[], by: string) => address("/api/jobmeter/v1/nodes/{node}/metrics", { node: name }, { metric, by, since: last, step: STEP[last], format: "columns", cluster });
   const own = useRead<Schemas["NodeMetricsBody"]>(ask(NODE, "node"));
   const devices = useRead<Schemas["NodeMetricsBody"]>(ask(DEVICE, "device"));
   const cursor = useMemo(() => new Cursor(), []);

@@ -81,26 +81,36 @@ export function useWidth<T extends HTMLElement>() {
 const NEAR = 300;
 const DRAW_ALL = "jobmeter-draw-all";
 
-/** True while an element is in sight or near it; once, too, when everything has to be drawn. */
-export function useNear(element: RefObject<HTMLElement>): boolean {
+/** Whether an element is in sight, and whether it is or is near it; the latter, too, when everything has to be drawn. */
+export function useSight(element: RefObject<HTMLElement>, come: () => void): { near: boolean; inSight: RefObject<boolean> } {
   const [near, setNear] = useState(false);
+  const inSight = useRef(false);
+  const latest = useRef(come);
+  latest.current = come;
   useLayoutEffect(() => {
     const mine = element.current;
     if (!mine) return;
     const { top, bottom } = mine.getBoundingClientRect();
     if (top < innerHeight + NEAR && bottom > -NEAR) setNear(true);
+    inSight.current = top < innerHeight && bottom > 0;
     const watch = new IntersectionObserver((entries) => setNear(entries[entries.length - 1]!.isIntersecting), { rootMargin: `${NEAR}px` });
+    const sight = new IntersectionObserver((entries) => {
+      inSight.current = entries[entries.length - 1]!.isIntersecting;
+      if (inSight.current) latest.current();
+    });
     const all = () => setNear(true);
     watch.observe(mine);
+    sight.observe(mine);
     addEventListener(DRAW_ALL, all);
     addEventListener("beforeprint", all);
     return () => {
       watch.disconnect();
+      sight.disconnect();
       removeEventListener(DRAW_ALL, all);
       removeEventListener("beforeprint", all);
     };
   }, []);
-  return near;
+  return { near, inSight };
 }
 
 /** Have what is out of sight drawn too; resolves when it is. */

@@ -22,6 +22,9 @@ from jobmeter.query.summary import JobSummary
 Points = list[tuple[int, float]] | msgspec.Raw
 """Pairs of a time in milliseconds and a value; or the same as JSON text."""
 
+Column = list[float] | msgspec.Raw
+"""Numbers; or the same as JSON text."""
+
 
 class JobBody(msgspec.Struct, frozen=True):
     """A job with every field of ``jobmeter.model.job.Job``, those unknown included."""
@@ -171,7 +174,10 @@ class NextAttempt(msgspec.Struct, frozen=True):
 
 
 class LineBody(msgspec.Struct, frozen=True):
-    """One line; ``points`` are pairs of a step's start in milliseconds and a value, ascending, none where no sample."""
+    """One line: ``points`` are pairs of a step's start in milliseconds and a value; ascending, none where no sample.
+
+    With ``format=columns`` the same are in two lists, ``time`` and ``value``.
+    """
 
     metric: str
     unit: str
@@ -179,7 +185,9 @@ class LineBody(msgspec.Struct, frozen=True):
     node: str
     device: str
     rank: int | None
-    points: Points
+    points: Points | msgspec.UnsetType = msgspec.UNSET
+    time: Column | msgspec.UnsetType = msgspec.UNSET
+    value: Column | msgspec.UnsetType = msgspec.UNSET
 
 
 class MetricsBody(msgspec.Struct, frozen=True):

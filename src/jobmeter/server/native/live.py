@@ -16,7 +16,7 @@ from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, LatestBody, LineBody, job_body
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
 from jobmeter.server.native.jobs import JOB_PATH
-from jobmeter.server.native.metrics import line_bodies, requested_metrics
+from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
 from jobmeter.server.services import Services
 
 BACK_BUCKETS, BACK_MS = 4, 30 * SECOND
@@ -65,19 +65,22 @@ def _follow_job(context: CallContext) -> Feed:
     metrics = requested_metrics(given.texts("metric")) or CORE_METRICS
     step_ms = given.choice("step", STEPS, "5s")
     by = given.choice("by", _BY, By.DEVICE.value)
+    bodies = given.choice("format", LINE_FORMATS, "json")
     job = context.services.executor.head(job_ref(context), context.scope)
     ref = JobRef(job.id, job.project)
-    question = partial(_job_now, context.services, context.scope, ref, metrics, step_ms, by)
-    return Feed(("job", ref, context.scope, metrics, step_ms, by), question, still(context))
+    question = partial(_job_now, context.services, context.scope, ref, metrics, step_ms, by, bodies)
+    return Feed(("job", ref, context.scope, metrics, step_ms, by, bodies), question, still(context))
 
 
-def _job_now(services: Services, scope: Scope, ref: JobRef, metrics: tuple[str, ...], step_ms: int, by: By) -> Update:
+def _job_now(
+    services: Services, scope: Scope, ref: JobRef, metrics: tuple[str, ...], step_ms: int, by: By, bodies: LineBodies
+) -> Update:
     now_ms = services.clock.now_ms()
     job = services.executor.head(ref, scope)
     span = TimeRange(max(floor_to(now_ms - max(BACK_BUCKETS * step_ms, BACK_MS), step_ms), 0), now_ms + 1)
     query = MetricQuery(subject=ref, metrics=metrics, range=span, step_ms=step_ms, by=by)
     result: MetricResult = services.executor.run(query, scope)
-    body = LiveJob(now_ms, job_body(job), span.start_ms, span.end_ms, step_ms, by.value, line_bodies(result.lines))
+    body = LiveJob(now_ms, job_body(job), span.start_ms, span.end_ms, step_ms, by.value, bodies(result.lines))
     return Update(msgspec.json.encode(body), last=job.state.finished)
 
 
@@ -134,6 +137,7 @@ ENDPOINTS = (
             Query("metric", "Names of the catalogue. Default: the core set.", many=True, example="gpu.utilization"),
             Query("step", f"Length of a bucket: {', '.join(STEPS)}. Default: 5s."),
             Query("by", "What a line stands for: replica, device or job. Default: device."),
+            Query("format", "json, or columns: times and values in lists of their own. Default: json."),
             PROJECT,
         ),
         paths=JOB_PATH,

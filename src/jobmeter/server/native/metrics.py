@@ -1,11 +1,12 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
 import itertools
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.dialects.base import Answer, execute
 from jobmeter.errors import InvalidRequestError
@@ -22,6 +23,7 @@ from jobmeter.query.request import (
     HeadQuestion,
     JobRef,
     Line,
+    LineName,
     LinesInColumns,
     MetricQuery,
     MetricResult,
@@ -63,7 +65,7 @@ _HOW = (
     ),
     Query("statistic", "What is told of a bucket: mean, min, max, sum, count, first, last, increase. Default: mean."),
     Query("device", "Only these devices.", many=True),
-    Query("format", "json, csv or parquet. Default: json."),
+    Query("format", "json, columns (JSON, times and values in lists of their own), csv or parquet. Default: json."),
 )
 
 
@@ -122,8 +124,8 @@ def _job_metrics(context: CallContext) -> Generator[Question[Any], Any, Answer |
     span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=step_ms)
     step_ms = step_ms or default_step(span)
     query = MetricQuery(subject=JobRef(job.id, job.project), range=span, step_ms=step_ms, replicas=replicas, **how)
-    if answer is _json:
-        body: bytes = yield EncodedQuestion(query, lambda result: _json(result, job.id).body)
+    if isinstance(answer, _Json):
+        body: bytes = yield EncodedQuestion(query, answer.form, lambda result: answer(result, job.id).body)
         return Answer(200, body)
     result = yield from execute(query)
     return answer(result, job.id)
@@ -141,40 +143,68 @@ def _node_metrics(context: CallContext) -> Answer | Stream:
 
 def line_bodies(lines: Sequence[Line]) -> list[LineBody]:
     """The lines as they are answered."""
-    if kernel.AVAILABLE and isinstance(lines, LinesInColumns):
-        texts = kernel.encode(lines.ends, lines.time, lines.value)
-        return [LineBody(*name, msgspec.Raw(text)) for name, text in zip(lines.names, texts, strict=True)]
-    return [
-        LineBody(line.metric, line.unit, line.replica, line.node, line.device, line.rank, points)
-        for line, points in zip(lines, _points(lines), strict=True)
-    ]
+    if not kernel.AVAILABLE:
+        return [LineBody(*name, _pairs(line)) for name, line in zip(_names(lines), lines, strict=True)]
+    texts = kernel.encode(*_columns(lines))
+    return [LineBody(*name, msgspec.Raw(text)) for name, text in zip(_names(lines), texts, strict=True)]
 
 
-def _points(lines: Sequence[Line]) -> Iterator[Points]:
-    """The points of each line; as text already where there is the compiled kernel."""
-    if kernel.AVAILABLE and lines:
-        ends = list(itertools.accumulate(len(line.time) for line in lines))
-        time, value = (np.concatenate([getattr(line, of) for line in lines]) for of in ("time", "value"))
-        yield from map(msgspec.Raw, kernel.encode(ends, time, value))
-        return
-    for line in lines:
-        yield list(zip(line.time.tolist(), line.value.tolist(), strict=True))
+def line_columns(lines: Sequence[Line]) -> list[LineBody]:
+    """The lines with their times and values in lists of their own: fewer objects for whoever reads many points."""
+    if not kernel.AVAILABLE:
+        return [
+            LineBody(*name, time=line.time.tolist(), value=line.value.tolist())
+            for name, line in zip(_names(lines), lines, strict=True)
+        ]
+    ends, time, value = _columns(lines)
+    texts = zip(_names(lines), kernel.encode(ends, time, None), kernel.encode(ends, None, value), strict=True)
+    return [LineBody(*name, time=msgspec.Raw(times), value=msgspec.Raw(values)) for name, times, values in texts]
 
 
-def _json(result: MetricResult, name: str) -> Answer:
-    query = result.query
-    lines = line_bodies(result.lines)
-    span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by, query.statistic)
-    body: msgspec.Struct
-    if isinstance(query.subject, NodeRef):
-        body = NodeMetricsBody(name, *span, lines, result.samples, list(result.tiers))
-    else:
-        body = MetricsBody(name, result.project, *span, lines, result.samples, list(result.tiers))
-    return Answer(200, msgspec.json.encode(body))
+LineBodies = Callable[[Sequence[Line]], list[LineBody]]
+LINE_FORMATS: Mapping[str, LineBodies] = {"json": line_bodies, "columns": line_columns}
+
+
+def _names(lines: Sequence[Line]) -> Sequence[LineName]:
+    if isinstance(lines, LinesInColumns):
+        return lines.names
+    return [LineName(line.metric, line.unit, line.replica, line.node, line.device, line.rank) for line in lines]
+
+
+def _columns(lines: Sequence[Line]) -> tuple[Sequence[int], NDArray[np.int64], NDArray[np.float64]]:
+    """Where each line ends, and the times and values of all."""
+    if isinstance(lines, LinesInColumns):
+        return lines.ends, lines.time, lines.value
+    if not lines:
+        return [], np.empty(0, np.int64), np.empty(0)
+    ends = list(itertools.accumulate(len(line.time) for line in lines))
+    return ends, np.concatenate([line.time for line in lines]), np.concatenate([line.value for line in lines])
+
+
+def _pairs(line: Line) -> Points:
+    return list(zip(line.time.tolist(), line.value.tolist(), strict=True))
+
+
+class _Json(msgspec.Struct, frozen=True):
+    """JSON with the lines as ``lines`` gives them: the form of that name."""
+
+    form: str
+    lines: LineBodies
+
+    def __call__(self, result: MetricResult, name: str) -> Answer:
+        query = result.query
+        lines = self.lines(result.lines)
+        span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by, query.statistic)
+        body: msgspec.Struct
+        if isinstance(query.subject, NodeRef):
+            body = NodeMetricsBody(name, *span, lines, result.samples, list(result.tiers))
+        else:
+            body = MetricsBody(name, result.project, *span, lines, result.samples, list(result.tiers))
+        return Answer(200, msgspec.json.encode(body))
 
 
 _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
-    "json": _json,
+    **{name: _Json(name, lines) for name, lines in LINE_FORMATS.items()},
     "csv": export.csv,
     "parquet": export.parquet,
 }
