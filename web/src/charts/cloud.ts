@@ -85,6 +85,7 @@ function column(changes: Int32Array, width: number, height: number, x: number, f
 }
 
 function segment(changes: Int32Array, width: number, height: number, thick: number, left: number, from: number, right: number, to: number): void {
+  if (right < 0 || left >= width) return;
   const first = left < 0 ? 0 : Math.floor(left);
   const last = right > width ? width : Math.floor(right);
   if (last <= first) {

@@ -40,6 +40,8 @@ export class Plot {
   private made: uPlot | null = null;
   private shown: Shown | null = null;
   private values: Values = { seconds: [], named: [], all: [] };
+  /** What the values were made for. */
+  private span: Range = { start: 0, end: 0 };
   private limits: readonly [number, number] = [0, 1];
   /** The line of the cloud that the pointer is at. */
   private under = "";
@@ -54,16 +56,13 @@ export class Plot {
   show(wanted: Shown, width: number): void {
     const before = this.shown;
     this.shown = wanted;
-    const other = !before || (["lines", "step", "chosen"] as const).some((name) => before[name] !== wanted[name]) || before.range.start !== wanted.range.start || before.range.end !== wanted.range.end;
-    if (other) {
-      this.values = valuesOf(wanted.lines, wanted.range, wanted.step, wanted.chosen);
-      this.limits = limitsOf(this.values, this.unit);
-      this.element.setAttribute("aria-label", spoken(wanted.title, wanted.series, this.values, this.unit));
-    }
+    const moved = !before || before.range.start !== wanted.range.start || before.range.end !== wanted.range.end;
+    const other = !before || (["lines", "step", "chosen"] as const).some((name) => before[name] !== wanted[name]) || (moved && !this.covers(wanted));
+    if (other) this.read(wanted);
     const anew = !this.made || !before || look(before) !== look(wanted);
     if (anew) this.make(width);
     else if (this.made!.width !== width) this.made!.setSize({ width, height: HEIGHT });
-    if (other || anew) this.fill();
+    if (other || moved || anew) this.fill();
     else if (before?.marks !== wanted.marks) this.made?.redraw(false);
     this.write();
   }
@@ -72,6 +71,18 @@ export class Plot {
     this.off();
     this.made?.destroy();
     this.made = null;
+  }
+
+  /** Whether the values serve a part of their range until its own are there. Lines of a comparison stay as they are. */
+  private covers({ range, relative }: Shown): boolean {
+    return !relative && range.start >= this.span.start && range.end <= this.span.end;
+  }
+
+  private read({ lines, range, step, chosen, title, series }: Shown): void {
+    this.values = valuesOf(lines, range, step, chosen);
+    this.span = range;
+    this.limits = limitsOf(this.values, this.unit);
+    this.element.setAttribute("aria-label", spoken(title, series, this.values, this.unit));
   }
 
   private get unit(): string {

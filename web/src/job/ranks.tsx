@@ -19,7 +19,8 @@ export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Ran
   const offered = HEAT.filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1);
   const metric = preferred && offered.includes(preferred) ? preferred : offered[0];
   const mine = metric ? lines.get(metric) : undefined;
-  const rows = useMemo(() => rowsOf(mine ?? [], range, step), [mine, range.start, range.end, step]);
+  // Of another range they are made once its lines are there; until then the map shows what of these lies in it.
+  const rows = useMemo(() => rowsOf(mine ?? [], range, step), [mine, step]);
   return metric && mine ? { offered, metric, unit: mine[0]?.unit ?? "", rows } : null;
 }
 
