@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import msgspec
+
 from jobmeter.access.call import Call, Claim, ClaimKind, Scheme
 from jobmeter.access.nonces import NonceMemory
 from jobmeter.access.policy import compiled
@@ -56,8 +58,7 @@ class Credential:
         return self.claim.kind is ClaimKind.ACCESS_KEY
 
 
-@dataclass(slots=True)
-class _CachedKey:
+class _CachedKey(msgspec.Struct):
     key: StoredKey | None
     confirmed: float
     until: float

@@ -5,7 +5,6 @@ much waited on their disks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -47,15 +46,13 @@ _Place = tuple[str, str]
 """Cluster and node."""
 
 
-@dataclass(frozen=True, slots=True)
-class QualityQuestion(Question[JobQuality]):
+class QualityQuestion(msgspec.Struct, Question[JobQuality], frozen=True):
     """How complete what is stored of a job is."""
 
     ref: JobRef
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Read:
+class _Read(msgspec.Struct, frozen=True, eq=False):
     """Series in steps: ``columns`` sorted by series and time, those of series k in ``rows(k)``."""
 
     series: Sequence[Series]
