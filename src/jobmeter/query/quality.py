@@ -15,7 +15,7 @@ from jobmeter.model.job import JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.quality import DamagedRows, Gap, JobQuality, NodeQuality, ReplicaQuality, Stretch
 from jobmeter.model.question import Question
-from jobmeter.model.series import NOBODY, NamePart, Series, job_key
+from jobmeter.model.series import NO_JOB, NamePart, Series, job_key
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.gaps import Gaps, Presence, gaps
@@ -131,7 +131,7 @@ class Qualities:
         if not others:
             return own
         project = frozenset({view.job.project})
-        selector = Selector(projects=project, jobs=(NOBODY,), nodes=others, metrics=AGENT, limit=self._most)
+        selector = Selector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=self._most)
         return [*own, *self._store.find(selector)]
 
     def _find(self, view: JobView, names: Iterable[str]) -> list[Series]:

@@ -38,7 +38,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
     """Which series. Every part that is given must match.
 
     ``projects`` None means every project: the caller has checked access (``jobmeter.access``).
-    ``jobs`` are job keys (``NOBODY`` for node series); ``nodes`` are (cluster, node) pairs. ``since`` leaves out
+    ``jobs`` are job keys (``NO_JOB`` for node series); ``nodes`` are (cluster, node) pairs. ``since`` leaves out
     series that were last written before that time, in epoch milliseconds; an engine may give more.
     """
 

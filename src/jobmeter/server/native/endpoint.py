@@ -13,7 +13,7 @@ from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
-from jobmeter.model.series import NOBODY, check_job_id, check_project, job_key
+from jobmeter.model.series import NO_JOB, check_job_id, check_project, job_key
 from jobmeter.query.meter import Spent
 from jobmeter.query.request import JobRef
 from jobmeter.server.admission import Slot, Waiting
@@ -256,4 +256,4 @@ def _job_keys(context: CallContext) -> Sequence[int]:
         projects = context.scope.projects if context.project is None else frozenset({context.project})
         heads = context.services.registry.job_head(projects, context.path["job"], context.services.clock.now_ms())
         return [job_key(head.project, head.id) for head in heads]
-    return (NOBODY,) if "node" in context.path else ()
+    return (NO_JOB,) if "node" in context.path else ()
