@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -39,8 +38,7 @@ _UNKNOWN_KEY = {
 }
 
 
-@dataclass(slots=True)
-class Credential:
+class Credential(msgspec.Struct):
     """The credential in the headers of a call; its key exists and is active.
 
     ``principal`` is the holder of the key.
@@ -49,8 +47,12 @@ class Credential:
     scheme: Scheme
     claim: Claim
     key: StoredKey | None = None
-    secret: str = field(default="", repr=False)
+    secret: str = ""
     principal: Principal | None = None
+
+    def __repr__(self) -> str:
+        """Without what it was given as, and its secret."""
+        return f"Credential({self.scheme!r}, {self.key!r}, {self.principal!r})"
 
     @property
     def signed(self) -> bool:
