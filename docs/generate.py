@@ -7,12 +7,12 @@ import ast
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from jobmeter.access.actions import names_of
 from jobmeter.access.limit import Per
@@ -261,8 +261,8 @@ def settings_page() -> str:
     for shape, title in ((Settings, "The server"), (Retention, "Retention"), (Limits, "Limits")):
         parts += [f"## {title}\n", f"{' '.join((shape.__doc__ or '').split())}\n"]
         parts += ["| setting | default | what |", "|---|---|---|"]
-        for field in fields(shape):
-            if field.default is not MISSING and shape is not Retention:
+        for field in msgspec.structs.fields(shape):
+            if field.default is not msgspec.NODEFAULT and shape is not Retention:
                 parts.append(f"| `{field.name}` | {_default(field.default)} | {_texts(shape)[field.name]} |")
             elif shape is Retention:
                 variable = f"JOBMETER_RETENTION_{field.name.upper()}"

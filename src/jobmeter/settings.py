@@ -6,8 +6,9 @@ Flags of the command line come before the environment, the environment before th
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.retention import Retention
@@ -19,8 +20,7 @@ def default_data_directory(environment: Mapping[str, str]) -> Path:
     return Path(base) / "jobmeter"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a stranger may make the server do at most."""
 
     body_bytes: int = 64 * 2**20
@@ -55,8 +55,7 @@ class Limits:
     """How far ahead of the server's clock a sample may be (JOBMETER_LIMIT_FUTURE_SECONDS)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the server is told at its start."""
 
     data: Path
@@ -78,7 +77,7 @@ class Settings:
     opentsdb_port: int | None = None
     """Port for OpenTSDB's telnet protocol, 0 for any free one (--opentsdb-port, JOBMETER_OPENTSDB_PORT); by default
     there is none."""
-    opentsdb_key: str = field(default="", repr=False)
+    opentsdb_key: str = ""
     """Token of the key as which connections to that port write that name none (JOBMETER_OPENTSDB_KEY); by default
     they may not write."""
     otlp_grpc_port: int | None = None
@@ -125,10 +124,15 @@ class Settings:
     sinks: str = ""
     """File that says where log lines may be shipped to, TOML (JOBMETER_SINKS); see ``docs/how-to/ship-logs.md``. By
     default there are no sinks."""
-    retention: Retention = field(default_factory=Retention)
+    retention: Retention = msgspec.field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = msgspec.field(default_factory=Limits)
     """See ``Limits``."""
+
+    def __repr__(self) -> str:
+        """All but ``opentsdb_key``, which is secret."""
+        names = (name for name in self.__struct_fields__ if name != "opentsdb_key")
+        return f"Settings({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @property
     def store_dsn(self) -> str:
@@ -193,7 +197,7 @@ _TEXTS = (
 def _numbers(
     variables: Mapping[str, str], prefix: str, shape: type[Limits | Retention], highest: int
 ) -> dict[str, int]:
-    names = {name: f"{prefix}{name.upper()}" for name in shape.__dataclass_fields__}
+    names = {name: f"{prefix}{name.upper()}" for name in shape.__struct_fields__}
     return {name: _number(variables, key, 1, highest) for name, key in names.items() if variables.get(key)}
 
 

@@ -6,7 +6,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+import msgspec
 
 from jobmeter.access.call import Call, Claim, ClaimKind, Scheme
 from jobmeter.access.nonces import NonceMemory
@@ -37,8 +38,7 @@ _UNKNOWN_KEY = {
 }
 
 
-@dataclass(slots=True)
-class Credential:
+class Credential(msgspec.Struct):
     """The credential in the headers of a call; its key exists and is active.
 
     ``principal`` is the holder of the key.
@@ -47,8 +47,12 @@ class Credential:
     scheme: Scheme
     claim: Claim
     key: StoredKey | None = None
-    secret: str = field(default="", repr=False)
+    secret: str = ""
     principal: Principal | None = None
+
+    def __repr__(self) -> str:
+        """Without what it was given as, and its secret."""
+        return f"Credential({self.scheme!r}, {self.key!r}, {self.principal!r})"
 
     @property
     def signed(self) -> bool:
@@ -56,8 +60,7 @@ class Credential:
         return self.claim.kind is ClaimKind.ACCESS_KEY
 
 
-@dataclass(slots=True)
-class _CachedKey:
+class _CachedKey(msgspec.Struct):
     key: StoredKey | None
     confirmed: float
     until: float

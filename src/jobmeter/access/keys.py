@@ -3,7 +3,6 @@
 import secrets
 from base64 import b32encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -22,16 +21,19 @@ TOKEN_PREFIX = "jm_"  # noqa: S105 - what every token begins with, so that a sca
 ACCESS_KEY_PREFIX = "JMAK"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatedKey:
+class CreatedKey(msgspec.Struct, frozen=True, kw_only=True):
     """A new key with its secrets: the only time that they are shown."""
 
     id: str
-    token: str = field(repr=False)
+    token: str
     access_key_id: str
-    access_key_secret: str = field(repr=False)
+    access_key_secret: str
     role: Role
     project: str | None
+
+    def __repr__(self) -> str:
+        """Without its secrets."""
+        return f"CreatedKey({self.id!r}, {self.access_key_id!r}, {self.role!r}, {self.project!r})"
 
 
 class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ the registry, so that a user who may share the job can copy the link again.
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from jobmeter.access.authenticate import token_hash
 from jobmeter.access.principal import Principal, Role
@@ -23,16 +24,19 @@ MOST_LINKS = 100
 """Valid links of one job at a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(msgspec.Struct, frozen=True, kw_only=True):
     """A valid link. Times in epoch milliseconds; ``by`` is the name of the key that it was made with."""
 
     id: str
-    token: str = field(repr=False)
+    token: str
     by: str
     created: int
     expires: int
     last_used: int | None
+
+    def __repr__(self) -> str:
+        """Without its token."""
+        return f"Link({self.id!r}, by {self.by!r}, {self.created} to {self.expires})"
 
 
 def create_link(

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -37,8 +36,7 @@ class Raised(msgspec.Struct, frozen=True):
         return self.text.partition(":")[0].strip().rpartition(".")[2]
 
 
-@dataclass(frozen=True)
-class Death:
+class Death(msgspec.Struct, frozen=True, dict=True):
     """One replica that failed, or the job where no failed replica is recorded.
 
     ``end`` in epoch ms; ``lines`` are its last ones. ``exit_code`` is as a shell shows it: above 128 by a signal.

@@ -11,7 +11,7 @@ from jobmeter.model.batch import BucketColumns, Float64s, Int64s
 from jobmeter.model.catalog import CATALOG, Kind
 from jobmeter.model.event import Event
 from jobmeter.model.job import JobView
-from jobmeter.model.series import NOBODY, Series
+from jobmeter.model.series import NO_JOB, Series
 from jobmeter.model.time import MAX_TIME_MS, MINUTE, SECOND, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.series import BucketsQuestion, SeriesQuestion
@@ -47,7 +47,7 @@ def measured_of_nodes(
     step_ms: int,
 ) -> Iterator[tuple[Series, Signal]]:
     """The same of any nodes, (cluster, node), each signal with its series."""
-    question = SeriesQuestion(metrics=frozenset(names), jobs=(NOBODY,), nodes=tuple(nodes))
+    question = SeriesQuestion(metrics=frozenset(names), jobs=(NO_JOB,), nodes=tuple(nodes))
     own = executor.run(question, scope).series
     if not own:
         return

@@ -121,8 +121,7 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BucketColumns:
+class BucketColumns(msgspec.Struct, frozen=True, eq=False):
     """The statistics of each (series, bucket) that holds at least one sample: sorted by (index, time), each pair once.
 
     ``index`` uint32[n]; ``time`` int64[n], the bucket's start in ms; ``count`` uint64[n]; ``sum minimum maximum first
@@ -141,15 +140,14 @@ class BucketColumns:
     first_time: Int64s
     last: Float64s
     last_time: Int64s
-    increase: Float64s = field(default_factory=lambda: np.empty(0))
-    elapsed: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    increase: Float64s = msgspec.field(default_factory=lambda: np.empty(0))
+    elapsed: Int64s = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.time)
 
 
-@dataclass(slots=True, eq=False)
-class References:
+class References(msgspec.Struct, eq=False):
     """The last sample of each series so far: the reference for the next increase of a counter.
 
     ``time`` int64[k] ms (``NEVER`` for none), ``value`` float64[k]. Updated in place, block by block in order of time.

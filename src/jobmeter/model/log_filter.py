@@ -1,13 +1,12 @@
 """A filter of log lines, with their order and a page."""
 
-from dataclasses import dataclass
+import msgspec
 
 from jobmeter.model.event import Level
 from jobmeter.model.log_query import LogQuery
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFilter:
+class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Lines with ``start_ns <= time < end_ns``, in epoch nanoseconds; None is no bound. Empty parts match everything.
 
     ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity`` leaves out less severe lines, and

@@ -1,10 +1,9 @@
 """How long measurements are stored."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """How long each tier of a project is stored, in days (1 to 36,500). Job summaries are stored for ever."""
 
     raw_days: int = 15

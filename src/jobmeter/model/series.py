@@ -13,7 +13,7 @@ from hashlib import blake2b
 from jobmeter.errors import InvalidRequestError
 
 DEFAULT_PROJECT = "default"
-NOBODY = 0
+NO_JOB = 0
 """The job key of samples that belong to no job."""
 
 MAX_LABELS = 32
@@ -91,8 +91,8 @@ class Series(_Cached):
 
     @property
     def job_key(self) -> int:
-        """64 bits of (project, job); ``NOBODY`` for a series without a job."""
-        return job_key(self.project, self.job) if self.job else NOBODY
+        """64 bits of (project, job); ``NO_JOB`` for a series without a job."""
+        return job_key(self.project, self.job) if self.job else NO_JOB
 
 
 def _digest(*parts: str) -> int:
@@ -102,13 +102,13 @@ def _digest(*parts: str) -> int:
 
 @lru_cache(maxsize=65_536)
 def job_key(project: str, job: str) -> int:
-    """The 64-bit key of a job; never ``NOBODY``. Two projects may use the same job id and stay apart."""
+    """The 64-bit key of a job; never ``NO_JOB``. Two projects may use the same job id and stay apart."""
     return _digest("job", project, job) or 1
 
 
 @lru_cache(maxsize=65_536)
 def node_key(project: str, node: str) -> int:
-    """The 64-bit key under which the system log of a node lies; never ``NOBODY``, and no job's."""
+    """The 64-bit key under which the system log of a node lies; never ``NO_JOB``, and no job's."""
     return _digest("node", project, node) or 1
 
 

@@ -1,7 +1,8 @@
 """Filters of traces and of their spans."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from jobmeter.model.question import Question
 from jobmeter.model.span import Span, SpanKind, SpanStatus, TracePage
@@ -30,8 +31,7 @@ class Holder(StrEnum):
     EITHER = "either"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute that a span must have. A value that is no text is compared as its JSON."""
 
     key: str
@@ -47,8 +47,7 @@ class TraceOrder(StrEnum):
     DURATION = "duration"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceFilter(Question[TracePage]):
+class TraceFilter(msgspec.Struct, Question[TracePage], frozen=True, kw_only=True):
     """Traces of some projects (None: all that the caller may see), or of one job of each of them.
 
     Traces are evaluated over those of their spans that began in ``[start_ns, end_ns)``. ``names``, ``services``,
@@ -82,8 +81,7 @@ class TraceFilter(Question[TracePage]):
     count: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanFilter(Question[list[Span]]):
+class SpanFilter(msgspec.Struct, Question[list[Span]], frozen=True, kw_only=True):
     """The spans of some traces, sorted by trace, start, span, project and job; ``after`` goes on behind one of them."""
 
     projects: frozenset[str] | None = None

@@ -1,10 +1,10 @@
 """Runs questions: looks up what the caller may see, reads what the plan says, reduces it to lines."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError

@@ -6,8 +6,8 @@ window being that of the rule ``gpu_idle_allocated``.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from jobmeter.access.principal import Scope
@@ -45,8 +45,7 @@ DeviceKey = tuple[str, str, str]
 """A device (cluster, node, name)."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetDevice:
+class FleetDevice(msgspec.Struct, frozen=True):
     """A device: ``use`` 0 to 1, None where nothing was measured lately; ``job`` a position in ``Fleet.jobs``, or None.
 
     ``idle``: see the module.
@@ -59,8 +58,7 @@ class FleetDevice:
     idle: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FleetNode:
+class FleetNode(msgspec.Struct, frozen=True):
     """A node, ``state`` being ``up``, ``down`` or ``unknown``. ``cpu`` is its CPUs in use, 0 to 1, None: unmeasured.
 
     Nobody can say of a node whose agent never described itself that it is down: then it is unknown.
@@ -72,8 +70,7 @@ class FleetNode:
     devices: Sequence[FleetDevice]
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(msgspec.Struct, frozen=True):
     """The nodes by cluster and name, and the running jobs that have devices on them."""
 
     now_ms: int
@@ -81,24 +78,22 @@ class Fleet:
     jobs: Sequence[Job]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetQuestion(Question[Fleet]):
+class FleetQuestion(msgspec.Struct, Question[Fleet], frozen=True, kw_only=True):
     """The fleet as it is now, as far as the caller may see it. ``silent_ms``: how long a node may say nothing."""
 
     projects: frozenset[str] | None = None
     silent_ms: int = 3 * MINUTE
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(msgspec.Struct):
     """By node and device who has it, its newest use, and whether its whole window was idle."""
 
-    holder: dict[DeviceKey, int] = field(default_factory=dict)
-    use: dict[DeviceKey, float] = field(default_factory=dict)
-    idle: set[DeviceKey] = field(default_factory=set)
-    since: dict[DeviceKey, int] = field(default_factory=dict)
-    cpu: dict[Place, float] = field(default_factory=dict)
-    devices: dict[Place, set[str]] = field(default_factory=dict)
+    holder: dict[DeviceKey, int] = msgspec.field(default_factory=dict)
+    use: dict[DeviceKey, float] = msgspec.field(default_factory=dict)
+    idle: set[DeviceKey] = msgspec.field(default_factory=set)
+    since: dict[DeviceKey, int] = msgspec.field(default_factory=dict)
+    cpu: dict[Place, float] = msgspec.field(default_factory=dict)
+    devices: dict[Place, set[str]] = msgspec.field(default_factory=dict)
 
     def saw(self, key: DeviceKey) -> DeviceKey:
         """The same key; the node has that device."""

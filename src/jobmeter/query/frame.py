@@ -1,8 +1,8 @@
 """The columns of one question: a shape, and the buckets of its series over a range."""
 
-from dataclasses import dataclass, replace
-
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.model.batch import BucketColumns, References, SeriesKeys
 from jobmeter.model.time import TimeRange
@@ -14,8 +14,7 @@ from jobmeter.query.source import Source, buckets
 from jobmeter.store.base import Memory
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frame:
+class Frame(msgspec.Struct, frozen=True, eq=False):
     """A shape, and buckets of its entries: ``columns.index`` is a position in them.
 
     ``limits`` are those of the job's record. ``step_ms`` is the length of the buckets, 0 where their times are no

@@ -4,8 +4,7 @@ A step has the times of its first and last sample and their number. So a gap fro
 the millisecond, and of one inside a step, how many samples are missing in it.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
@@ -23,8 +22,7 @@ _AROUND = 31
 """Least number of pauses that gives the usual interval: an agent may be set to another interval."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Presence:
+class Presence(msgspec.Struct, frozen=True, eq=False):
     """When samples were taken: ``first`` and ``last`` of each step, int64[n] ms, ascending, and their ``count``."""
 
     first: Int64s
@@ -48,8 +46,7 @@ class Presence:
         return cls(first[starts], np.maximum.reduceat(last, starts), np.maximum.reduceat(count, starts))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gaps:
+class Gaps(msgspec.Struct, frozen=True, eq=False):
     """Where samples are missing, in order of time, and how many: see ``jobmeter.model.quality.Gap``.
 
     ``interval`` is the usual one in milliseconds, None where there are too few samples or steps. ``lost_ms`` is

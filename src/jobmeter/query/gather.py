@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from jobmeter.model.catalog import Scope, find
 from jobmeter.model.job import Job, JobView, Node
-from jobmeter.model.series import NOBODY, Series, job_key
+from jobmeter.model.series import NO_JOB, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 from jobmeter.query.request import series_since
 from jobmeter.query.shape import Entry, Member, is_counter
@@ -198,7 +199,7 @@ def _matched_allocations(
         return {}
     selector = Selector(
         projects=frozenset(projects),
-        jobs=(NOBODY,),
+        jobs=(NO_JOB,),
         nodes=_places(members, nodes),
         metrics=metrics,
         since=series_since(span, limits),

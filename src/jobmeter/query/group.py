@@ -5,7 +5,8 @@ ran in the range or in the day before its end, but for nodes that belong to anot
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from jobmeter.model.job import JobState
 from jobmeter.model.question import Question
@@ -13,18 +14,16 @@ from jobmeter.model.time import TimeRange
 from jobmeter.query.request import GroupRef
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class Amounts(msgspec.Struct, frozen=True, kw_only=True):
     """How much of everything: cores, bytes, devices (GPUs and NPUs), and these by what their maker calls them."""
 
     cpu: float = 0.0
     memory: float = 0.0
     devices: int = 0
-    device_types: Mapping[str, int] = field(default_factory=dict)
+    device_types: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupNode:
+class GroupNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node of a group and the names of its devices' types, each once, sorted."""
 
     name: str
@@ -32,8 +31,7 @@ class GroupNode:
     device_types: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What one user, or all together, had in a range and used of it.
 
     ``requested`` is what the replicas in it requested, None where unknown. ``cpu`` and ``memory`` are
@@ -60,8 +58,7 @@ class Usage:
     device_nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupUsage:
+class GroupUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What there is in a group, and what its users had of it, by user; ``summary`` is of all users together."""
 
     capacity: Amounts
@@ -69,8 +66,7 @@ class GroupUsage:
     summary: Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupQuestion(Question[GroupUsage]):
+class GroupQuestion(msgspec.Struct, Question[GroupUsage], frozen=True, kw_only=True):
     """Who used how much of a resource group in a range. A ``workspace`` narrows the jobs, not the capacity.
 
     A group or workspace that no job or node in reach names is NotFoundError (``resource_group``, ``workspace``).
@@ -81,16 +77,14 @@ class GroupQuestion(Question[GroupUsage]):
     workspace: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityQuestion(Question[Amounts]):
+class CapacityQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=True):
     """The resources of a group over a range. Raises as ``GroupQuestion``."""
 
     group: GroupRef
     range: TimeRange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestsQuestion(Question[Amounts]):
+class RequestsQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=True):
     """What the replicas that are in one of ``states`` were allowed, of jobs that meet the range.
 
     Raises as ``GroupQuestion``.
@@ -101,8 +95,7 @@ class RequestsQuestion(Question[Amounts]):
     states: frozenset[JobState]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupNodesQuestion(Question[Sequence[GroupNode]]):
+class GroupNodesQuestion(msgspec.Struct, Question[Sequence[GroupNode]], frozen=True, kw_only=True):
     """The nodes of a resource group, by name. Raises as ``GroupQuestion``."""
 
     group: GroupRef

@@ -5,8 +5,8 @@ shows as idle now, and what the rule ``gpu_idle_allocated`` looks for. What was 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
@@ -28,15 +28,13 @@ Device = tuple[str, str]
 """A device (node, or replica where no node is known; name)."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdleQuestion(Question["IdleTime"]):
+class IdleQuestion(msgspec.Struct, Question["IdleTime"], frozen=True):
     """How long the devices of a job were idle over its life."""
 
     ref: JobRef
 
 
-@dataclass(frozen=True, slots=True)
-class IdleDevice:
+class IdleDevice(msgspec.Struct, frozen=True):
     """A device: how long the job had it, how much of that was measured, and how long it was idle, in milliseconds."""
 
     node: str
@@ -47,8 +45,7 @@ class IdleDevice:
     idle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class IdleTime:
+class IdleTime(msgspec.Struct, frozen=True):
     """The devices of a job over its life, looked at in steps of ``step_ms``: a step with one busy sample is busy."""
 
     view: JobView

@@ -1,10 +1,10 @@
 """The newest value of each line, with the time at which it was measured."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Metric

@@ -1,8 +1,8 @@
 """Which members share a line of the answer, and what the line is called."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Int64s
@@ -13,8 +13,7 @@ from jobmeter.query.request import By, Statistic
 from jobmeter.query.shape import Member, Shape
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """The names of a line."""
 
     replica: str = ""
@@ -23,8 +22,7 @@ class Head:
     rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
+class Ranks(msgspec.Struct, frozen=True):
     """The rank of replicas, and of devices of replicas, as far as the registry knows."""
 
     replica: dict[str, int]

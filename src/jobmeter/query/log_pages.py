@@ -1,10 +1,10 @@
 """Pages of lines that follow each other whatever is written meanwhile."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.question import Question
@@ -25,8 +25,7 @@ class LogCursor(msgspec.Struct, frozen=True, array_like=True):
     passed: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSearch(Question["FoundLines"]):
+class LogSearch(msgspec.Struct, Question["FoundLines"], frozen=True, kw_only=True):
     """Query a page of at most ``question.limit`` lines; ``token`` is that of the page before, empty for the first.
 
     A token is valid for the same query and for an hour. ``field`` names it in errors.
@@ -37,8 +36,7 @@ class LogSearch(Question["FoundLines"]):
     field: str = "next_token"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLines:
+class FoundLines(msgspec.Struct, frozen=True):
     """The lines, and the token of the next page, empty where there is none."""
 
     lines: list[LogLine]

@@ -1,7 +1,8 @@
 """Queries for log lines: their bounds, and whole selections page by page."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+
+from msgspec.structs import replace
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.job import Job, Node
@@ -25,7 +26,7 @@ def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSele
     for field in ("limit", "offset", "attempt"):
         if (getattr(question, field) or 0) < 0:
             raise InvalidRequestError(f"{field} must not be below 0", field)
-    filtered = {field.name: getattr(question, field.name) for field in fields(LogFilter)}
+    filtered = {name: getattr(question, name) for name in LogFilter.__struct_fields__}
     filtered.update(
         {name: within_int64(filtered[name]) for name in ("start_ns", "end_ns") if filtered[name] is not None}
     )

@@ -7,6 +7,8 @@ answers it; every query there spends from the same budget. Without an account ea
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+import msgspec
+
 from jobmeter.errors import LimitExceededError, LongQuestionError, QueryTimeoutError
 from jobmeter.model.time import Clock
 from jobmeter.settings import Limits
@@ -15,8 +17,7 @@ from jobmeter.store.base import ReadBudget, Tier
 _NAMES = {None: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
 
 
-@dataclass(slots=True, eq=False)
-class Spent:
+class Spent(msgspec.Struct, eq=False):
     """Since when (the clock's monotonic seconds), and how many stored rows were read. Belongs to one request.
 
     ``planned`` are those that were to be read from the store: LongQuestionError beyond ``short_rows``, which is None

@@ -1,14 +1,14 @@
 """From a query to the reads that answer it: the source of each part of its range."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.base import Tier
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """A part of the range and where it is read from: a roll-up tier, or raw samples (None)."""
 
     span: TimeRange

@@ -5,7 +5,6 @@ much waited on their disks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -16,7 +15,7 @@ from jobmeter.model.job import JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.quality import DamagedRows, Gap, JobQuality, NodeQuality, ReplicaQuality, Stretch
 from jobmeter.model.question import Question
-from jobmeter.model.series import NOBODY, NamePart, Series, job_key
+from jobmeter.model.series import NO_JOB, NamePart, Series, job_key
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.gaps import Gaps, Presence, gaps
@@ -47,15 +46,13 @@ _Place = tuple[str, str]
 """Cluster and node."""
 
 
-@dataclass(frozen=True, slots=True)
-class QualityQuestion(Question[JobQuality]):
+class QualityQuestion(msgspec.Struct, Question[JobQuality], frozen=True):
     """How complete what is stored of a job is."""
 
     ref: JobRef
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Read:
+class _Read(msgspec.Struct, frozen=True, eq=False):
     """Series in steps: ``columns`` sorted by series and time, those of series k in ``rows(k)``."""
 
     series: Sequence[Series]
@@ -134,7 +131,7 @@ class Qualities:
         if not others:
             return own
         project = frozenset({view.job.project})
-        selector = Selector(projects=project, jobs=(NOBODY,), nodes=others, metrics=AGENT, limit=self._most)
+        selector = Selector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=self._most)
         return [*own, *self._store.find(selector)]
 
     def _find(self, view: JobView, names: Iterable[str]) -> list[Series]:

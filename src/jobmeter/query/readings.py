@@ -6,7 +6,9 @@ was measured for nobody only what was measured while the job had it.
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.question import Question
@@ -22,8 +24,7 @@ _TOGETHER = 256
 """Series read at a time. Samples in memory are one block."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Readings:
+class Readings(msgspec.Struct, frozen=True, eq=False):
     """``entries`` are the series and the owners of their samples.
 
     ``blocks`` gives their samples: ``index`` is a position in ``entries``; the samples of an entry follow one another
@@ -37,8 +38,7 @@ class Readings:
     blocks: Generator[SampleColumns]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingsQuestion(Question[Readings]):
+class ReadingsQuestion(msgspec.Struct, Question[Readings], frozen=True, kw_only=True):
     """The readings of some metrics of a job inside the range, of some replicas and devices; empty means all.
 
     It may read ``Limits.export_rows`` and take ``Limits.export_seconds``, the consumer of the blocks included.

@@ -5,9 +5,9 @@ with the same result, because each bucket's increase is counted from the last sa
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from jobmeter.model.batch import (
@@ -149,7 +149,7 @@ def empty() -> BucketColumns:
     )
 
 
-FIELDS = tuple(BucketColumns.__dataclass_fields__)
+FIELDS = BucketColumns.__struct_fields__
 
 
 def _merge(columns: BucketColumns, index: Uint32s, start: Int64s) -> BucketColumns:

@@ -1,9 +1,10 @@
 """What a program itself reported (``app.*``): sample by sample, as it came."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys
@@ -20,8 +21,7 @@ from jobmeter.store.base import Selector, Store
 PREFIX = "app."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One value that a replica reported under a name, without the prefix ``app.``."""
 
     name: str
@@ -30,16 +30,14 @@ class Report:
     replica: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(msgspec.Struct, frozen=True):
     """One page of reports, and how many there are in all."""
 
     reports: Sequence[Report]
     total: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedQuestion(Question[Reported]):
+class ReportedQuestion(msgspec.Struct, Question[Reported], frozen=True, kw_only=True):
     """What a job reported in a range, by time and then by name and replica, from raw samples.
 
     ``names`` (with or without the prefix) narrow it; empty means all. ``latest`` gives of each name the newest value

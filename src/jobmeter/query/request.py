@@ -1,7 +1,6 @@
 """The query for measurements, what makes it a valid one, and its result: the same for every dialect."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, overload
 
@@ -22,16 +21,14 @@ from jobmeter.settings import Limits
 MAX_METRICS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
+class JobRef(msgspec.Struct, frozen=True):
     """A job by its id. ``project`` None: whichever project that the caller may read has it."""
 
     id: str
     project: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRef:
+class NodeRef(msgspec.Struct, frozen=True):
     """A node by its name, or every node of a cluster by an empty one.
 
     ``project`` None: every project that the caller may read.
@@ -42,8 +39,7 @@ class NodeRef:
     project: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRef:
+class GroupRef(msgspec.Struct, frozen=True):
     """The nodes of a resource group. ``project`` None: every project that the caller may read."""
 
     id: str
@@ -182,22 +178,19 @@ class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True, eq=False):
     encode: Callable[[MetricResult], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class HeadQuestion(Question[Job]):
+class HeadQuestion(msgspec.Struct, Question[Job], frozen=True):
     """One job without its replicas and allocations."""
 
     ref: JobRef
 
 
-@dataclass(frozen=True, slots=True)
-class JobQuestion(Question[JobView]):
+class JobQuestion(msgspec.Struct, Question[JobView], frozen=True):
     """One job with its replicas and allocations."""
 
     ref: JobRef
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogQuestion(LogFilter, Question[LogPage]):
+class LogQuestion(LogFilter, Question[LogPage], frozen=True, kw_only=True):
     """Log lines of one job, or of the system log of one node. ``node`` leaves out a job's lines of other nodes."""
 
     ref: JobRef | NodeRef

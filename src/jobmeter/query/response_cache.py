@@ -6,7 +6,8 @@ time is over go without a write: an answer is valid to the end of the hour in wh
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.query.layout import Layout
 from jobmeter.query.request import EncodedQuestion, MetricQuery
@@ -17,8 +18,7 @@ _QUESTION, _NAME = 2_000, 150
 """What a question takes, about, and each name in it: many answers are shorter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Validator:
+class Validator(msgspec.Struct, frozen=True):
     """What an answer was made from: a layout, the limits of the job, and the last write to its series.
 
     ``hour``: in which hour since the epoch that was so. ``revision``: that of roll-ups, where the answer may be made of

@@ -5,8 +5,8 @@ computed from their own samples are cached: a derived metric may differ between 
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jobmeter.model.time import HOUR, TimeRange, whole_steps
@@ -22,8 +22,7 @@ _STRETCH = 4
 Tables = Mapping[str, Table]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(msgspec.Struct, frozen=True, eq=False):
     """The tables of a part of a range by metric, made from ``tiers``; ``fresh``: just now."""
 
     span: TimeRange

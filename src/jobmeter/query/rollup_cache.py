@@ -6,7 +6,8 @@ where it cuts into a minute, so are the raw samples of that hour.
 """
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, floor_to, whole_steps
@@ -24,14 +25,12 @@ ReadRows = Callable[[TimeRange], BucketColumns]
 ReadSamples = Callable[[TimeRange], SampleColumns]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _Part(msgspec.Struct, frozen=True, eq=False):
     span: TimeRange
     columns: BucketColumns
 
 
-@dataclass(frozen=True, slots=True)
-class Trusted:
+class Trusted(msgspec.Struct, frozen=True):
     """A span whose samples are all rolled up, at a revision of the store."""
 
     span: TimeRange

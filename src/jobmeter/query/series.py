@@ -5,8 +5,8 @@ the arithmetic. Series outside of the caller's scope do not exist, neither as se
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from jobmeter.access.principal import Scope
@@ -24,16 +24,14 @@ _SAMPLES_A_POINT = 4
 """Raw samples that one query may have in memory, for each point that an answer may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSeries:
+class FoundSeries(msgspec.Struct, frozen=True):
     """Series, in no order, and the milliseconds that it took to find them."""
 
     series: Sequence[Series]
     milliseconds: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesQuestion(Question[FoundSeries]):
+class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only=True):
     """The series of some metrics (None: of all) and, where they are given, of some job keys and (cluster, node) pairs.
 
     ``since_ms`` leaves out those last written before, where that time is known.
@@ -45,8 +43,7 @@ class SeriesQuestion(Question[FoundSeries]):
     since_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamesQuestion(Question[list[str]]):
+class NamesQuestion(msgspec.Struct, Question[list[str]], frozen=True, kw_only=True):
     """What occurs as ``part`` of any series: the first ``limit`` names that begin with ``prefix``, sorted."""
 
     part: NamePart
@@ -54,24 +51,21 @@ class NamesQuestion(Question[list[str]]):
     limit: int = 25
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Samples:
+class Samples(msgspec.Struct, frozen=True, eq=False):
     """Raw readings; ``columns.index`` is a position among the series of the query."""
 
     columns: SampleColumns
     milliseconds: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplesQuestion(Question[Samples]):
+class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
     """Every reading of those series inside the range."""
 
     series: tuple[Series, ...]
     range: TimeRange
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Buckets:
+class Buckets(msgspec.Struct, frozen=True, eq=False):
     """The readings reduced to steps, from any source that answers exactly; see ``Samples``.
 
     ``samples`` is how many stored rows were read for it.
@@ -82,8 +76,7 @@ class Buckets:
     milliseconds: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketsQuestion(Question[Buckets]):
+class BucketsQuestion(msgspec.Struct, Question[Buckets], frozen=True, kw_only=True):
     """The readings of those series in epoch-aligned steps: their number, sum, least, greatest, first and last."""
 
     series: tuple[Series, ...]
@@ -91,8 +84,7 @@ class BucketsQuestion(Question[Buckets]):
     step_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastQuestion(Question[Samples]):
+class LastQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
     """The last reading of each of those series that has one at or after ``since_ms``."""
 
     series: tuple[Series, ...]

@@ -5,9 +5,9 @@ job's record nor its series change; a request then costs array operations alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,8 +30,7 @@ class Member(NamedTuple):
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One stored series in its part for the question.
 
     ``replica`` is the replica of its samples; for a device's own series the one that the device was allocated to.
@@ -44,8 +43,7 @@ class Entry:
     clip: TimeRange | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Read:
+class Read(msgspec.Struct, frozen=True, eq=False):
     """Entries that can be read together: ``positions`` uint32[k] in the shape's entries, and their keys in that order.
 
     ``counters`` bool[k] says which are counters. ``span`` is what to read, and since ``owned_ms`` its samples are

@@ -1,10 +1,11 @@
 """The interface between a query and the sources of its samples."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, References, SampleColumns, SeriesKeys
@@ -23,8 +24,7 @@ RAW_IS_QUICK = 2 * HOUR
 """Up to this length reading raw samples is faster than looking up which hours are rolled up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """A part of a source: raw samples, or roll-up rows of a tier (with their own increases).
 
     Without a tier, buckets are those of raw samples in the query's step, counted from the given references.

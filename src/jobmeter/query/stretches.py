@@ -1,7 +1,6 @@
 """Stretches of time in which a condition was met, from points that stand for the interval behind them."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Bools, Int64s
@@ -10,8 +9,7 @@ GAP_INTERVALS = 3
 """A pause of more intervals than this ends a stretch (Omnistat: gap > 3 steps)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True):
     """A time in which a condition was met: positions ``first`` to ``last``, inclusive, and ``[start, end)`` in ms."""
 
     first: int

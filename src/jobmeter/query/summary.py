@@ -1,10 +1,10 @@
 """What a job used over its whole life, in one object."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.model.catalog import Aggregate, Kind, Metric, find
 from jobmeter.model.job import JobState, JobView

@@ -3,8 +3,7 @@
 A table has one value for each (member or line, bucket) that has one. What is missing has no row.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +16,7 @@ from jobmeter.query.request import Statistic
 Labels = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class Table(msgspec.Struct, frozen=True, eq=False):
     """``owner`` int64[n] (a member, a line), ``time`` int64[n] bucket starts in ms, ``value`` float64[n].
 
     Sorted by (owner, time), each pair once, unless said otherwise.
@@ -32,8 +30,7 @@ class Table:
         return len(self.time)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pairs:
+class _Pairs(msgspec.Struct, frozen=True, eq=False):
     """Numerators and denominators that meet in a (member, bucket)."""
 
     owner: Int64s

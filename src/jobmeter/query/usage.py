@@ -6,9 +6,9 @@ over the sum of limits, over the replicas that have both. Without samples there 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, repeat
 
+import msgspec
 import numpy as np
 
 from jobmeter.model.batch import NEVER, Float64s, Int64s
@@ -46,14 +46,13 @@ Place = tuple[str, str]
 """A node (cluster, name), or a device (node, name)."""
 
 
-@dataclass(slots=True)
-class Allocated:
+class Allocated(msgspec.Struct):
     """What one job had in a range: its replicas with the node of each, and the devices, as (node, device)."""
 
     job: Job
-    replicas: dict[str, Replica] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
-    devices: set[Place] = field(default_factory=set)
+    replicas: dict[str, Replica] = msgspec.field(default_factory=dict)
+    places: dict[str, Place] = msgspec.field(default_factory=dict)
+    devices: set[Place] = msgspec.field(default_factory=set)
 
     @property
     def promised_devices(self) -> int | None:

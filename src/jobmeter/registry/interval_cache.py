@@ -6,8 +6,8 @@ update names each row by its id and its key and counts the rows it changed: when
 
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.job import AllocationSource
@@ -27,12 +27,11 @@ _GO_ON = (
 )
 
 
-@dataclass(slots=True)
-class IntervalChanges:
+class IntervalChanges(msgspec.Struct):
     """What one transaction found out; true once it has been committed."""
 
-    ends: dict[tuple[JobKey, _Device], Interval] = field(default_factory=dict)
-    running: list[tuple[JobKey, tuple[str, int] | None]] = field(default_factory=list)
+    ends: dict[tuple[JobKey, _Device], Interval] = msgspec.field(default_factory=dict)
+    running: list[tuple[JobKey, tuple[str, int] | None]] = msgspec.field(default_factory=list)
 
 
 class IntervalCache:

@@ -4,9 +4,9 @@ A run that was cut off and comes back continues as if it had not been lost; both
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.job import LOST, JobState
@@ -22,12 +22,11 @@ _job, _replica = jobs.c, replicas.c
 _RUNNING, _FAILED = JobState.RUNNING.value, JobState.FAILED.value
 
 
-@dataclass(slots=True)
-class ChangedLives:
+class ChangedLives(msgspec.Struct):
     """The jobs, (project, id), whose state a transaction changed, and the events of those changes."""
 
-    jobs: list[tuple[str, str]] = field(default_factory=list)
-    events: list[dict[str, Any]] = field(default_factory=list)
+    jobs: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    events: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
 
 def lease(connection: sa.Connection, project: str, job: str) -> tuple[int, str] | None:

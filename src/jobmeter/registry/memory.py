@@ -4,7 +4,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterable
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import msgspec
@@ -39,11 +38,10 @@ class Expiring(msgspec.Struct, Generic[T], frozen=True):
         return self.since_ms <= now_ms < self.until_ms
 
 
-@dataclass(slots=True)
-class _Entry(Generic[T]):
+class _Entry(msgspec.Struct, Generic[T]):
     """The answers about one job by query, and when each expires (monotonic seconds)."""
 
-    answers: dict[Hashable, tuple[float, Expiring[T]]] = field(default_factory=dict)
+    answers: dict[Hashable, tuple[float, Expiring[T]]] = msgspec.field(default_factory=dict)
 
     @property
     def parts(self) -> int:

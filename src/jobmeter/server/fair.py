@@ -3,7 +3,8 @@
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from jobmeter.errors import ThrottledError
 from jobmeter.model.time import Clock
@@ -16,8 +17,7 @@ KEYS = 10_000
 """Idle keys whose use is remembered; beyond that the one idle for longest is dropped."""
 
 
-@dataclass(eq=False, slots=True)
-class Place:
+class Place(msgspec.Struct, eq=False):
     """A place in the queue; ``admit`` is called once when its turn has come, on any thread, and must not wait."""
 
     key: str
@@ -25,14 +25,13 @@ class Place:
     admitted: bool = False
 
 
-@dataclass(slots=True)
-class _Account:
+class _Account(msgspec.Struct):
     """What a key used until ``at``, halved as time passes; when each of its pieces of work under way began."""
 
     used: float = 0.0
     at: float = 0.0
-    began: list[float] = field(default_factory=list)
-    waiting: deque[Place] = field(default_factory=deque)
+    began: list[float] = msgspec.field(default_factory=list)
+    waiting: deque[Place] = msgspec.field(default_factory=deque)
 
 
 class FairQueue:

@@ -6,7 +6,6 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import msgspec
@@ -30,16 +29,14 @@ HEADERS = (("cache-control", "no-store"), ("x-accel-buffering", "no"), ("vary", 
 _GZIP = (("content-encoding", "gzip"),)
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(msgspec.Struct, frozen=True):
     """What a question gives: JSON in one line; ``last`` when nothing will follow."""
 
     data: bytes
     last: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
+class Feed(msgspec.Struct, frozen=True):
     """A live stream of one authorised viewer.
 
     Viewers of one ``topic`` share its updates: the ``question`` of one of them runs for all, on a thread.
@@ -74,15 +71,14 @@ _END = _Event(b"event: end\ndata: {}\n\n")
 _REFUSED = _Event(b"event: refused\ndata: {}\n\n")
 
 
-@dataclass(eq=False, slots=True)
-class _Viewer:
+class _Viewer(msgspec.Struct, eq=False):
     """A viewer and the newest event not yet sent to it. A slow viewer misses events, never the last."""
 
     feed: Feed
     gzip: SharedGzip | None = None
     event: _Event = _NOTHING
     over: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def send(self, event: _Event, *, over: bool = False) -> None:
         if self.over:
@@ -91,9 +87,8 @@ class _Viewer:
         self.news.set()
 
 
-@dataclass(eq=False, slots=True)
-class _Topic:
-    viewers: list[_Viewer] = field(default_factory=list)
+class _Topic(msgspec.Struct, eq=False):
+    viewers: list[_Viewer] = msgspec.field(default_factory=list)
     newest: _Event = _NOTHING
     task: "asyncio.Task[None] | None" = None
 

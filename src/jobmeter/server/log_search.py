@@ -1,8 +1,7 @@
 """Answers a search for log lines page by page, with sealed tokens between them."""
 
-from dataclasses import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.page_token import seal, unseal
 from jobmeter.access.principal import Scope

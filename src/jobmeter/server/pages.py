@@ -4,7 +4,6 @@ Without them (the page was not built) it takes nothing, and the root answers wit
 """
 
 import hashlib
-import mimetypes
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,16 @@ FOLDER = Path(__file__).parent / "page"
 PREFIX = "/page/"
 _ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
 """The forms that a file was compressed into when the page was built, the smaller one first."""
+_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".json": "application/json",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
+"""Content types by the ending of a name. Those that the machine has for them may differ, and take long to read."""
 _POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
@@ -86,7 +95,7 @@ def _file(path: Path) -> File:
     content = path.read_bytes()
     beside = {name: path.with_name(path.name + ending) for name, ending in _ENCODINGS}
     forms = {name: other.read_bytes() for name, other in beside.items() if other.is_file()}
-    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    kind = _TYPES.get(path.suffix, "application/octet-stream")
     text = kind.startswith("text/") or kind in {"image/svg+xml", "application/json"}
     # A file whose name has a digest of its content never changes; the others are revalidated each time.
     hashed = "-" in path.stem

@@ -15,9 +15,10 @@ the same step then runs on a worker.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
+
+import msgspec
 
 from jobmeter.access.authenticate import Credential
 from jobmeter.access.call import Call
@@ -52,17 +53,15 @@ class Source(Protocol):
     status: int
 
 
-@dataclass(slots=True)
-class Incoming:
+class Incoming(msgspec.Struct):
     """A ``Source`` that is no exchange of HTTP: a call of gRPC, a line of telnet."""
 
     call: Call
-    request_id: str = field(default_factory=new_request_id)
+    request_id: str = msgspec.field(default_factory=new_request_id)
     status: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRule:
+class AccessRule(msgspec.Struct, frozen=True):
     """The properties of an operation that the steps need.
 
     ``name`` in limits and logs; ``action`` for ``jobmeter.access.decide`` (None: anybody may); ``schemes`` are the
@@ -77,8 +76,7 @@ class AccessRule:
     is_question: bool = False
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """A request and what the steps found out about it.
 
     ``router`` is the name of its part of the paths. ``scope`` is None until the caller is authorised.
@@ -151,8 +149,7 @@ class Handler(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PublicHandler:
+class PublicHandler(msgspec.Struct, frozen=True):
     """Answers calls without a key: health, the page, a description. ``body_bytes`` as in ``Handler``."""
 
     serve: Callable[[Exchange], Awaitable[None]]

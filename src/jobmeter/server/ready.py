@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import UnavailableError
-from jobmeter.model.series import NOBODY
+from jobmeter.model.series import NO_JOB
 from jobmeter.server.services import Services
 from jobmeter.server.work import Lane
 from jobmeter.store.base import Selector
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 2.0
 """How long one probe waits for the registry and the store."""
 _TEXT = "text/plain; charset=utf-8"
-_PROBE = Selector(jobs=(NOBODY,), metrics=frozenset({"-"}), limit=1)
+_PROBE = Selector(jobs=(NO_JOB,), metrics=frozenset({"-"}), limit=1)
 
 
 class Readiness:

@@ -5,9 +5,9 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -48,8 +48,7 @@ _LEASE_MS = 60 * SECOND
 _EVERYTHING = Scope(projects=None)
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(msgspec.Struct):
     """A running job: its last sample when it was listed and when it was evaluated, and when (monotonic) that was.
 
     ``waits`` is since when it has new samples; ``open`` is None until the stream of events was read.
@@ -62,8 +61,7 @@ class _Watched:
     open: OpenFindings | None = None
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(msgspec.Struct):
     """What was done, for the server's own metrics."""
 
     jobs: int = 0

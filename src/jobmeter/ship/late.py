@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import Property
@@ -57,8 +58,8 @@ class LateGroups:
                 parts = [LogSelector(project=project, job=job.job_id), *self._about(project, job.job_id, shipper)]
                 self._catch_up(shipper, f"job {job.job_id}", parts, retention, _any)
         for node in self._nodes(project, records.nodes):
-            known = self._registry.nodes(None, frozenset({node.name}))
-            projects = {project, *(one.project for one in known)}
+            recorded = self._registry.nodes(None, frozenset({node.name}))
+            projects = {project, *(one.project for one in recorded)}
             for shipper in self._shippers_of(node.resource_group, projects):
                 own = frozenset({shipper.project} if shipper.project else projects)
                 lines = LogSelector(node=node.name, projects=own)
@@ -130,21 +131,21 @@ class LateGroups:
     def _newest(self, selector: LogSelector, wanted: Callable[[LogLine], bool]) -> tuple[list[LogLine], int]:
         """The newest selected lines, oldest first, and how many older ones were not read."""
         found: list[LogLine] = []
-        total, seen, size = 0, 0, 0
-        while seen < MOST_LINES:
-            part = replace(selector, offset=seen, limit=PAGE_LINES, count=not seen)
+        total, offset, size = 0, 0, 0
+        while offset < MOST_LINES:
+            part = replace(selector, offset=offset, limit=PAGE_LINES, count=not offset)
             page = self._store.read_logs(part, ReadBudget())
             total = page.total or total
             for line in page.lines:
                 size += len(line.text.encode())
                 if size > MOST_BYTES:
-                    return found[::-1], total - seen
-                seen += 1
+                    return found[::-1], total - offset
+                offset += 1
                 if wanted(line):
                     found.append(line)
             if len(page.lines) < PAGE_LINES:
                 break
-        return found[::-1], max(0, total - seen)
+        return found[::-1], max(0, total - offset)
 
     def _count(self, shipper: Shipper, whose: str, lines: int) -> None:
         """Count lines that are too many as dropped. Retries where the shipper wrote its position meanwhile."""

@@ -1,7 +1,6 @@
 """Lines as they are shipped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -14,8 +13,7 @@ SEVERITY = {Level.DEBUG: "debug", Level.INFO: "info", Level.WARNING: "warn", Lev
 """The word for a level that sinks understand."""
 
 
-@dataclass(frozen=True)
-class ShippedLine:
+class ShippedLine(msgspec.Struct, frozen=True, dict=True):
     """A line with its number, which grows by arrival within one shipper: a line that arrived twice has two."""
 
     number: int

@@ -3,8 +3,9 @@
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+
+import msgspec
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.shipper import OutboxRow, Progress, Shipper
@@ -30,8 +31,7 @@ TRIM_LINES = 100_000
 TRIM_SECONDS = 600.0
 
 
-@dataclass(slots=True)
-class _Gap:
+class _Gap(msgspec.Struct):
     """Numbers that are not written yet: up to ``last``, first missed at ``since``."""
 
     last: int

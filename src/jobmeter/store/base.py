@@ -1,7 +1,6 @@
 """The interface of a telemetry engine. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
@@ -39,7 +38,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
     """Which series. Every part that is given must match.
 
     ``projects`` None means every project: the caller has checked access (``jobmeter.access``).
-    ``jobs`` are job keys (``NOBODY`` for node series); ``nodes`` are (cluster, node) pairs. ``since`` leaves out
+    ``jobs`` are job keys (``NO_JOB`` for node series); ``nodes`` are (cluster, node) pairs. ``since`` leaves out
     series that were last written before that time, in epoch milliseconds; an engine may give more.
     """
 
@@ -55,8 +54,7 @@ PAGE_BYTES = 64 * 2**20
 """Most bytes of text in one page of log lines."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSelector(LogFilter):
+class LogSelector(LogFilter, frozen=True, kw_only=True):
     """Which lines of one job, and which part of them in which order.
 
     With a ``node`` and no job: which lines of the system log of that node, of these ``projects``.
@@ -75,8 +73,7 @@ class LogSelector(LogFilter):
         return {node_key(project, self.node): project for project in sorted(self.projects)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBudget:
+class ReadBudget(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one question.
 
     Past ``rows`` a read raises LimitExceededError, past ``seconds`` QueryTimeoutError.

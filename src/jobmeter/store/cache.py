@@ -8,8 +8,9 @@ registry name it. In it lie lists of series and which hours are rolled up (``job
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 BOUND = 256 * 2**20
 """Bytes, where no setting says more."""
@@ -17,15 +18,13 @@ _ENTRY = 500
 """What an entry takes besides its value, about."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True, eq=False):
     validator: object
     value: Any
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class CacheStatistics:
+class CacheStatistics(msgspec.Struct, frozen=True):
     """Bytes in use, about; how often something was found, and how often not."""
 
     bytes: int

@@ -79,12 +79,14 @@ from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import parse_time
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.query.request import (
+    GroupRef,
     JobQuestion,
     JobRef,
     Line,
     LogQuestion,
     MetricQuery,
     MetricResult,
+    NodeRef,
 )
 
 REQUEST_ID = "473469C7-AA6F-4DC5-B3DB-A3DC0DE3C83E"
@@ -347,7 +349,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return sorted(_plain(part) for part in value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(part) for part in value]
-    if hasattr(value, "__dataclass_fields__"):
+    if isinstance(value, JobRef | NodeRef | GroupRef | LogQuestion) or hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in _names(value) if getattr(value, name) is not None}
     if isinstance(value, np.ndarray):
         return value.tolist()

@@ -1,11 +1,11 @@
 """The part of the store contract that is about spans; ``jobmeter.testing.store.StoreTests`` inherits it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.span import KINDS, STATUSES, Span, SpanEvent, SpanKind, SpanLink, SpanScope, SpanStatus, Trace

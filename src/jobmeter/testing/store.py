@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
-from jobmeter.model.series import NOBODY, NamePart, Series
+from jobmeter.model.series import NO_JOB, NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import ReadBudget, Selector, Store, Tier
 from jobmeter.testing.logs import LogTests
@@ -152,7 +152,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert found(jobs=(slot.key, other.job_key)) == {*mine, other}
         assert found(jobs=(slot.key,), metrics=frozenset({"disk.read", "cpu.time"})) == {mine[1]}
         assert found(nodes=(("", f"n-{slot.number}"),)) == {mine[0]}
-        assert found(nodes=(("west", f"n-{slot.number}"),), jobs=(NOBODY,)) == {node}
+        assert found(nodes=(("west", f"n-{slot.number}"),), jobs=(NO_JOB,)) == {node}
         assert found(nodes=(("west", f"n-{slot.number}"),)) == {other, node}
         assert found(projects=frozenset({f"p-{slot.number}"})) == {other}
         assert found(projects=frozenset({"default"}), nodes=(("west", f"n-{slot.number}"),)) == {node}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as changed
 from tests.unit.access.conftest import NOW_MS, FixedClock
 
 from jobmeter.access.authenticate import OUTAGE_SECONDS, Authenticator
@@ -81,19 +82,22 @@ def test_an_unknown_token(authenticator: Authenticator, key: CreatedKey, token: 
 
 
 def test_an_unknown_access_key(authenticator: Authenticator, key: CreatedKey) -> None:
-    unknown = signed(replace(key, access_key_id="JMAKUNKNOWN"))
+    unknown = signed(changed(key, access_key_id="JMAKUNKNOWN"))
     assert reason(lambda: authenticator.authenticate(unknown, ALIBABA)) == "unknown-key"
 
 
 def test_a_wrong_signature(authenticator: Authenticator, key: CreatedKey) -> None:
-    wrong = signed(replace(key, access_key_secret="0" * 64))
+    wrong = signed(changed(key, access_key_secret="0" * 64))
     assert reason(lambda: authenticator.authenticate(wrong, ALIBABA)) == "bad-signature"
     assert authenticator.authenticate(signed(key), ALIBABA).id == key.id, "a refused nonce must stay free"
 
 
 def test_a_security_token_is_a_signed_header_and_nothing_else(authenticator: Authenticator, key: CreatedKey) -> None:
     assert authenticator.authenticate(signed(key, sts="token"), ALIBABA).id == key.id
-    wrong, unknown = replace(key, access_key_secret="0" * 64), replace(key, access_key_id="nobody")
+    wrong, unknown = (
+        changed(key, access_key_secret="0" * 64),
+        changed(key, access_key_id="nobody"),
+    )
     assert reason(lambda: authenticator.authenticate(signed(wrong, sts="token"), ALIBABA)) == "bad-signature"
     assert reason(lambda: authenticator.authenticate(signed(unknown, sts="token"), ALIBABA)) == "unknown-key"
     call = signed(key, nonce="n2", sts="token")
@@ -156,7 +160,7 @@ def test_a_share_token_counts_only_alone(
     assert (shared.project, shared.job, shared.role) == ("team-a", "j", Role.READER)
     assert authenticator.authenticate(signed(key, query=query), WITH_SHARE).id == key.id
     assert authenticator.authenticate(bearer(key.token, query), (SHARE, *TOKENS)).id == key.id
-    wrong = signed(replace(key, access_key_secret="0" * 64), query=query)
+    wrong = signed(changed(key, access_key_secret="0" * 64), query=query)
     assert reason(lambda: authenticator.authenticate(wrong, WITH_SHARE)) == "bad-signature"
     assert reason(lambda: authenticator.authenticate(bearer("x", query), WITH_SHARE)) == "unknown-key"
     for text, why in (("Basic eDp5", "malformed"), ("ACS3-HMAC-SHA256 nonsense", "malformed"), ("acs x", "malformed")):
@@ -188,7 +192,7 @@ def test_a_secret_in_place_of_the_key_id_is_not_written_to_the_audit(
 ) -> None:
     reasons = set()
     for secret in (key.access_key_secret, key.token, "hunter2"):
-        call = signed(replace(key, access_key_id=secret))
+        call = signed(changed(key, access_key_id=secret))
         assert reason(lambda call=call: authenticator.authenticate(call, ALIBABA)) == "unknown-key"  # type: ignore[misc]
         reasons.add(authenticator.claimed(call, ALIBABA))
         assert secret not in authenticator.claimed(call, ALIBABA)

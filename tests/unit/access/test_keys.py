@@ -1,15 +1,20 @@
 """Making, listing and ending keys."""
 
 import re
+from pathlib import Path
 
 import pytest
 from tests.unit.access.conftest import NOW_MS, FixedClock
 
-from jobmeter.access.authenticate import token_hash
+from jobmeter.access.authenticate import Credential, token_hash
+from jobmeter.access.call import Claim, ClaimKind
 from jobmeter.access.keys import create_key, list_keys, revoke_key
+from jobmeter.access.links import Link
+from jobmeter.access.signatures import BEARER
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.registry.base import Registry
+from jobmeter.settings import Settings
 
 
 def test_a_key_has_secrets_of_full_strength(registry: Registry, vault: Vault, clock: FixedClock) -> None:
@@ -33,6 +38,19 @@ def test_the_registry_holds_no_secret_in_the_clear(registry: Registry, vault: Va
     assert vault.open(stored.sealed_secret, key.access_key_id) == key.access_key_secret
     assert key.token not in repr(key)
     assert key.access_key_secret not in repr(key)
+
+
+def test_what_has_a_secret_does_not_show_it(tmp_path: Path) -> None:
+    secret = "a-secret-0123456789"
+    claim = Claim(kind=ClaimKind.TOKEN, value=secret)
+    shown = (
+        Credential(BEARER, claim, secret=secret),
+        Link(id="link-1", token=secret, by="ci", created=1, expires=2, last_used=None),
+        Settings(data=tmp_path, opentsdb_key=secret),
+    )
+    for one in shown:
+        assert secret not in repr(one)
+        assert type(one).__name__ in repr(one)
 
 
 @pytest.mark.parametrize(

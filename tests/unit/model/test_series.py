@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.series import (
-    NOBODY,
+    NO_JOB,
     Series,
     check_job_id,
     check_name,
@@ -44,7 +44,7 @@ def test_ids_are_equal_exactly_when_series_are(one, other):
 def test_ids_fit_64_bits_and_legal_series_pass(one):
     assert 0 <= one.id < 2**64
     assert check_series(one) is one
-    assert (one.job_key == NOBODY) == (one.job == "")
+    assert (one.job_key == NO_JOB) == (one.job == "")
 
 
 def test_ids_are_the_same_on_every_machine_for_ever():

@@ -1,6 +1,6 @@
 """What goes first when there are too many answers, and what makes one worthless."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from jobmeter.model.time import TimeRange
 from jobmeter.query.layout import lay_out

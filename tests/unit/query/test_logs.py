@@ -1,9 +1,9 @@
 """Questions about log lines: whose they are, what is refused, and whole selections in pages."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 
 from jobmeter.access.principal import Scope

@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-from dataclasses import replace
 from functools import partial
 from unittest import mock
 
 import pytest
+from msgspec.structs import replace
 from tests.asgi import send
 from tests.fakes import NOW, SetClock
 from tests.frames import row, samples

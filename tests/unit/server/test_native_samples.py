@@ -2,7 +2,6 @@ import asyncio
 import csv
 import io
 import json
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.asgi import send
 from tests.fakes import NOW
 from tests.frames import records, row, samples

@@ -8,7 +8,7 @@ from tests.asgi import call
 
 from jobmeter.access.call import Call
 from jobmeter.errors import NotFoundError
-from jobmeter.server.pages import PageRouter
+from jobmeter.server.pages import PageRouter, read_files
 
 
 @pytest.fixture
@@ -80,6 +80,25 @@ def test_a_file_comes_in_the_smallest_form_that_the_browser_takes(door, accepted
         assert gzip.decompress(reply.body) == b"1"
     assert reply.headers["content-type"].startswith("text/javascript")
     assert reply.headers["vary"] == "accept-encoding"
+
+
+@pytest.mark.parametrize(
+    ("name", "content_type"),
+    [
+        ("main-abc123.js", "text/javascript; charset=utf-8"),
+        ("style-abc123.css", "text/css; charset=utf-8"),
+        ("icon.svg", "image/svg+xml; charset=utf-8"),
+        ("icon.png", "image/png"),
+        ("other", "application/octet-stream"),
+    ],
+)
+def test_content_types_are_the_same_on_every_machine(monkeypatch, tmp_path, name, content_type):
+    monkeypatch.setattr("mimetypes.guess_type", lambda _name: ("text/of-the-machine", None))
+    (tmp_path / "index.html").write_text("<!doctype html>")
+    (tmp_path / name).write_text("1")
+    files = read_files(tmp_path)
+    assert files[name].content_type == content_type
+    assert files["index.html"].content_type == "text/html; charset=utf-8"
 
 
 @pytest.mark.parametrize(

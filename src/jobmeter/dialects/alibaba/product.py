@@ -6,8 +6,9 @@ form. Paths alone collide between products, so that the headers take precedence.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
@@ -24,8 +25,7 @@ URL_FORM: Sequence[Scheme] = (BEARER,)
 """The credential of the URL form."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Product:
+class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """See ``jobmeter.dialects.base.Dialect``.
 
     ``url_names`` are the product's names in the URL form. ``fields`` gives its name of a field that one of our own
@@ -39,13 +39,13 @@ class Product:
     operations: Sequence[Operation]
     gaps: Sequence[Gap] = ()
     url_names: Sequence[str] = ()
-    fields: Mapping[str, str] = field(default_factory=dict)
-    not_found: Mapping[str, str] = field(default_factory=lambda: errors.NOT_FOUND)
+    fields: Mapping[str, str] = msgspec.field(default_factory=dict)
+    not_found: Mapping[str, str] = msgspec.field(default_factory=lambda: errors.NOT_FOUND)
     forbidden: str = ""
     schemes: Sequence[Scheme] = ALIBABA
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "operations", rated(self.operations))
+        msgspec.structs.force_setattr(self, "operations", rated(self.operations))
 
     @cached_property
     def _routes(self) -> Routes[Operation]:

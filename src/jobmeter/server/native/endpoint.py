@@ -1,11 +1,11 @@
 """What an endpoint of our own API is: its documentation and the function that answers it, in one row."""
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.call import Call
 from jobmeter.access.principal import Principal, Scope
@@ -13,7 +13,7 @@ from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
-from jobmeter.model.series import NOBODY, check_job_id, check_project, job_key
+from jobmeter.model.series import NO_JOB, check_job_id, check_project, job_key
 from jobmeter.query.meter import Spent
 from jobmeter.query.request import JobRef
 from jobmeter.server.admission import Slot, Waiting
@@ -56,8 +56,7 @@ def read_json(body: bytes, kind: type[T]) -> T:
         raise InvalidRequestError(f"the body is not valid: {message}", where) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """An answer of any length, produced piece by piece on a thread.
 
     ``over`` is called once it is sent or given up, for what it holds beside its pieces. A client that takes nothing for
@@ -82,8 +81,7 @@ class Stream:
 Result = Answer | Stream | Feed | Awaitable[Answer]
 
 
-@dataclass(slots=True, kw_only=True)
-class CallContext:
+class CallContext(msgspec.Struct, kw_only=True):
     """An authorised call to an endpoint: the caller, its scope, and its arguments. Immutable by convention."""
 
     services: Services
@@ -108,8 +106,7 @@ class CallContext:
         return decoded_body(self.call, self.most_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One route. ``path`` is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
     ``steps`` is an operation as dialects have them: it is answered on the event loop where memory holds everything
@@ -133,7 +130,7 @@ class Endpoint:
     text: str = ""
     tag: str
     queries: Sequence[Query] = ()
-    paths: Mapping[str, str] = field(default_factory=dict)
+    paths: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: Any = None
     body_text: str = ""
     body_type: str = "application/json"
@@ -143,21 +140,26 @@ class Endpoint:
     large: bool = False
     schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[CallContext], Awaitable[Answer] | None] | None = None
-    is_question: bool = field(init=False)
-    """True for a question that is counted against the budget of a key."""
-    of_project: bool = field(init=False)
-    """True where a project may be named."""
-    rule: AccessRule = field(init=False)
-    """Who may call it."""
-    allowed: Mapping[str, Query] = field(init=False)
-    """``queries`` by name."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "is_question", self.action is not None and self.lane == "read")
-        rule = AccessRule(self.name, self.action, self.schemes, is_question=self.is_question)
-        object.__setattr__(self, "rule", rule)
-        object.__setattr__(self, "of_project", PROJECT in self.queries)
-        object.__setattr__(self, "allowed", {query.name: query for query in self.queries})
+    @cached_property
+    def is_question(self) -> bool:
+        """True for a question that is counted against the budget of a key."""
+        return self.action is not None and self.lane == "read"
+
+    @cached_property
+    def of_project(self) -> bool:
+        """True where a project may be named."""
+        return PROJECT in self.queries
+
+    @cached_property
+    def rule(self) -> AccessRule:
+        """Who may call it."""
+        return AccessRule(self.name, self.action, self.schemes, is_question=self.is_question)
+
+    @cached_property
+    def allowed(self) -> Mapping[str, Query]:
+        """``queries`` by name."""
+        return {query.name: query for query in self.queries}
 
     @property
     def memory_bytes(self) -> int:
@@ -221,8 +223,9 @@ def _accounted(stream: Stream, turn: Slot) -> Stream:
 
 def work(endpoint: Endpoint, context: CallContext) -> Result:
     """The answer to an authorised call."""
-    result = _worked(endpoint, context)
-    answer = Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct | list) else result
+    answer = _worked(endpoint, context)
+    if not isinstance(answer, Answer | Stream | Feed | Awaitable):
+        answer = Answer(200, msgspec.json.encode(answer))
     damaged = context.services.store.damaged()
     return _warned(answer, damaged, context) if damaged and endpoint.is_question else answer
 
@@ -253,4 +256,4 @@ def _job_keys(context: CallContext) -> Sequence[int]:
         projects = context.scope.projects if context.project is None else frozenset({context.project})
         heads = context.services.registry.job_head(projects, context.path["job"], context.services.clock.now_ms())
         return [job_key(head.project, head.id) for head in heads]
-    return (NOBODY,) if "node" in context.path else ()
+    return (NO_JOB,) if "node" in context.path else ()

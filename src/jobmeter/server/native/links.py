@@ -1,8 +1,7 @@
 """``/jobs/{job}/links``: links that open the page of one job to their holder."""
 
-from dataclasses import asdict
-
 import msgspec
+from msgspec.structs import asdict
 
 from jobmeter.access.links import Link, create_link, end_link, list_links
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS

@@ -1,11 +1,11 @@
 """``/jobs/{job}/logs/live`` and ``/nodes/{node}/logs/live``: the newest lines, as server-sent events."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.log import LogLine
@@ -51,8 +51,7 @@ class LiveNodeLogList(NodeLogList, frozen=True):
     counts: list[LineCount]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """The newest lines, the oldest first; see ``LiveLogList``. ``start`` in epoch milliseconds."""
 
     start: int | None

@@ -1,10 +1,10 @@
 """``/jobs/{job}/logs``: what the processes of a job wrote, read and pushed."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError

@@ -1,8 +1,9 @@
 """A query for log lines as a condition of the engine, which its index of words answers as far as it can."""
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from jobmeter.model.log_query import Either, Every, LogQuery, Property, Without, Words
 
@@ -14,12 +15,11 @@ _OTHER = r"[^0-9a-z\x{80}-\x{10ffff}]"
 """What stands between words."""
 
 
-@dataclass(slots=True)
-class Condition:
+class Condition(msgspec.Struct):
     """A condition with what is bound to it."""
 
     sql: str = ""
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def bind(self, kind: str, value: object) -> str:
         """A placeholder for the value."""

@@ -5,11 +5,11 @@ both read all lines of a job for one page of them, where the plain question read
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.log import LogLine, LogPage

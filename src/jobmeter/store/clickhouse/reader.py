@@ -1,11 +1,11 @@
 """Raw samples out of the engine, as a stream of bounded blocks."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from time import monotonic
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,8 +27,7 @@ Columns = list[NDArray[Any]]
 _TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "L": np.uint64, "Q": np.uint64, "q": np.int64, "d": np.float64}
 
 
-@dataclass(slots=True)
-class Meter:
+class Meter(msgspec.Struct):
     """What is left of a budget."""
 
     rows: int

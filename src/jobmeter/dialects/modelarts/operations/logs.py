@@ -6,11 +6,11 @@ https://support.huaweicloud.com/api-modelarts/ShowTrainingJobLogsFromAom.html
 
 import re
 from collections.abc import Generator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute

@@ -4,8 +4,9 @@ https://support.huaweicloud.com/intl/en-us/api-modelarts/ListTrainingJobStages.h
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Steps, execute
@@ -25,17 +26,15 @@ _ENGLISH = {"scheduling": "The job waits.", "running": "The job runs.", "end": "
 _CHINESE = {"scheduling": "作业调度", "running": "作业运行", "end": "作业结束"}
 
 
-@dataclass(slots=True)
-class _Stage:
+class _Stage(msgspec.Struct):
     name: str
     start_ms: int
     end_ms: int | None = None
     result: str = ""
 
 
-@dataclass(slots=True)
-class _Run:
-    stages: list[_Stage] = field(default_factory=list)
+class _Run(msgspec.Struct):
+    stages: list[_Stage] = msgspec.field(default_factory=list)
 
 
 def list_training_job_stages(call: Call, context: Context) -> Steps:

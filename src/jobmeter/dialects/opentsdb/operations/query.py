@@ -4,7 +4,6 @@ https://opentsdb.net/docs/build/html/api_http/query/index.html
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,8 +29,7 @@ from jobmeter.query.series import BucketsQuestion, SamplesQuestion
 from jobmeter.wire.opentsdb.names import PROJECT
 
 
-@dataclass(slots=True)
-class Cost:
+class Cost(msgspec.Struct):
     """The cost of the answers, for ``statsSummary``."""
 
     points: int = 0

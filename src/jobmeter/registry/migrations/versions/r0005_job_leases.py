@@ -16,6 +16,6 @@ def upgrade() -> None:
     op.add_column("jobs", sa.Column("lease_owner", _text, nullable=False, server_default=""))
     for name in ("lease_ms", "lease_renewed", "lost"):
         op.add_column("jobs", sa.Column(name, sa.BigInteger))
-    held = sa.text("lease_renewed IS NOT NULL")
-    op.create_index("jobs_leased", "jobs", ["lease_renewed"], sqlite_where=held, postgresql_where=held)
+    leased = sa.text("lease_renewed IS NOT NULL")
+    op.create_index("jobs_leased", "jobs", ["lease_renewed"], sqlite_where=leased, postgresql_where=leased)
     op.execute("UPDATE jobs SET state = 'Unknown' WHERE state IS NULL AND \"end\" IS NOT NULL AND exit_code IS NULL")
