@@ -38,13 +38,14 @@ from jobmeter.query.request import (
     check,
     is_own,
     series_since,
+    sources_of,
 )
 from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of
-from jobmeter.query.table import Table, lines_of
+from jobmeter.query.table import EMPTY, Table, lines_of
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 from jobmeter.store.cache import Cache
@@ -269,6 +270,8 @@ class Measurements:
 
     @staticmethod
     def _table(frame: Frame, metric: Metric, query: MetricQuery, layout: Layout) -> Table:
+        if not layout.shape.measures(sources_of(metric)):
+            return EMPTY
         apart = metric.name in layout.apart
         how = query.aggregate or joined_by(metric, query.by)
         return lines_of(frame, metric, query.statistic, how, layout.line, apart=apart)
@@ -314,6 +317,8 @@ def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:
 
 
 def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> list[Line]:
+    if not len(table):
+        return []
     finite = np.isfinite(table.value)
     if not finite.all():
         table = Table(table.owner[finite], table.time[finite], table.value[finite])

@@ -24,8 +24,10 @@ from jobmeter.model.job import Allocation, Node, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
 from jobmeter.query.execute import Executor
+from jobmeter.query.gather import member_of
 from jobmeter.query.layout import _Entry
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
+from jobmeter.query.shape import Entry, Shape, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.memory import MemoryStore
@@ -228,6 +230,19 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
     assert ask(("gpu0", 50), ("gpu1", 0))[0] == ["gpu0"]
     assert ask(("gpu0", 50), ("gpu1", 50))[0] == ["gpu0", "gpu1"]
     assert ask(("gpu0", 50), ("gpu1", 0))[0] == ["gpu0"]
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_series_are_read_as_they_are_listed_or_in_the_order_of_their_keys(in_order):
+    some = [_series(metric, replica, 0) for metric in (*METRICS, "cpu.time") for replica in range(9)]
+    shape = Shape([Entry(one, member_of(one), one.replica) for one in some])
+    (read,) = shape.reads(TimeRange(START, START + HOUR), in_order=in_order)
+    series = [shape.entries[at].series for at in read.positions.tolist()]
+    assert read.keys.series.tolist() == [one.id for one in series]
+    assert read.counters.tolist() == [is_counter(one.metric) for one in series]
+    listed, by_key = list(range(len(some))), sorted(one.id for one in some)
+    assert (read.positions.tolist() if in_order else read.keys.series.tolist()) == (listed if in_order else by_key)
+    assert read.in_order is in_order
 
 
 @pytest.fixture
