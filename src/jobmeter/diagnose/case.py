@@ -1,8 +1,9 @@
 """The input of rules: one job's record, arrays, events and lines, read once for all of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Numbers
@@ -54,20 +55,37 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             warm_up = max(warm_up, numbers["warm_up_share"] * (end - began))
         return TimeRange(min(max(began + int(warm_up), start), end), end)
 
-    def signals(self, metric: str, numbers: Numbers) -> list[Signal]:
-        """The means of a metric after the warm-up, where enough of the time was sampled."""
-        return self._enough(self.means, metric, numbers)
+    def signals(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
+        """The means of a metric after the warm-up, where enough of the time was sampled.
+
+        ``reaching`` leaves out most of those that are below it all the time: they need not be looked at in full.
+        """
+        return list(self._enough(self.means, metric, numbers, reaching))
+
+    def has_signals(self, metric: str, numbers: Numbers) -> bool:
+        """Whether there are ``signals``."""
+        return next(self._enough(self.means, metric, numbers), None) is not None
 
     def of_nodes(self, metric: str, numbers: Numbers) -> list[Signal]:
         """As ``signals``, of the nodes that the job was on."""
-        return self._enough(self.nodes, metric, numbers)
+        return list(self._enough(self.nodes, metric, numbers))
 
     def by_member(self, metric: str) -> Mapping[tuple[str, str, str], Signal]:
         """The means of a metric by member, over the whole span."""
         return {signal.member: signal for signal in self.means.get(metric, ())}
 
-    def _enough(self, signals: Signals, metric: str, numbers: Numbers) -> list[Signal]:
+    def _enough(self, signals: Signals, metric: str, numbers: Numbers, reaching: float = -np.inf) -> Iterator[Signal]:
         span, least = self.judged(numbers), numbers["coverage"]
-        inside = (signal.within(span.start_ms, span.end_ms) for signal in signals.get(metric, ()))
-        # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
-        return [signal for signal in inside if len(signal) and signal.coverage >= least]
+        enough: dict[bytes, bool] = {}  # most members have the same times
+        for signal in signals.get(metric, ()):
+            if reaching > -np.inf and signal.value.max(initial=-np.inf) < reaching:
+                continue
+            inside = signal.within(span.start_ms, span.end_ms)
+            if not len(inside):
+                continue
+            # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
+            times = inside.time.tobytes()
+            if times not in enough:
+                enough[times] = inside.coverage >= least
+            if enough[times]:
+                yield inside

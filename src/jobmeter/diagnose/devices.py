@@ -24,8 +24,8 @@ def raised_flags(rule: Rule, case: Case, severity: Severity, text: str) -> list[
     """
     found = []
     for signal in case.means.get(rule.metrics[0], ()):
-        up = signal.value > 0
-        if up.any():
+        if signal.value.max(initial=0.0) > 0:
+            up = signal.value > 0
             span = int(signal.time[up][0]), int(signal.time[up][-1]) + max(signal.interval, 1)
             said = text.format(signal.device_name)
             evidence = measured(signal.metric, said, 1.0, 0.0, "1", time=span[0], replica=signal.replica)
@@ -44,6 +44,12 @@ def busy(case: Case, numbers: Numbers) -> list[Signal]:
             found.append(signal if beside is None else replace(signal, value=np.fmax(signal.value, beside)))
         found.extend(active.values())
     return found
+
+
+def has_devices(case: Case, numbers: Numbers) -> bool:
+    """Whether there are ``busy`` lines."""
+    names = (f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active"))
+    return any(case.has_signals(name, numbers) for name in names)
 
 
 def of_replica(signals: list[Signal], replica: str) -> Signal | None:

@@ -46,7 +46,7 @@ def near_limits(
 ) -> list[Finding]:
     """Findings about the metric of a rule, a utilization, that was above the share for long enough."""
     found = []
-    for signal in case.signals(rule.metrics[0], numbers):
+    for signal in case.signals(rule.metrics[0], numbers, reaching=numbers["share"]):
         longest = near_limit(signal, numbers)
         if longest is None:
             continue

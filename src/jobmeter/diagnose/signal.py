@@ -63,6 +63,8 @@ class Signal(msgspec.Struct, frozen=True, eq=False):
         """The last value at or before each time, NaN before the first and in a gap."""
         if not len(self.time):
             return np.full(len(time), np.nan)
+        if len(time) == len(self.time) and bool((time == self.time).all()):
+            return self.value
         place = np.searchsorted(self.time, time, side="right") - 1
         value = self.value[np.maximum(place, 0)]
         age = time - self.time[np.maximum(place, 0)]
@@ -85,14 +87,21 @@ def median_without(values: Float64s) -> Float64s:
         others = np.delete(values, row, axis=0)
         valid = ~np.isnan(others).all(axis=0)
         if valid.any():
-            found[row, valid] = np.nanmedian(others[:, valid], axis=0)
+            found[row, valid] = median(others[:, valid])
     return found
+
+
+def median(values: Float64s) -> Float64s:
+    """The median of the rows of float64[line, time] by column, without what is NaN."""
+    # Several times as quick, and nearly always possible.
+    middle: Float64s = np.nanmedian(values, axis=0) if np.isnan(values).any() else np.median(values, axis=0)
+    return middle
 
 
 def robust_z(values: Float64s, floor: float) -> Float64s:
     """0.6745 (x - median) / MAD over the rows, by column; the MAD counts as at least ``floor`` of the median's size."""
-    middle = np.nanmedian(values, axis=0)
-    deviation = np.nanmedian(np.abs(values - middle), axis=0)
+    middle = median(values)
+    deviation = median(np.abs(values - middle))
     least = np.maximum(floor * np.abs(middle), 1e-12)
     z: Float64s = 0.6745 * (values - middle) / np.maximum(deviation, least)
     return z

@@ -10,7 +10,7 @@ from jobmeter.query.layout import MOST_SAMPLES, MOST_SERIES
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import is_sorted, merge, take
 from jobmeter.query.shape import Read, Shape
-from jobmeter.query.source import Source, buckets
+from jobmeter.query.source import RAW_IS_QUICK, Source, buckets
 from jobmeter.store.base import Memory
 
 
@@ -37,7 +37,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
 def read(shape: Shape, source: Source, span: TimeRange, step_ms: int, meter: Meter) -> BucketColumns:
     """The buckets of a shape's entries over a span; what is clipped is read within its clip alone."""
     parts: list[BucketColumns] = []
-    for group in shape.reads(span):
+    for group in shape.reads(span, in_order=span.length_ms <= RAW_IS_QUICK):  # nearly always in memory
         columns = buckets(source, group.keys, group.counters, group.span, step_ms, owned_ms=group.owned_ms, meter=meter)
         parts.append(in_order(columns, group))
     return merge(parts)
@@ -46,7 +46,7 @@ def read(shape: Shape, source: Source, span: TimeRange, step_ms: int, meter: Met
 def read_memory(shape: Shape, memory: Memory, span: TimeRange, step_ms: int) -> BucketColumns | None:
     """The buckets of a shape's entries over a span; None where they are not all in memory."""
     parts: list[BucketColumns] = []
-    for group in shape.reads(span):
+    for group in shape.reads(span, in_order=True):
         columns = _buckets(group, memory, step_ms)
         if columns is None:
             return None

@@ -24,6 +24,8 @@ _Missing = Mapping[tuple[str, Member], Sequence[TimeRange]]
 """The (metric, device of a replica) that a job has no series of its own for, and when it had the device."""
 _AllocatedSeries = Mapping[tuple[str, str, str, str], Sequence[Series]]
 """Series of devices that belong to no job, by (project, metric, node, device)."""
+_MOST_NODES = 256
+"""Nodes of the whole life of a job on which series without a job are looked for; of more, those of the range alone."""
 
 
 class Narrowing(NamedTuple):
@@ -48,6 +50,25 @@ class Narrowing(NamedTuple):
 EVERYTHING = Narrowing()
 
 
+class JobEntries(NamedTuple):
+    """The entries of some metrics of a job.
+
+    ``lasting``: they are the same for every range, until there are other series. ``unassigned``: series without a job
+    are among those.
+    """
+
+    entries: list[Entry]
+    lasting: bool
+    unassigned: bool = False
+
+
+class _Places(NamedTuple):
+    """Nodes as (cluster, node). ``complete`` is False where the registry does not have one of them yet."""
+
+    nodes: tuple[tuple[str, str], ...]
+    complete: bool
+
+
 def selector_of_job(job: Job, names: frozenset[str], span: TimeRange, limits: Limits) -> Selector:
     """Selects the series of some metrics that were measured for a job."""
     return Selector(
@@ -67,17 +88,24 @@ def of_job(
     span: TimeRange,
     limits: Limits,
     nodes: NodesNamed,
-) -> tuple[list[Entry], bool]:
-    """The entries of some metrics of a job, and whether they are the same for every range.
+) -> JobEntries:
+    """The entries of some metrics of a job.
 
     ``own`` are the job's series; ``nodes`` gives the nodes of its project that have some names.
     """
     entries = [Entry(series, member_of(series), series.replica) for series in own]
-    devices, measured = of_devices(names), _measured(own)
-    if all(measured(name, who) for who in devices_of(view) for name in devices):
-        return entries, True
-    entries.extend(_lent(store, view, own, devices, span, limits, nodes))
-    return entries, False
+    metrics, measured, members = of_devices(names), _measured(own), devices_of(view)
+    if all(measured(name, who) for who in members for name in metrics):
+        return JobEntries(entries, lasting=True)
+    # Where none of its devices ever has a series without a job, nothing is clipped to a part of the range.
+    whole = len({(who.cluster, who.node) for who in members}) <= _MOST_NODES
+    missing = _missing(view, own, metrics, EVER if whole else span)
+    places = _places({who for _, who in missing}, nodes)
+    found = _matched_allocations(store, {view.job.project}, places, metrics, span, limits)
+    if whole and next(_entries_allocated(view, missing, found), None) is None:
+        return JobEntries(entries, lasting=places.complete, unassigned=True)
+    inside = _missing(view, own, metrics, span) if whole else missing
+    return JobEntries([*entries, *_entries_allocated(view, inside, found)], lasting=False)
 
 
 def of_jobs(
@@ -102,7 +130,8 @@ def of_jobs(
     devices = of_devices(names)
     missing = {key: _missing(view, own[key], devices, span) for key, view in keys.items()}
     projects = {view.job.project for view in views}
-    found = _matched_allocations(store, projects, missing.values(), devices, span, limits, nodes)
+    places = _places({who for one in missing.values() for _, who in one}, nodes)
+    found = _matched_allocations(store, projects, places, devices, span, limits)
     entries: list[Entry] = []
     for key, view in keys.items():
         entries.extend(Entry(one, _owned(member_of(one), view.job), one.replica) for one in own[key])
@@ -169,38 +198,21 @@ def _member_of_node(series: Series) -> Member:
     return Member(f"{series.project}/{series.job}" if series.job else "", "", series.cluster, series.node, "")
 
 
-def _lent(
-    store: Store,
-    view: JobView,
-    own: Sequence[Series],
-    metrics: frozenset[str],
-    span: TimeRange,
-    limits: Limits,
-    nodes: NodesNamed,
-) -> Iterator[Entry]:
-    """Entries of devices' series without a job, for the time that the job had the devices."""
-    missing = _missing(view, own, metrics, span)
-    found = _matched_allocations(store, {view.job.project}, (missing,), metrics, span, limits, nodes)
-    yield from _entries_allocated(view, missing, found)
-
-
 def _matched_allocations(
     store: Store,
     projects: Iterable[str],
-    missing: Iterable[_Missing],
+    places: _Places,
     metrics: frozenset[str],
     span: TimeRange,
     limits: Limits,
-    nodes: NodesNamed,
 ) -> _AllocatedSeries:
-    """Entries of devices' series without a job, for the devices of several jobs."""
-    members = {who for one in missing for _, who in one}
-    if not members:
+    """Series without a job of the devices of some nodes."""
+    if not places.nodes:
         return {}
     selector = Selector(
         projects=frozenset(projects),
         jobs=(NO_JOB,),
-        nodes=_places(members, nodes),
+        nodes=places.nodes,
         metrics=metrics,
         since=series_since(span, limits),
         limit=limits.query_series,
@@ -279,10 +291,10 @@ def _latest(view: JobView, span: TimeRange) -> int:
     return span.end_ms
 
 
-def _places(members: Iterable[Member], nodes: NodesNamed) -> tuple[tuple[str, str], ...]:
-    """(cluster, node) of each; an allocation that names no cluster means that node in whichever cluster it is."""
+def _places(members: Iterable[Member], nodes: NodesNamed) -> _Places:
+    """The nodes of each; an allocation that names no cluster means that node in whichever cluster it is."""
     places = {(who.cluster, who.node) for who in members}
-    unsaid = {node for cluster, node in places if not cluster}
-    if unsaid:
-        places |= {(node.cluster, node.name) for node in nodes(frozenset(unsaid))}
-    return tuple(sorted(places))
+    unsaid = frozenset(node for cluster, node in places if not cluster)
+    found = nodes(unsaid) if unsaid else ()
+    places |= {(node.cluster, node.name) for node in found}
+    return _Places(tuple(sorted(places)), unsaid <= {node.name for node in found})

@@ -131,28 +131,33 @@ def _is_apart(shape: Shape, metric: str, line: Int64s) -> bool:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A layout, and what the registry said of the job's ranks and devices when it was made."""
+    """A layout, and what the registry said of the job's ranks and devices when it was made.
+
+    ``unassigned`` is the revision of series without a job, None where the layout does not depend on them.
+    """
 
     view: JobView
     ranks: Ranks
     devices: AbstractSet[Member]
+    unassigned: Hashable | None
     layout: Layout
 
 
 class Layouts:
     """Cached layouts by job and query. Thread safe.
 
-    A lasting one is valid while the job's series are the same (``validator``), and while the registry has the same
-    devices and ranks, at whatever times.
+    A lasting one is valid while the job's series are the same (``validator``), while there are no other series without
+    a job (``unassigned``) where it depends on them, and while the registry has the same devices and ranks, at whatever
+    times.
     """
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def get(self, key: Hashable, view: JobView, validator: object) -> Layout | None:
+    def get(self, key: Hashable, view: JobView, validator: object, unassigned: Hashable | None) -> Layout | None:
         """The layout of a job's series for what ``key`` stands for; None where it has to be made."""
         found: _Entry | None = self._cache.get((Layouts, key), validator)
-        if found is None:
+        if found is None or found.unassigned not in (None, unassigned):
             return None
         if found.view is not view:
             if (found.ranks, found.devices) != (Ranks.of(view), devices_of(view)):
@@ -160,8 +165,16 @@ class Layouts:
             found.view = view  # the next comparison is one of identity
         return found.layout
 
-    def put(self, key: Hashable, view: JobView, validator: object, layout: Layout, ranks: Ranks) -> None:
-        """Cache a layout that lasts, made with these ranks. ``validator`` was taken before."""
+    def put(
+        self,
+        key: Hashable,
+        view: JobView,
+        validator: object,
+        layout: Layout,
+        ranks: Ranks,
+        unassigned: Hashable | None,
+    ) -> None:
+        """Cache a layout that lasts, made with these ranks. ``validator`` and ``unassigned`` were taken before."""
         if layout.lasting:
-            entry = _Entry(view, ranks, devices_of(view), layout)
+            entry = _Entry(view, ranks, devices_of(view), unassigned, layout)
             self._cache.put((Layouts, key), validator, entry, _ENTRY_BYTES * len(layout.shape.entries))

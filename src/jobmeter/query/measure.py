@@ -4,7 +4,7 @@ Layouts of series, and results of hours that are over, are cached for the next q
 (``jobmeter.store.cache``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,8 +14,8 @@ from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
-from jobmeter.model.job import JobView, Node
-from jobmeter.model.series import job_key
+from jobmeter.model.job import Job, JobView, Node
+from jobmeter.model.series import NO_JOB, job_key
 from jobmeter.model.time import HOUR, Clock, TimeRange
 from jobmeter.query import gather
 from jobmeter.query.frame import Frame, read, read_memory
@@ -39,13 +39,14 @@ from jobmeter.query.request import (
     check,
     is_own,
     series_since,
+    sources_of,
 )
 from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of
-from jobmeter.query.table import Table, lines_of
+from jobmeter.query.table import EMPTY, Table, lines_of
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 from jobmeter.store.cache import Cache
@@ -140,20 +141,25 @@ class Measurements:
         """The series of some metrics of a job, in lines."""
         job = view.job
         key = (job.project, job.id, names, by, narrowing, series_since(span, self._limits))
-        revision = self._store.revision((job_key(job.project, job.id),))
-        layout = None if revision is None else self._layouts.get(key, view, revision)
+        revision, unassigned = self._revisions(job)
+        layout = None if revision is None else self._layouts.get(key, view, revision, unassigned)
         if layout is not None:
             return ResolvedQuery(job.project, layout, job.limits)
         own = self._store.find(gather.selector_of_job(job, names, span, self._limits))
         validator = own if revision is None else revision
-        layout = None if revision is not None else self._layouts.get(key, view, own)
+        layout = None if revision is not None else self._layouts.get(key, view, own, unassigned)
         if layout is None:
             nodes = partial(self._subjects.nodes_of, job.project)
-            entries, lasting = gather.of_job(self._store, view, own, names, span, self._limits, nodes)
-            ranks = Ranks.of(view)
-            layout = lay_out(Shape(narrowing.filter(entries)), by, ranks, lasting=lasting)
-            self._layouts.put(key, view, validator, layout, ranks)
+            found = gather.of_job(self._store, view, own, names, span, self._limits, nodes)
+            ranks, others = Ranks.of(view), unassigned if found.unassigned else None
+            lasting = found.lasting and (others is not None or not found.unassigned)
+            layout = lay_out(Shape(narrowing.filter(found.entries)), by, ranks, lasting=lasting)
+            self._layouts.put(key, view, validator, layout, ranks, others)
         return ResolvedQuery(job.project, layout, job.limits)
+
+    def _revisions(self, job: Job) -> tuple[Hashable | None, Hashable | None]:
+        """Those of the series of a job and of the series without one."""
+        return self._store.revision((job_key(job.project, job.id),)), self._store.revision((NO_JOB,))
 
     def of_nodes(
         self,
@@ -264,6 +270,8 @@ class Measurements:
 
     @staticmethod
     def _table(frame: Frame, metric: Metric, query: MetricQuery, layout: Layout) -> Table:
+        if not layout.shape.measures(sources_of(metric)):
+            return EMPTY
         apart = metric.name in layout.apart
         how = query.aggregate or joined_by(metric, query.by)
         return lines_of(frame, metric, query.statistic, how, layout.line, apart=apart)
@@ -294,12 +302,12 @@ class Measurements:
         if view is None:
             return None
         job = view.job
-        revision = self._store.revision((job_key(job.project, job.id),))
+        revision, unassigned = self._revisions(job)
         if revision is None:
             return None
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
         key = (job.project, job.id, names, query.by, narrowing, series_since(query.range, self._limits))
-        layout = self._layouts.get(key, view, revision)
+        layout = self._layouts.get(key, view, revision, unassigned)
         return None if layout is None else ResolvedQuery(job.project, layout, job.limits)
 
 
@@ -309,6 +317,8 @@ def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:
 
 
 def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> list[Line]:
+    if not len(table):
+        return []
     finite = np.isfinite(table.value)
     if not finite.all():
         table = Table(table.owner[finite], table.time[finite], table.value[finite])

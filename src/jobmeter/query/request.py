@@ -271,7 +271,12 @@ def bucket_count(span: TimeRange, step_ms: int) -> int:
 
 def sources(metrics: Iterable[Metric]) -> frozenset[str]:
     """The names of everything that those metrics are, or may be derived from."""
-    return frozenset().union(*(_SOURCES.get(metric.name) or (metric.name,) for metric in metrics))
+    return frozenset().union(*map(sources_of, metrics))
+
+
+def sources_of(metric: Metric) -> frozenset[str]:
+    """The names of everything that one metric is, or may be derived from."""
+    return _SOURCES.get(metric.name) or frozenset({metric.name})
 
 
 def _sources(metric: Metric) -> frozenset[str]:

@@ -30,6 +30,9 @@ class Table(msgspec.Struct, frozen=True, eq=False):
         return len(self.time)
 
 
+EMPTY = Table(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
 class _Pairs(msgspec.Struct, frozen=True, eq=False):
     """Numerators and denominators that meet in a (member, bucket)."""
 
@@ -176,7 +179,7 @@ def _direct(frame: Frame, metric: Metric, statistic: Statistic, but: Labels = ()
     if metric.scope is Scope.DEVICE:
         rows = _undisputed(frame, rows)
     if not len(rows):
-        return _empty_table()
+        return EMPTY
     shape, alone = frame.shape, frame.shape.alone(metric.name)
     columns = rows if alone else relabel(rows, shape.part[rows.index].astype(np.uint32))
     value, valid = statistic_of(columns, metric.kind, statistic)
@@ -224,7 +227,7 @@ def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
 def _pairs(frame: Frame, metric: Metric, statistic: Statistic, measured: Table) -> _Pairs:
     """Usage and limit of the members that have no measured ratio; a limit is the mean of its bucket."""
     if metric.ratio is None:
-        none = _empty_table()
+        none = EMPTY
         return _Pairs(none.owner, none.time, none.value, none.value)
     usage_metric, limit_metric = (_existing(name) for name in metric.ratio)
     usage = _measured(frame, usage_metric, statistic)
@@ -268,7 +271,3 @@ def _existing(name: str) -> Metric:
         message = f"the catalogue derives a metric from {name!r}, which it does not have"
         raise LookupError(message)
     return metric
-
-
-def _empty_table() -> Table:
-    return Table(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))

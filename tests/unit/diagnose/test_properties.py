@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.signal import Signal, robust_z, together, trend
+from jobmeter.diagnose.signal import Signal, median, robust_z, together, trend
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.time import TimeRange
@@ -132,6 +132,38 @@ def test_only_what_stands_apart_has_a_high_score():
     z = robust_z(values, 0.0)[:, 0]
     assert z[4] > 3.5
     assert (np.abs(z[:4]) < 3.5).all()
+
+
+def test_a_line_at_its_own_times_is_itself_and_at_others_what_was_there_before():
+    signal = Signal("m", points([0, 10, 20]), np.array([1.0, 2.0, 3.0]))
+    assert signal.at(points([0, 10, 20])).tolist() == [1.0, 2.0, 3.0]
+    assert signal.at(points([5, 15, 25])).tolist() == [1.0, 2.0, 3.0]
+    assert np.isnan(signal.at(points([-1, 0, 90]))).tolist() == [True, False, True]
+
+
+@given(rows=st.integers(2, 6), seed=st.integers(0, 2**32), gaps=st.booleans())
+def test_the_median_of_lines_leaves_out_what_is_not_there(rows, seed, gaps):
+    random = np.random.default_rng(seed)
+    values = random.normal(size=(rows, 8))
+    if gaps:
+        values[random.random(values.shape) < 0.2] = np.nan
+        values[0] = 1.0
+    assert median(values).tolist() == np.nanmedian(values, axis=0).tolist()
+
+
+def test_the_coverage_of_each_member_is_that_of_its_own_times():
+    """The coverage of one member's points says nothing of another's."""
+    case = FAULTS["thermal"][0](np.random.default_rng(1)).case()
+    start = case.span.start_ms
+    dense = start + np.arange(0, 100_000, 10_000)
+    sparse = start + np.array([*range(0, 50_000, 10_000), 1_000_000])
+    own = [Signal("gpu.temperature", time, np.full(len(time), 50.0)) for time in (dense, sparse, dense)]
+    judged = {**THRESHOLDS["thermal"], "warm_up": 0.0}
+    case = replace(case, means={"gpu.temperature": own})
+    assert [len(one) for one in case.signals("gpu.temperature", judged)] == [10, 10]
+    assert case.signals("gpu.temperature", judged, reaching=50.1) == []
+    assert case.has_signals("gpu.temperature", judged)
+    assert not case.has_signals("npu.temperature", judged)
 
 
 def test_coverage_is_the_share_of_time_that_points_stand_for():

@@ -20,12 +20,14 @@ from tests.fakes import NOW, FakeRegistry, SetClock, running_job
 from jobmeter.access.principal import Scope
 from jobmeter.kernel import window as kernel
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.job import Allocation, Replica
+from jobmeter.model.job import Allocation, Node, Replica
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
 from jobmeter.query.execute import Executor
+from jobmeter.query.gather import member_of
 from jobmeter.query.layout import _Entry
 from jobmeter.query.request import By, EncodedQuestion, JobRef, MetricQuery, MetricResult
+from jobmeter.query.shape import Entry, Shape, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.memory import MemoryStore
@@ -65,10 +67,12 @@ class Interleaved(RuleBasedStateMachine):
         length=st.sampled_from([MINUTE, HOUR, 24 * HOUR]),
         window=st.sampled_from([6_000, 2**26]),
         bound=st.sampled_from([20_000, 2**26]),
+        nodes=st.integers(0, 4),
     )
-    def begin(self, length: int, window: int, bound: int) -> None:
+    def begin(self, length: int, window: int, bound: int, nodes: int) -> None:
         self.engine, self.registry, self.clock = MemoryStore(), FakeRegistry(), SetClock()
         self.registry.add_job(running_job())
+        self.registry.stored_nodes = [Node(name=f"n{at}") for at in range(nodes)]
         self.written: list[tuple[Series, int]] = []
         self.sizes = length, window, bound
         self.start(0)
@@ -226,6 +230,68 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
     assert ask(("gpu0", 50), ("gpu1", 0))[0] == ["gpu0"]
     assert ask(("gpu0", 50), ("gpu1", 50))[0] == ["gpu0", "gpu1"]
     assert ask(("gpu0", 50), ("gpu1", 0))[0] == ["gpu0"]
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_series_are_read_as_they_are_listed_or_in_the_order_of_their_keys(in_order):
+    some = [_series(metric, replica, 0) for metric in (*METRICS, "cpu.time") for replica in range(9)]
+    shape = Shape([Entry(one, member_of(one), one.replica) for one in some])
+    (read,) = shape.reads(TimeRange(START, START + HOUR), in_order=in_order)
+    series = [shape.entries[at].series for at in read.positions.tolist()]
+    assert read.keys.series.tolist() == [one.id for one in series]
+    assert read.counters.tolist() == [is_counter(one.metric) for one in series]
+    listed, by_key = list(range(len(some))), sorted(one.id for one in some)
+    assert (read.positions.tolist() if in_order else read.keys.series.tolist()) == (listed if in_order else by_key)
+    assert read.in_order is in_order
+
+
+@pytest.fixture
+def partly_measured():
+    """A job on gpu0 of n1 whose utilization is measured and whose power is not: the store, registry, and a query."""
+    registry = FakeRegistry()
+    allocation = Allocation(replica="worker-1", node="n1", device="gpu0", start=START)
+    registry.add_job(running_job(), allocations=[allocation])
+    store = WindowedStore(MemoryStore(), SetClock(), length_ms=8 * HOUR, bound=2**26)
+    executor = Executor(store, registry, SetClock(), Limits())
+    own = _series("gpu.utilization", 1, 0)
+    store.append(batch_of({(own, START + at * MINUTE): 0.5 for at in range(60)}), FOREVER)
+
+    def query(minutes: int = 60) -> MetricQuery:
+        span = TimeRange(START, START + minutes * MINUTE)
+        metrics = ("gpu.utilization", "gpu.power")
+        return MetricQuery(subject=JobRef("j1"), metrics=metrics, range=span, step_ms=HOUR, by=By.DEVICE)
+
+    return store, registry, executor, query
+
+
+@pytest.mark.skipif(not kernel.AVAILABLE, reason="without it buckets are made on a worker")
+def test_a_layout_serves_other_ranges_where_no_device_has_series_of_what_the_job_does_not_measure(partly_measured):
+    _, registry, executor, query = partly_measured
+    registry.stored_nodes = [Node(name="n1")]
+    expected = executor.run(query(60), ALL)
+    found = executor.from_memory(query(59), ALL)
+    assert found is not None
+    assert _plain(found) == _plain(expected)
+
+
+def test_a_series_without_a_job_that_begins_later_is_in_the_answer(partly_measured):
+    store, registry, executor, query = partly_measured
+    registry.stored_nodes = [Node(name="n1")]
+    executor.run(query(), ALL)
+    other = Series("gpu.power", node="n1", device="gpu0")
+    store.append(batch_of({(other, START + MINUTE): 300.0}), FOREVER)
+    assert executor.from_memory(query(), ALL) is None
+    assert [one.metric for one in executor.run(query(), ALL).lines] == ["gpu.power", "gpu.utilization"]
+
+
+def test_a_node_that_the_registry_has_later_is_looked_at(partly_measured):
+    """Its series are stored before the registry says in which cluster it is."""
+    store, registry, executor, query = partly_measured
+    other = Series("gpu.power", node="n1", device="gpu0", cluster="c")
+    store.append(batch_of({(other, START + MINUTE): 300.0}), FOREVER)
+    assert [one.metric for one in executor.run(query(), ALL).lines] == ["gpu.utilization"]
+    registry.stored_nodes = [Node(name="n1", cluster="c")]
+    assert [one.metric for one in executor.run(query(), ALL).lines] == ["gpu.power", "gpu.utilization"]
 
 
 def test_what_is_cached_is_not_read_again():

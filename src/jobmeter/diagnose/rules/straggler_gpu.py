@@ -5,13 +5,15 @@ import numpy as np
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import device
 from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal, robust_z, together
+from jobmeter.diagnose.signal import Signal, median, robust_z, together
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.batch import Float64s
+from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.finding import Evidence, Finding, Severity
 
 _SIGNALS = ("sm.active", "tensor.active", "power", "clock.sm", "nvlink.transmit")
 _IDLE = 0.02
+_FEWEST = 3
+"""Points of a device that are compared, at least."""
 
 Odd = dict[tuple[str, str, str], list[tuple[Signal, Evidence]]]
 
@@ -45,17 +47,25 @@ def _apart(signals: list[Signal], numbers: Numbers, odd: Odd, slow: Odd) -> None
         return
     with np.errstate(invalid="ignore"):
         z = robust_z(values, numbers["floor"])
-    middle = np.nanmedian(values, axis=0)
-    for row, signal in enumerate(signals):
-        valid = ~np.isnan(values[row]) & (middle > 0)
-        if valid.sum() < 3:
-            continue
-        far, low = z[row, valid], values[row, valid] < (1 - numbers["clock"]) * middle[valid]
-        one_way = max(float(np.mean(far > numbers["z"])), float(np.mean(far < -numbers["z"])))
-        if one_way >= numbers["share"] and _not_idle(signal, values[row, valid]):
-            odd.setdefault(signal.member, []).append(_sign(signal, values[row, valid], middle[valid]))
-        if signal.metric.endswith("clock.sm") and float(np.mean(low)) >= numbers["share"]:
-            slow.setdefault(signal.member, []).append(_sign(signal, values[row, valid], middle[valid]))
+    middle = median(values)
+    valid = ~np.isnan(values) & (middle > 0)
+    high, low = _shares(valid, z > numbers["z"]), _shares(valid, z < -numbers["z"])
+    slower = _shares(valid, values < (1 - numbers["clock"]) * middle)
+    apart = np.maximum(high, low) >= numbers["share"]
+    slower_mostly = slower >= numbers["share"] if signals[0].metric.endswith("clock.sm") else np.zeros_like(apart)
+    for row in np.flatnonzero(apart | slower_mostly).tolist():
+        signal, value, usual = signals[row], values[row, valid[row]], middle[valid[row]]
+        if apart[row] and _not_idle(signal, value):
+            odd.setdefault(signal.member, []).append(_sign(signal, value, usual))
+        if slower_mostly[row]:
+            slow.setdefault(signal.member, []).append(_sign(signal, value, usual))
+
+
+def _shares(valid: Bools, where: Bools) -> Float64s:
+    """The share of the valid points of each row where it is so; -1 for a row of too few of them."""
+    count = valid.sum(axis=1)
+    share: Float64s = np.where(count >= _FEWEST, (where & valid).sum(axis=1) / np.maximum(count, 1), -1.0)
+    return share
 
 
 def _not_idle(signal: Signal, value: Float64s) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import busy
+from jobmeter.diagnose.devices import has_devices
 from jobmeter.diagnose.rule import Rule, measured
 from jobmeter.diagnose.signal import Signal, median_without, together
 from jobmeter.diagnose.thresholds import Numbers
@@ -17,7 +17,7 @@ from jobmeter.query.stretches import sustained
 
 def find(case: Case, numbers: Numbers) -> list[Finding]:
     """A replica whose CPU differs from that of the others of its role, most of the time and at the end."""
-    if busy(case, numbers):
+    if has_devices(case, numbers):
         return []  # straggler_gpu covers jobs with devices
     found = []
     pressure = {signal.replica: signal for signal in case.signals("pressure.cpu", numbers)}

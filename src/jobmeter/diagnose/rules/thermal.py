@@ -19,7 +19,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
     ]
     reported: set[tuple[str, str, str]] = set()
     for metric, limit, unit in checks:
-        for signal in case.signals(metric, numbers):
+        for signal in case.signals(metric, numbers, reaching=limit):
             stretches = sustained(signal.time, signal.value >= limit, numbers["hold"])
             if not stretches or signal.member in reported:
                 continue
