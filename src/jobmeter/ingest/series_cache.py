@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +76,6 @@ class SeriesCache:
         self._columns = _Columns(SeriesInterner())
         self._projects: dict[str, int] = {}
         self._counts: Int64s = np.empty(0, np.int64)
-        self._bounds_of: WeakKeyDictionary[SeriesList, tuple[int, SeriesBounds]] = WeakKeyDictionary()
         self._now = 1
         self._turned = clock.monotonic()
 
@@ -89,11 +87,11 @@ class SeriesCache:
         with self._lock:
             if series.interner is not self._columns.interner:
                 self._columns, self._counts = _Columns(series.interner), np.zeros_like(self._counts)
-                self._bounds_of.clear()
+                self._now += 1  # what was found of the lists of another interner does not count here
             self._turn()
-            turn, bounds = self._bounds_of.get(series, (_NEVER, None))
-            if bounds is not None and turn == self._now:
-                return bounds
+            cached: tuple[int, SeriesBounds] | None = series.derived.get(self)
+            if cached is not None and cached[0] == self._now:
+                return cached[1]
             self._columns.fit()
             columns, numbers = self._columns, series.numbers
             missing = np.flatnonzero(columns.last_ms[numbers] != self._now)
@@ -101,7 +99,7 @@ class SeriesCache:
                 self._learn(series, missing)
                 self._admit(numbers[missing])
             bounds = _bounds_of(series, columns, list(self._projects))
-            self._bounds_of[series] = self._now, bounds
+            series.derived[self] = self._now, bounds
             return bounds
 
     def _turn(self) -> None:

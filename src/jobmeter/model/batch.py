@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,14 +21,16 @@ NEVER = -1
 """The time of a sample that does not exist."""
 
 
-class SeriesKeys(msgspec.Struct, frozen=True, eq=False, weakref=True):
+class SeriesKeys(msgspec.Struct, frozen=True, eq=False):
     """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once.
 
-    Callers that repeat the same series pass the same object, so that derived data can be cached by its identity.
+    Callers that repeat the same series pass the same object. ``derived`` is what others computed of it, each under a
+    key of its own: it lives as long as the list.
     """
 
     job: Uint64s
     series: Uint64s
+    derived: dict[object, Any] = msgspec.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.series)
