@@ -7,7 +7,6 @@ one line in ``jobmeter.dialects.registry``.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
@@ -54,8 +53,7 @@ class MissingFieldError(InvalidRequestError):
     """A required parameter is absent or empty: vendors distinguish this from a wrong value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A response: status, body and headers, complete but for what the server adds to all (date, length, connection)."""
 
     status: int

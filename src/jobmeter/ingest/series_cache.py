@@ -2,8 +2,8 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,8 +22,7 @@ _NEVER = -1
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SeriesBounds:
+class SeriesBounds(msgspec.Struct, frozen=True, eq=False):
     """Of some series, one after the other: the bounds of their metrics, and their projects.
 
     ``lowest``, ``highest`` float64[n]; a value between ``floor`` and ``ceiling`` is right for all of them.
@@ -187,8 +186,8 @@ def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, floor:
     """
     if not len(batch):
         return
-    low, high = batch.value.min(), batch.value.max()
-    if low >= floor and high <= ceiling and np.isfinite((low, high)).all():
+    low, high = batch.extremes
+    if low >= floor and high <= ceiling:  # what is not finite is neither
         return
     finite = np.isfinite(batch.value)
     if not finite.all():

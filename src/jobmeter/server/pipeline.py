@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+import msgspec
+
 from jobmeter.access.authenticate import Credential
 from jobmeter.access.call import Call
 from jobmeter.access.decide import authorize
@@ -77,8 +79,7 @@ class AccessRule:
     is_question: bool = False
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct, eq=False):
     """A request and what the steps found out about it.
 
     ``router`` is the name of its part of the paths. ``scope`` is None until the caller is authorised.

@@ -1,11 +1,12 @@
 """What an endpoint of our own API is: its documentation and the function that answers it, in one row."""
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.call import Call
 from jobmeter.access.principal import Principal, Scope
@@ -13,7 +14,7 @@ from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
-from jobmeter.model.series import NOBODY, check_job_id, check_project, job_key
+from jobmeter.model.series import NOBODY, check_job_id, job_key
 from jobmeter.query.meter import Spent
 from jobmeter.query.request import JobRef
 from jobmeter.server.admission import Slot, Waiting
@@ -56,8 +57,7 @@ def read_json(body: bytes, kind: type[T]) -> T:
         raise InvalidRequestError(f"the body is not valid: {message}", where) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """An answer of any length, produced piece by piece on a thread.
 
     ``over`` is called once it is sent or given up, for what it holds beside its pieces. A client that takes nothing for
@@ -82,8 +82,7 @@ class Stream:
 Result = Answer | Stream | Feed | Awaitable[Answer]
 
 
-@dataclass(slots=True, kw_only=True)
-class CallContext:
+class CallContext(msgspec.Struct, kw_only=True, eq=False):
     """An authorised call to an endpoint: the caller, its scope, and its arguments. Immutable by convention."""
 
     services: Services
@@ -151,6 +150,8 @@ class Endpoint:
     """Who may call it."""
     allowed: Mapping[str, Query] = field(init=False)
     """``queries`` by name."""
+    memory_bytes: int = field(init=False)
+    """Largest body with which it is tried from memory, -1 for never. Samples need no parsing."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_question", self.action is not None and self.lane == "read")
@@ -158,27 +159,13 @@ class Endpoint:
         object.__setattr__(self, "rule", rule)
         object.__setattr__(self, "of_project", PROJECT in self.queries)
         object.__setattr__(self, "allowed", {query.name: query for query in self.queries})
-
-    @property
-    def memory_bytes(self) -> int:
-        """Largest body with which it is tried from memory, -1 for never. Samples need no parsing."""
-        if self.begin is not None:
-            return SAMPLES_BYTES
-        return -1 if self.steps is None else MEMORY_BYTES
+        memory_bytes = SAMPLES_BYTES if self.begin is not None else -1 if self.steps is None else MEMORY_BYTES
+        object.__setattr__(self, "memory_bytes", memory_bytes)
 
 
 def job_ref(context: CallContext) -> JobRef:
     """The job that the path names."""
     return JobRef(check_job_id(context.path["job"], "job"), context.project)
-
-
-def named_project(endpoint: Endpoint, arguments: Arguments, path: Mapping[str, str]) -> str | None:
-    """The project that a call names. Raises InvalidRequestError for what cannot be one."""
-    named = path.get("project") or (arguments.text("project") if endpoint.of_project else "")
-    return check_project(named) if named else None
-
-
-NO_ARGUMENTS = Arguments({}, ())
 
 
 def admitted_run(
@@ -222,7 +209,8 @@ def _accounted(stream: Stream, turn: Slot) -> Stream:
 def work(endpoint: Endpoint, context: CallContext) -> Result:
     """The answer to an authorised call."""
     result = _worked(endpoint, context)
-    answer = Answer(200, msgspec.json.encode(result)) if isinstance(result, msgspec.Struct | list) else result
+    made = isinstance(result, Answer | Stream | Feed | Awaitable)
+    answer = cast("Result", result) if made else Answer(200, msgspec.json.encode(result))
     damaged = context.services.store.damaged()
     return _warned(answer, damaged, context) if damaged and endpoint.is_question else answer
 

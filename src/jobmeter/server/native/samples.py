@@ -1,9 +1,9 @@
 """``/jobs/{job}/samples``: every stored reading of a job, streamed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.query.defaults import default_range
 from jobmeter.query.readings import Readings, ReadingsQuestion
