@@ -6,6 +6,7 @@ framework describes the API (``jobmeter.server.native.openapi``).
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Run
@@ -216,6 +217,9 @@ async def _allowed_methods(exchange: Exchange) -> None:
 def _find(call: Call) -> tuple[Endpoint, Mapping[str, str]]:
     """The endpoint that a call names, and the values of its path. Raises NotFoundError."""
     method = "GET" if call.method == "HEAD" else call.method
+    fixed = _FIXED.get((method, call.raw_path))
+    if fixed is not None:
+        return fixed, _NO_VALUES
     path = call.raw_path.removeprefix(BASE)
     found = _ROUTES.find(method, path)
     if found is not None and path != call.raw_path and not _is_odd(path):
@@ -239,3 +243,8 @@ def _is_odd(path: str) -> bool:
 
 
 _ROUTES = Routes(ENDPOINTS)
+_FIXED: Mapping[tuple[str, str], Endpoint] = {
+    (one.method, BASE + one.path): one for one in ENDPOINTS if "{" not in one.path
+}
+"""The endpoints whose path has no parameter, by what is sent to call them."""
+_NO_VALUES: Mapping[str, str] = MappingProxyType({})
