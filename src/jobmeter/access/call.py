@@ -74,8 +74,9 @@ class Call:
 
     def with_body(self, body: bytes, memory: MemoryAccount | None) -> "Call":
         """The same call with its body and the account of the memory that it takes."""
-        made = replace(self, body=body, memory=memory)
-        made.__dict__["_headers"] = self._headers  # parsed already, to decide whether to read the body
+        made = Call.__new__(Call)
+        # With the headers that were parsed already, to decide whether to read the body.
+        made.__dict__.update(self.__dict__, body=body, memory=memory)
         return made
 
     def with_first_parameters(self) -> "Call":

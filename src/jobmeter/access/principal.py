@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 import msgspec
 
@@ -19,7 +20,7 @@ class Role(StrEnum):
     READER = "reader"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Principal:
     """The holder of a key, or of a share token.
 
@@ -44,7 +45,7 @@ class Principal:
         """True for the holder of a link: a key that opens the page of one job."""
         return self.job is not None and bool(self.access_key_id)
 
-    @property
+    @cached_property
     def account(self) -> str:
         """The account that its calls are counted for: its project, else the default project."""
         return self.project or DEFAULT_PROJECT

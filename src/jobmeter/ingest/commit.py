@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.batch import SampleBatch
@@ -39,8 +40,7 @@ _GATHER_SECONDS = 0.002
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting(Generic[T]):
+class _Waiting(msgspec.Struct, Generic[T], eq=False):
     content: T
     retention: Retention
     cost: int

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,8 +94,9 @@ class Spans:
 class _Members:
     """Which entities some series are of."""
 
-    def __init__(self, entities: Int64s) -> None:
-        """``entities`` int64[n]: of each series its entity, or ``_NOBODY``."""
+    def __init__(self, entities: Int64s, numbering: object) -> None:
+        """``entities`` int64[n]: of each series its entity, or ``_NOBODY``; ``numbering``: what gave their numbers."""
+        self.numbering = numbering
         # A stable sort of 16 bits is much the faster one.
         few = len(entities) and int(entities.max()) - int(entities.min()) < 2**16
         order = np.argsort((entities - entities.min()).astype(np.uint16) if few else entities, kind="stable")
@@ -126,7 +126,7 @@ class Entities:
         self._entities: list[Entity] = []
         self._interner = SeriesInterner()
         self._of_series: Int64s = np.empty(0, np.int64)
-        self._members: WeakKeyDictionary[SeriesList, _Members] = WeakKeyDictionary()
+        self._numbering = object()
 
     def __len__(self) -> int:
         return len(self._entities)
@@ -154,15 +154,17 @@ class Entities:
         series = series_of(batch)
         if series.interner is not self._interner:
             self._interner, self._of_series = series.interner, np.empty(0, np.int64)
-            self._members.clear()
-        members = self._members.get(series)
+            self._numbering = object()
+        members: _Members | None = series.derived.get(Entities)
+        if members is not None and members.numbering is not self._numbering:
+            members = None
         if members is not None and batch.single and batch.span[0] == batch.span[1]:
             return members.all_at(batch.span[0])
         positions, first, last = extremes(batch)
         if len(positions) < len(series):
             return self._of(series, positions).spans(first, last)
         if members is None:
-            members = self._members[series] = self._of(series, positions)
+            members = series.derived[Entities] = self._of(series, positions)
         return members.spans(first, last)
 
     def _of(self, series: SeriesList, positions: Int64s) -> "_Members":
@@ -173,7 +175,7 @@ class Entities:
         numbers = series.numbers[positions]
         for place in np.flatnonzero(self._of_series[numbers] == _UNKNOWN).tolist():
             self._of_series[numbers[place]] = self._number_of(series[int(positions[place])])
-        return _Members(self._of_series[numbers])
+        return _Members(self._of_series[numbers], self._numbering)
 
     def observations(self, sighting: Sighting) -> list[Observation]:
         """The same, in the registry's words."""

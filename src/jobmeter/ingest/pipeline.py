@@ -1,9 +1,9 @@
 """The ingest pipeline: check a request, store it durably, report it to the registry, acknowledge it."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -209,12 +209,13 @@ class IngestPipeline:
                 f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
             )
         bounds = self._series.look_up(series_of(batch))
-        own = _by_project(batch, bounds)
+        own, default = _by_project(batch, bounds), write_project(principal, None)
         for project, _ in own:
-            write_project(principal, project)
+            if project != default:
+                write_project(principal, project)
         check_times(batch)
         check_values(batch, bounds.lowest, bounds.highest, bounds.floor, bounds.ceiling)
-        counts = {"future": 0, "expired": 0}
+        counts: dict[str, int] = {}
         parts: list[_Part] = []
         for project, part in own:
             retention = retention_of(project)
@@ -223,9 +224,9 @@ class IngestPipeline:
             timely = self._timely(part, retention, counts)
             if len(timely):
                 parts.append((timely, retention))
-        unknown = len(batch) - sum(len(part) for _, part in own) if bounds.unknown else 0
-        rejected = {reason: count for reason, count in (*counts.items(), ("unknown_metric", unknown)) if count}
-        return _Checked(parts, rejected, bounds.unknown)
+        if bounds.unknown:
+            counts["unknown_metric"] = len(batch) - sum(len(part) for _, part in own)
+        return _Checked(parts, {reason: count for reason, count in counts.items() if count}, bounds.unknown)
 
     def _timely(self, part: SampleBatch, retention: Retention, counts: dict[str, int]) -> SampleBatch:
         """The samples that are neither too far ahead nor too old; the others are counted."""
@@ -235,8 +236,8 @@ class IngestPipeline:
         if not len(part) or (part.span[1] <= latest and part.span[0] >= earliest):
             return part
         future, expired = part.time > latest, part.time < earliest
-        counts["future"] += int(np.count_nonzero(future))
-        counts["expired"] += int(np.count_nonzero(expired))
+        for reason, late in (("future", future), ("expired", expired)):
+            counts[reason] = counts.get(reason, 0) + int(np.count_nonzero(late))
         return _rows(part, ~(future | expired))
 
     def _check_lines(self, lines: Iterable[LogLine], principal: Principal) -> tuple[list[_LogPart], dict[str, int]]:
@@ -293,8 +294,7 @@ class IngestPipeline:
             return count
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
+class _Checked(msgspec.Struct, frozen=True):
     """What may be stored of a batch, the count of the rest by reason, and the metrics that are unknown."""
 
     parts: list[_Part]

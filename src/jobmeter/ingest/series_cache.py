@@ -2,9 +2,8 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +22,7 @@ _NEVER = -1
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SeriesBounds:
+class SeriesBounds(msgspec.Struct, frozen=True, eq=False):
     """Of some series, one after the other: the bounds of their metrics, and their projects.
 
     ``lowest``, ``highest`` float64[n]; a value between ``floor`` and ``ceiling`` is right for all of them.
@@ -77,7 +75,6 @@ class SeriesCache:
         self._columns = _Columns(SeriesInterner())
         self._projects: dict[str, int] = {}
         self._counts: Int64s = np.empty(0, np.int64)
-        self._bounds_of: WeakKeyDictionary[SeriesList, tuple[int, SeriesBounds]] = WeakKeyDictionary()
         self._now = 1
         self._turned = clock.monotonic()
 
@@ -89,11 +86,11 @@ class SeriesCache:
         with self._lock:
             if series.interner is not self._columns.interner:
                 self._columns, self._counts = _Columns(series.interner), np.zeros_like(self._counts)
-                self._bounds_of.clear()
+                self._now += 1  # what was found of the lists of another interner does not count here
             self._turn()
-            turn, bounds = self._bounds_of.get(series, (_NEVER, None))
-            if bounds is not None and turn == self._now:
-                return bounds
+            cached: tuple[int, SeriesBounds] | None = series.derived.get(self)
+            if cached is not None and cached[0] == self._now:
+                return cached[1]
             self._columns.fit()
             columns, numbers = self._columns, series.numbers
             missing = np.flatnonzero(columns.last_ms[numbers] != self._now)
@@ -101,7 +98,7 @@ class SeriesCache:
                 self._learn(series, missing)
                 self._admit(numbers[missing])
             bounds = _bounds_of(series, columns, list(self._projects))
-            self._bounds_of[series] = self._now, bounds
+            series.derived[self] = self._now, bounds
             return bounds
 
     def _turn(self) -> None:
@@ -189,8 +186,8 @@ def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, floor:
     """
     if not len(batch):
         return
-    low, high = batch.value.min(), batch.value.max()
-    if low >= floor and high <= ceiling and np.isfinite((low, high)).all():
+    low, high = batch.extremes
+    if low >= floor and high <= ceiling:  # what is not finite is neither
         return
     finite = np.isfinite(batch.value)
     if not finite.all():

@@ -1,10 +1,12 @@
 """Samples as columns: the one shape in which measurements travel inside the server."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from math import isfinite, nan
+from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
 from jobmeter.model.series import Series
@@ -20,14 +22,16 @@ NEVER = -1
 """The time of a sample that does not exist."""
 
 
-class SeriesKeys(msgspec.Struct, frozen=True, eq=False, weakref=True):
+class SeriesKeys(msgspec.Struct, frozen=True, eq=False):
     """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once.
 
-    Callers that repeat the same series pass the same object, so that derived data can be cached by its identity.
+    Callers that repeat the same series pass the same object. ``derived`` is what others computed of it, each under a
+    key of its own: it lives as long as the list.
     """
 
     job: Uint64s
     series: Uint64s
+    derived: dict[object, Any] = msgspec.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.series)
@@ -41,23 +45,23 @@ class SeriesKeys(msgspec.Struct, frozen=True, eq=False, weakref=True):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SampleBatch:
+class SampleBatch(msgspec.Struct, frozen=True, eq=False):
     """``n`` samples of ``len(series)`` series, in any order, possibly with repetitions (the later row wins).
 
     ``index``: uint32[n], which of ``series`` a row belongs to. ``time``: int64[n], milliseconds since the epoch.
     ``value``: float64[n], in the catalogue's unit, finite. The arrays are not changed after construction.
-    ``existing_keys`` are the keys of ``series`` where they were computed already; see ``keys``. ``existing_span`` and
-    ``existing_single`` are the same for ``span`` and ``single``.
+    ``existing_keys`` are the keys of ``series`` where they were computed already; see ``keys``. ``existing_span``,
+    ``existing_single`` and ``existing_extremes`` are the same for ``span``, ``single`` and ``extremes``.
     """
 
     series: Sequence[Series]
     index: Uint32s
     time: Int64s
     value: Float64s
-    existing_keys: SeriesKeys | None = field(default=None, repr=False)
-    existing_span: tuple[int, int] | None = field(default=None, repr=False)
-    existing_single: bool | None = field(default=None, repr=False)
+    existing_keys: SeriesKeys | None = None
+    existing_span: tuple[int, int] | None = None
+    existing_single: bool | None = None
+    existing_extremes: tuple[float, float] | None = None
 
     def __len__(self) -> int:
         return len(self.time)
@@ -66,7 +70,7 @@ class SampleBatch:
     def span(self) -> tuple[int, int]:
         """The first and the last time of a batch that has samples, computed once."""
         if self.existing_span is None:
-            object.__setattr__(self, "existing_span", (int(self.time.min()), int(self.time.max())))
+            force_setattr(self, "existing_span", (int(self.time.min()), int(self.time.max())))
         assert self.existing_span is not None  # noqa: S101 - set above
         return self.existing_span
 
@@ -76,14 +80,22 @@ class SampleBatch:
         if self.existing_single is None:
             index = self.index
             ordered = len(index) == len(self.series) > 0 and not int(index[0]) and bool((index[1:] > index[:-1]).all())
-            object.__setattr__(self, "existing_single", ordered)
+            force_setattr(self, "existing_single", ordered)
         return bool(self.existing_single)
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """The lowest and the highest value of a batch that has samples; twice NaN where one is not finite."""
+        if self.existing_extremes is not None:
+            return self.existing_extremes
+        lowest, highest = float(self.value.min()), float(self.value.max())
+        return (lowest, highest) if isfinite(lowest) and isfinite(highest) else (nan, nan)
 
     @property
     def keys(self) -> SeriesKeys:
         """The keys of ``series``, computed once."""
         if self.existing_keys is None:
-            object.__setattr__(self, "existing_keys", SeriesKeys.of(self.series))
+            force_setattr(self, "existing_keys", SeriesKeys.of(self.series))
         assert self.existing_keys is not None  # noqa: S101 - set above
         return self.existing_keys
 

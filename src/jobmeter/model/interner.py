@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -70,15 +70,15 @@ class SeriesInterner:
 class SeriesList(Sequence[Series]):
     """Different series of one interner: ``numbers`` int64[n], each once. The objects are looked up when requested.
 
-    A sender that repeats the same series gets the same list object, so that derived data can be cached by it in a
-    ``WeakKeyDictionary``.
+    A sender that repeats the same series gets the same list object. ``derived`` is as that of ``SeriesKeys``.
     """
 
-    __slots__ = ("__weakref__", "_keys", "_series", "interner", "numbers")
+    __slots__ = ("_keys", "_series", "derived", "interner", "numbers")
 
     def __init__(self, interner: SeriesInterner, numbers: Int64s) -> None:
         self.interner = interner
         self.numbers = numbers
+        self.derived: dict[object, Any] = {}
         self._keys: SeriesKeys | None = None
         self._series: list[Series] | None = None
 

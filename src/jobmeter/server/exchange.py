@@ -7,7 +7,6 @@ import random
 import zlib
 from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -84,7 +83,7 @@ class Exchange:
         self.request_id = new_request_id()
         self.status = 0
         self.body_size = 0
-        self.call = _call(scope)
+        self.call = self._head = _call(scope)
         self._announced = self.call.header("content-length") not in _NONE or bool(self.call.header("transfer-encoding"))
         """True when the headers announce a body."""
         self._one_at_a_time = str(scope.get("http_version", "1.1")).startswith("1")
@@ -105,7 +104,7 @@ class Exchange:
         not left: both before anything is read where the length is announced. InvalidRequestError when the client stops
         sending.
         """
-        self._memory = memory
+        self._memory, self._head = memory, self.call
         announced = self.call.header("content-length")
         if announced.isdigit():
             if int(announced) > limit:
@@ -142,7 +141,7 @@ class Exchange:
         if self._memory is not None:
             self._memory.close()
             self._memory = None
-            self.call = replace(self.call, body=b"", memory=None)
+            self.call = self._head
 
     async def drop_rest(self, most: int) -> None:
         """Read and discard the rest of a refused body, at most so many bytes.

@@ -76,7 +76,7 @@ class AccessRule(msgspec.Struct, frozen=True):
     is_question: bool = False
 
 
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, eq=False):
     """A request and what the steps found out about it.
 
     ``router`` is the name of its part of the paths. ``scope`` is None until the caller is authorised.

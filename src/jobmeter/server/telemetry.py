@@ -194,11 +194,14 @@ class Telemetry:
 
     def ingested(self, receipt: Receipt) -> None:
         """Count what an ingest request brought."""
-        counters = (self._accepted, self._records, self._lines, self._spans)
-        counts = (receipt.accepted, receipt.records, receipt.lines, receipt.spans)
-        for counter, count in zip(counters, counts, strict=True):
-            if count:
-                counter.inc(count)
+        if receipt.accepted:
+            self._accepted.inc(receipt.accepted)
+        if receipt.records:
+            self._records.inc(receipt.records)
+        if receipt.lines:
+            self._lines.inc(receipt.lines)
+        if receipt.spans:
+            self._spans.inc(receipt.spans)
         for reason, count in receipt.rejected.items():
             self._rejected.labels(reason).inc(count)
         for reason, count in receipt.rejected_lines.items():

@@ -16,6 +16,7 @@ from tests.prometheus import request_1, request_2
 from jobmeter.kernel import json as json_kernel
 from jobmeter.kernel.otlp import scan
 from jobmeter.kernel.remote_write import scan_1, scan_2
+from jobmeter.kernel.samples import columns
 from jobmeter.kernel.table import Texts, new_table
 from jobmeter.wire.json_shape import DEPTHS
 
@@ -63,12 +64,20 @@ def _texts(data: bytes) -> None:
     assert (table.add(texts) == table.find(texts)).all()
 
 
+def _columns(data: bytes) -> None:
+    """As many series and samples as the first bytes say and there is room for."""
+    series, rows = data[:1] or b"\0", data[1:2] or b"\0"
+    if 4 * series[0] + 16 * rows[0] <= len(data):
+        columns(data, 0, series[0], rows[0])
+
+
 TARGETS: tuple[Callable[[bytes], object], ...] = (
     lambda data: json_kernel.count(data, DEPTHS),
     lambda data: scan(data, 50, 10_000),
     lambda data: scan_1(data, 1_000),
     lambda data: scan_2(data, 1_000),
     _texts,
+    _columns,
 )
 
 

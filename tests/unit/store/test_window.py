@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -298,7 +299,9 @@ def test_the_state_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> None:
 
 def test_lists_of_keys_that_never_come_again_take_no_memory() -> None:
     window = Window(HOUR, 2**20)
+    rows = list[weakref.ref[np.ndarray]]()
     for _ in range(50):
         keys = SeriesKeys(np.arange(10, dtype=np.uint64), np.arange(10, dtype=np.uint64))
         assert window.missing(keys).all()
-    assert len(window._found) == 1, "that of the last list"
+        rows.append(weakref.ref(keys.derived[window].rows))
+    assert [one() is not None for one in rows] == [False] * 49 + [True], "those of the last list"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobmeter.kernel import append as kernel
+from jobmeter.kernel import samples as kernel
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange

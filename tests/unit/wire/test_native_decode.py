@@ -15,8 +15,9 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 from jobmeter.settings import Limits
-from jobmeter.wire.native.decode import decode
+from jobmeter.wire.native.decode import decode, decode_from_memory
 from jobmeter.wire.native.encode import samples_frame
+from jobmeter.wire.native.series_lists import SeriesListCache
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 maybe = st.just("") | names
@@ -92,6 +93,19 @@ def test_series_that_are_cached_do_not_hide_damage_behind_them():
     more = payload[:4] + struct.pack("<I", 3) + payload[8:] + bytes(16)
     with pytest.raises(InvalidRequestError, match="add up"):
         decode(write.frame(more))
+
+
+@pytest.mark.parametrize("series", [0, 2, 5])
+def test_the_bytes_of_a_cached_list_cannot_be_another_number_of_series(series):
+    cache = SeriesListCache()
+    decode(write.frame(write.payload([(ONE, [(1_000, 1.5)])])), cache=cache)
+    described = write.payload([(ONE, [])])[8:-4]
+    counts = struct.pack(f"<{series}I", *[1] * series)
+    odd = write.frame(struct.pack("<II", series, series) + described + counts + bytes(16 * series))
+    with pytest.raises(InvalidRequestError):
+        decode(odd, cache=cache)
+    with suppress(InvalidRequestError):
+        assert decode_from_memory(odd, "default", Limits(), cache) is None
 
 
 @settings(max_examples=150, deadline=None)

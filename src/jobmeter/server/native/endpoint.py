@@ -13,7 +13,7 @@ from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
-from jobmeter.model.series import NO_JOB, check_job_id, check_project, job_key
+from jobmeter.model.series import NO_JOB, check_job_id, job_key
 from jobmeter.query.meter import Spent
 from jobmeter.query.request import JobRef
 from jobmeter.server.admission import Slot, Waiting
@@ -81,7 +81,7 @@ class Stream(msgspec.Struct, frozen=True):
 Result = Answer | Stream | Feed | Awaitable[Answer]
 
 
-class CallContext(msgspec.Struct, kw_only=True):
+class CallContext(msgspec.Struct, kw_only=True, eq=False):
     """An authorised call to an endpoint: the caller, its scope, and its arguments. Immutable by convention."""
 
     services: Services
@@ -161,7 +161,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """``queries`` by name."""
         return {query.name: query for query in self.queries}
 
-    @property
+    @cached_property
     def memory_bytes(self) -> int:
         """Largest body with which it is tried from memory, -1 for never. Samples need no parsing."""
         if self.begin is not None:
@@ -172,15 +172,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 def job_ref(context: CallContext) -> JobRef:
     """The job that the path names."""
     return JobRef(check_job_id(context.path["job"], "job"), context.project)
-
-
-def named_project(endpoint: Endpoint, arguments: Arguments, path: Mapping[str, str]) -> str | None:
-    """The project that a call names. Raises InvalidRequestError for what cannot be one."""
-    named = path.get("project") or (arguments.text("project") if endpoint.of_project else "")
-    return check_project(named) if named else None
-
-
-NO_ARGUMENTS = Arguments({}, ())
 
 
 def admitted_run(

@@ -6,11 +6,13 @@ framework describes the API (``jobmeter.server.native.openapi``).
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Run
 from jobmeter.dialects.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.model.series import check_project
 from jobmeter.query.meter import Spent
 from jobmeter.server import admission
 from jobmeter.server.exchange import Exchange
@@ -49,14 +51,12 @@ from jobmeter.server.native import (
 )
 from jobmeter.server.native.arguments import Arguments
 from jobmeter.server.native.endpoint import (
-    NO_ARGUMENTS,
     SMALL_BODY,
     CallContext,
     Endpoint,
     Result,
     Stream,
     admitted_run,
-    named_project,
 )
 from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, Request
 from jobmeter.server.services import Services
@@ -93,6 +93,7 @@ ENDPOINTS: Sequence[Endpoint] = (
     *retention.ENDPOINTS,
 )
 """Every route of our own API."""
+_NO_ARGUMENTS = Arguments({}, ())
 
 
 class NativeHandler:
@@ -106,13 +107,16 @@ class NativeHandler:
         self.memory_bytes = endpoint.memory_bytes
         self._endpoint = endpoint
         self._path = path
-        self._arguments = NO_ARGUMENTS
+        self._arguments = _NO_ARGUMENTS
         self._spent: Spent | None = None
 
     def project(self, call: Call) -> str | None:
         """See ``Handler.project``."""
-        self._arguments = Arguments(self._endpoint.allowed, call.parameters)
-        return named_project(self._endpoint, self._arguments, self._path)
+        endpoint = self._endpoint
+        if call.query or endpoint.allowed:
+            self._arguments = Arguments(endpoint.allowed, call.parameters)
+        named = self._path.get("project") or (self._arguments.text("project") if endpoint.of_project else "")
+        return check_project(named) if named else None
 
     def from_memory(self, request: Request) -> Answer | Awaitable[Answer] | None:
         """See ``Handler.from_memory``."""
@@ -213,6 +217,9 @@ async def _allowed_methods(exchange: Exchange) -> None:
 def _find(call: Call) -> tuple[Endpoint, Mapping[str, str]]:
     """The endpoint that a call names, and the values of its path. Raises NotFoundError."""
     method = "GET" if call.method == "HEAD" else call.method
+    fixed = _FIXED.get((method, call.raw_path))
+    if fixed is not None:
+        return fixed, _NO_VALUES
     path = call.raw_path.removeprefix(BASE)
     found = _ROUTES.find(method, path)
     if found is not None and path != call.raw_path and not _is_odd(path):
@@ -236,3 +243,8 @@ def _is_odd(path: str) -> bool:
 
 
 _ROUTES = Routes(ENDPOINTS)
+_FIXED: Mapping[tuple[str, str], Endpoint] = {
+    (one.method, BASE + one.path): one for one in ENDPOINTS if "{" not in one.path
+}
+"""The endpoints whose path has no parameter, by what is sent to call them."""
+_NO_VALUES: Mapping[str, str] = MappingProxyType({})

@@ -4,13 +4,12 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
+from jobmeter.model.batch import Bools, Int64s, SampleBatch, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, Clock
@@ -27,6 +26,7 @@ _FRESH_SECONDS = 300.0
 _COLUMNS = ("metric", "project", "cluster", "node", "device", "job_id", "replica", "attempt", "labels")
 _NODES = 500
 _NAMES = 300
+_UNLISTED = (-1, -1)
 _PARTS = {
     NamePart.JOB: "job_id",
     NamePart.LABEL: "arrayJoin(mapKeys(labels))",
@@ -49,8 +49,7 @@ class Catalog:
         self._exclusive = target.exclusive
         self._lock = threading.Lock()
         self._written = WrittenDays()
-        # Lists that come again and again: the day up to which the descriptors of all of their series are written.
-        self._listed: WeakKeyDictionary[SeriesKeys, int] = WeakKeyDictionary()
+        self._generation = 0
         self._since = clock.monotonic()
         # Every series that ever had a descriptor, once they were read; None before, and where they are too many.
         self._all: WrittenDays | None = None
@@ -111,12 +110,14 @@ class Catalog:
     def _missing_of(self, batch: SampleBatch) -> "list[_Missing]":
         """What of a batch is not written yet, or not for its day."""
         keys = batch.keys
-        if self._listed.get(keys, -1) >= batch.span[1] // DAY:
+        # Lists come again and again: the day up to which the descriptors of all of their series are written.
+        generation, day = keys.derived.get(self, _UNLISTED)
+        if generation == self._generation and day >= batch.span[1] // DAY:
             return []
         days = _last_days(batch)
         missing = self._written.older(keys.series, days)
         if not len(missing):
-            self._listed[keys] = int(days.min())
+            keys.derived[self] = self._generation, int(days.min())
             return []
         series = [batch.series[place] for place in missing.tolist()]
         return [_Missing(series, keys.job[missing], keys.series[missing], days[missing])]
@@ -162,7 +163,7 @@ class Catalog:
 
     def _clear(self) -> None:
         self._written.clear()
-        self._listed.clear()
+        self._generation += 1
         self._since = self._clock.monotonic()
 
 

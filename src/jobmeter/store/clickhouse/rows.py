@@ -49,7 +49,10 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
         """The rows of a batch that has some."""
         index, keys, span = batch.index, batch.keys, batch.span
         if batch.single:
-            return cls(keys, np.ones(len(index), np.int64), batch.time, batch.value, retention, span)
+            ones: Int64s | None = keys.derived.get(Rows)
+            if ones is None:
+                ones = keys.derived[Rows] = np.ones(len(index), np.int64)
+            return cls(keys, ones, batch.time, batch.value, retention, span)
         starts = run_starts(index)
         chosen = index[starts]
         count = np.diff(starts, append=len(index))

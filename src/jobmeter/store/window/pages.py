@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.kernel import append as kernel
+from jobmeter.kernel import samples as kernel
 from jobmeter.kernel.window import PAGE
 from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
 

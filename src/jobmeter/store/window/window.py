@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Sequence
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +63,6 @@ class Window:
         self._appends = PageWriter(self._pages, self._rows)
         self._lock = threading.Lock()
         self._writes = 0
-        self._found: WeakKeyDictionary[SeriesKeys, _Found] = WeakKeyDictionary()
 
     @property
     def bytes(self) -> int:
@@ -242,11 +240,11 @@ class Window:
 
         They are cached for as long as somebody has these very keys, as decoders and questions repeat them.
         """
-        found = self._found.get(keys)
+        found: _Found | None = keys.derived.get(self)
         if found is None or found.generation != self._rows.generation:
             rows = self._rows.find(keys)
             whole = not len(rows) or int(rows.min()) >= 0
-            found = self._found[keys] = _Found(self._rows.generation, rows, whole, rows.ctypes.data)
+            found = keys.derived[self] = _Found(self._rows.generation, rows, whole, rows.ctypes.data)
         return found
 
     def _write_any(self, rows_found: Int64s, columns: SampleColumns, keep_from: int) -> None:

@@ -16,8 +16,9 @@ import numpy as np
 import zstandard
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.kernel import samples as kernel
 from jobmeter.model.batch import SampleBatch
-from jobmeter.model.interner import current
+from jobmeter.model.interner import SeriesInterner, current
 from jobmeter.model.log_batch import LogBatch
 from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records, check_records, invalid_record
@@ -109,7 +110,7 @@ def decode(
         payload = _payload(body, head, take)
         if head.kind == SAMPLES:
             layout = _layout(payload, series_left)
-            found = cache.get(project, layout.key, interner)
+            found = _cached(cache, project, layout, interner)
             if found is None:
                 found = cache.put(project, layout.key, interner, _series_of(payload, layout, project))
             series_left -= len(found.series)
@@ -146,7 +147,7 @@ def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesL
             return None
         payload = _payload(body, head)
         layout = _layout(payload, series_left)
-        found = cache.get(project, layout.key, interner)
+        found = _cached(cache, project, layout, interner)
         if found is None:
             return None
         series_left -= len(found.series)
@@ -288,20 +289,26 @@ def _layout(payload: bytes, series_left: int) -> _Layout:
             f"a frame of {len(payload)} bytes cannot hold {series_count} series and {sample_count} samples", "frame"
         )
     end = len(payload) - columns
-    return _Layout(series_count, sample_count, end, payload[: _LENGTH.size] + payload[_COUNTS.size : end])
+    return _Layout(series_count, sample_count, end, payload[_COUNTS.size : end])
+
+
+def _cached(cache: SeriesListCache, project: str, layout: _Layout, interner: SeriesInterner) -> ListedSeries | None:
+    """The list that was read from the same bytes, where these are said to be as many series."""
+    found = cache.get(project, layout.key, interner)
+    return found if found is not None and len(found.places) == layout.series else None
 
 
 def _batch(payload: bytes, layout: _Layout, found: ListedSeries) -> SampleBatch:
-    counts = np.frombuffer(payload, "<u4", layout.series, layout.end)
-    single = layout.series == layout.samples and bool((counts == 1).all())
-    if not single and int(counts.sum(dtype=np.uint64)) != layout.samples:
+    columns = kernel.columns(payload, layout.end, layout.series, layout.samples)
+    if columns is None:
         raise InvalidRequestError(f"the counts of the series do not add up to {layout.samples}", "series")
-    at = layout.end + 4 * layout.series
-    times = np.frombuffer(payload, "<i8", layout.samples, at).astype(np.int64)
-    values = np.frombuffer(payload, "<f8", layout.samples, at + 8 * layout.samples).astype(np.float64)
-    index = found.places if single else np.repeat(found.places, counts)
-    ordered = True if single and found.once and layout.samples else None
-    return SampleBatch(found.series, index, times, values, found.series.keys, existing_single=ordered)
+    index, ordered = found.places, None
+    if not columns.single:
+        index = np.repeat(index, np.frombuffer(payload, "<u4", layout.series, layout.end))
+    elif found.once and layout.samples:
+        ordered = True
+    keys, span = found.series.keys, columns.span
+    return SampleBatch(found.series, index, columns.time, columns.value, keys, span, ordered, columns.extremes)
 
 
 def _series_of(payload: bytes, layout: _Layout, project: str) -> list[Series]:
