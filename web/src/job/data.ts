@@ -29,6 +29,9 @@ export function life(job: Job): Range {
 /** About so many values are read at one time: more of them hold up whoever points at a chart meanwhile. */
 const PORTION = 40_000;
 
+/** Answers that come within so many milliseconds after the first are shown together. */
+const TOGETHER = 150;
+
 /** What is asked for at one time: the first chart alone, then a group after the other, of many members in smaller portions. */
 function portions(groups: readonly Group[], members: number, buckets: number): string[][] {
   const most = Math.min(Math.max(Math.floor(PORTION / (Math.max(members, 1) * buckets)), 1), 90);
@@ -61,6 +64,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     const gone = new AbortController();
     mine.current += 1;
     let left = wanted.length;
+    let shownAt = Number.NEGATIVE_INFINITY;
     let fresh = new Map<string, readonly Line[]>();
     setState((last) => ({ ...last, busy: true, error: null }));
     const take = (answer: MetricLines) => {
@@ -82,6 +86,8 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
           setState((last) => ({ ...last, error }));
         }
         left -= 1;
+        if (left && performance.now() - shownAt < TOGETHER) continue;
+        shownAt = performance.now();
         const shown = fresh;
         // What was there at the old range gives way to the new one in one go.
         setState((last) => ({

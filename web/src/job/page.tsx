@@ -23,6 +23,8 @@ import { TimeBar } from "./timebar";
 const HOUR = 3_600_000;
 /** Answers that come within so many milliseconds come together. */
 const TOGETHER = 250;
+/** How long what is read below the charts waits for them once another range is looked at, in milliseconds. */
+const BELOW = 400;
 
 export function JobPage({ id, query, guest = false }: { id: string; query: URLSearchParams; guest?: boolean }) {
   useZone();
@@ -78,6 +80,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const found = useMemo(() => groups(names.data?.metrics ?? []), [names.data]);
   const by = names.data ? byOf(detail.devices.length) : null;
   const rested = useRested(wanted, 60);
+  const below = useRested(zoomed, BELOW, zoomed ? `${zoomed.start} ${zoomed.end}` : "");
   const [turn, setTurn] = useState(0);
   const measureAgain = () => setTurn((now) => now + 1);
   const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, rested, turn);
@@ -165,8 +168,8 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
       <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} refused={measured.error !== null} job={ref} by={by ?? "device"} />
       {members}
       <div class="pair">
-      <Events job={ref} range={zoomed} turn={job.updated ?? 0} chosen={event} choose={setEvent} cursor={cursor} ready={begun} />
-      <Logs job={ref} range={zoomed} running={running} replica={chosen} cursor={cursor} chosen={line} choose={setLine} ready={begun} />
+      <Events job={ref} range={below} turn={job.updated ?? 0} chosen={event} choose={setEvent} cursor={cursor} ready={begun} />
+      <Logs job={ref} range={below} running={running} replica={chosen} cursor={cursor} chosen={line} choose={setLine} ready={begun} />
       </div>
     </article>
   );

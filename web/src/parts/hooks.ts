@@ -176,12 +176,12 @@ export function useNewest(lines: unknown, following: boolean) {
   return { box, onScroll, toEnd: () => (atEnd.current = true) };
 }
 
-/** A value that follows another one once that has rested. */
-export function useRested<T>(value: T, ms: number): T {
+/** A value that follows another one once that has rested; values of the same name count as the same. */
+export function useRested<T>(value: T, ms: number, name: unknown = value): T {
   const [rested, setRested] = useState(value);
   useEffect(() => {
     const timer = setTimeout(() => setRested(value), ms);
     return () => clearTimeout(timer);
-  }, [value, ms]);
+  }, [name, ms]);
   return rested;
 }
