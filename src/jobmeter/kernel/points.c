@@ -1,4 +1,4 @@
-/* Times, values or both as the JSON text [[time,value],[time,value]], a list for each line. */
+/* Times and values as the JSON text [[time,value],[time,value]], or values as [value,value], a list for each line. */
 #include "common.h"
 #include "digits.h"
 #include "shortest.h"
@@ -66,7 +66,7 @@ static char *put_value(char *out, double value, const uint64_t *powers) {
 }
 
 /* The points of a line are those before its end that are of none before it; a value that is not finite becomes null.
-   Where time or value is NULL the text is [value,value] or [time,time].
+   Where time is NULL the text has the values alone.
    powers: see shortest.h. out has room for LONGEST characters for each point and each line. Gives the length of the
    text, and at the place of each end where the text of that line ends; -1 where the ends are others than those of count
    points. */
@@ -75,7 +75,6 @@ EXPORTED int64_t jobmeter_points(
     char *out) {
     char *at = out;
     shared same = {0, 0, {0}};
-    const int pairs = time && value;
     int64_t point = 0;
     for (int64_t line = 0; line < lines; line++) {
         const int64_t first = point, end = ends[line];
@@ -83,11 +82,13 @@ EXPORTED int64_t jobmeter_points(
         *at++ = '[';
         for (; point < end; point++) {
             if (point > first) *at++ = ',';
-            if (pairs) *at++ = '[';
-            if (time) at = put_time(at, time[point], &same);
-            if (pairs) *at++ = ',';
-            if (value) at = put_value(at, value[point], powers);
-            if (pairs) *at++ = ']';
+            if (time) {
+                *at++ = '[';
+                at = put_time(at, time[point], &same);
+                *at++ = ',';
+            }
+            at = put_value(at, value[point], powers);
+            if (time) *at++ = ']';
         }
         *at++ = ']';
         ends[line] = at - out;

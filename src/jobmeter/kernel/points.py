@@ -19,20 +19,20 @@ _FEW = 2_000
 """Points that are written in a short call."""
 
 
-def encode(ends: Sequence[int], time: NDArray[np.int64] | None, value: NDArray[np.float64] | None) -> list[bytes]:
+def encode(ends: Sequence[int], time: NDArray[np.int64] | None, value: NDArray[np.float64]) -> list[bytes]:
     """For each line the JSON list of its pairs ``[time, value]``; what is not finite becomes null.
 
-    ``ends`` is where each line ends in the other two, which are contiguous. Where one of these is None the lists are
-    those of the other's numbers. Raises ValueError where the lines end elsewhere than times and values do.
+    ``ends`` is where each line ends in the other two, which are contiguous. Without times the lists are those of the
+    values. Raises ValueError where the lines end elsewhere than times and values do.
     """
     assert _POINTS and _FEW_POINTS  # noqa: S101, PT018 - callers look at AVAILABLE
-    count, *others = (len(column) for column in (time, value) if column is not None)
+    count = len(value)
     stops, out = np.array(ends, np.int64), np.empty(_LONGEST * (count + len(ends)), np.uint8)
     write = _FEW_POINTS if count <= _FEW else _POINTS
     size = -1
-    if all(other == count for other in others):
-        columns = [None if column is None else place(column) for column in (value, time)]
-        size = write(*columns, count, place(stops), len(ends), powers_place(), place(out))
+    if time is None or len(time) == count:
+        times = None if time is None else place(time)
+        size = write(place(value), times, count, place(stops), len(ends), powers_place(), place(out))
     if size < 0:
         raise ValueError("the lines do not end where times and values do")
     whole, last = out[:size].tobytes(), 0

@@ -70,6 +70,7 @@ from jobmeter.errors import (
     UnavailableError,
 )
 from jobmeter.ingest.receipt import Receipt
+from jobmeter.model.batch import SampleBatch
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogPage
@@ -336,6 +337,8 @@ def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricRes
 
 
 def _names(question: Any) -> Sequence[str]:  # noqa: ANN401
+    if isinstance(question, SampleBatch):
+        return ("series", "index", "time", "value")
     if isinstance(question, msgspec.Struct):
         return question.__struct_fields__
     # What is not shown follows from the rest.
@@ -349,7 +352,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return sorted(_plain(part) for part in value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(part) for part in value]
-    if isinstance(value, JobRef | NodeRef | GroupRef | LogQuestion) or hasattr(value, "__dataclass_fields__"):
+    if isinstance(value, JobRef | NodeRef | GroupRef | LogQuestion | SampleBatch) or hasattr(
+        value, "__dataclass_fields__"
+    ):
         return {name: _plain(getattr(value, name)) for name in _names(value) if getattr(value, name) is not None}
     if isinstance(value, np.ndarray):
         return value.tolist()

@@ -199,8 +199,8 @@ def test_a_finished_job_is_reported_once_and_ends(server):
     (line,) = event["lines"]
     assert (line["device"], [value for _, value in line["points"]]) == ("gpu0", [0.5, 0.7])
     (event,) = events(server.call("GET", "/jobs/j1/live?metric=gpu.utilization&step=1s&format=columns"))
-    (columns,) = event["lines"]
-    assert [list(pair) for pair in zip(columns["time"], columns["value"], strict=True)] == line["points"]
+    (columns,), (times,) = event["lines"], event["timelines"]
+    assert [list(pair) for pair in zip(times, columns["values"], strict=True)] == line["points"]
 
 
 def test_one_sees_live_what_one_may_see(server):

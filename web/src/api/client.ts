@@ -11,10 +11,15 @@ export type Node = Schemas["NodeBody"];
 export type JobEvent = Schemas["EventBody"];
 export type LogLine = Schemas["LogLineBody"];
 export type Point = [number, number];
-/** A line as it comes with `format=columns`: thousands of pairs would be as many objects to collect again. */
-export type Line = Omit<Schemas["LineBody"], "points" | "time" | "value"> & { time: readonly number[]; value: readonly number[] };
-export type MetricLines = Omit<Schemas["MetricsBody"], "lines"> & { lines: Line[] };
-export type LiveJob = Omit<Schemas["LiveJob"], "lines"> & { lines: Line[] };
+/** A line of an answer with `format=columns`: pairs of times and values would be thousands of objects to collect again. */
+export type Line = Omit<Schemas["LineBody"], "points" | "timeline" | "values"> & { time: readonly number[]; value: readonly number[] };
+export type MetricLines = Schemas["MetricsBody"];
+export type LiveJob = Schemas["LiveJob"];
+
+/** The lines of an answer with `format=columns`, with their times. */
+export function linesOf({ lines, timelines = [] }: Pick<MetricLines, "lines" | "timelines">): Line[] {
+  return lines.map(({ metric, unit, replica, node, device, rank, timeline = 0, values = [] }) => ({ metric, unit, replica, node, device, rank, time: timelines[timeline] ?? [], value: values as number[] }));
+}
 export type LiveJobs = Schemas["LiveJobs"];
 
 export const BASE = "/api/jobmeter/v1";

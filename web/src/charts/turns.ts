@@ -53,6 +53,14 @@ function enqueue(name: object, work: Work): void {
 }
 
 function turn(): void {
+  try {
+    doSome();
+  } finally {
+    scheduleNext();
+  }
+}
+
+function doSome(): void {
   const begin = performance.now();
   let first = true;
   for (const [name, work] of waiting) {
@@ -62,6 +70,9 @@ function turn(): void {
     if (work.alone || performance.now() - begin >= BUDGET) break;
     first = false;
   }
+}
+
+function scheduleNext(): void {
   scheduled = waiting.size > 0;
   // The next turn comes once the frame is done that this one made necessary: most time is left then before another one.
   // A tab that nobody sees has no frames.
@@ -80,11 +91,9 @@ function idle(): void {
 function drawUnseen(): void {
   idling = false;
   const next = waiting.size ? undefined : unseen.entries().next().value;
-  if (next) {
-    unseen.delete(next[0]);
-    next[1]();
-  }
+  if (next) unseen.delete(next[0]);
   if (unseen.size) idle();
+  next?.[1]();
 }
 
 /** Forget what a chart wanted to draw. */

@@ -1,5 +1,5 @@
 import { useMemo, useState } from "preact/hooks";
-import { type Line, type MetricLines, address } from "../api/client";
+import { type Line, type MetricLines, address, linesOf } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { Chart } from "../charts/chart";
 import { type Group, title } from "../charts/groups";
@@ -81,7 +81,7 @@ function Rest(given: View & { group: Group; job: { id: string; project: string }
   const response = useRead<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query));
   const found = useMemo(() => {
     const lines = new Map<string, Line[]>();
-    for (const line of response.data?.lines ?? []) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
+    for (const line of response.data ? linesOf(response.data) : []) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
     return new Map([...lines].map(([name, mine]) => [name, ordered(mine)]));
   }, [response.data]);
   if (response.error) return <Problem error={response.error} again={response.again} />;

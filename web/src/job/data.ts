@@ -1,6 +1,6 @@
 // What the job page asks: one question a group of charts, then what is new, live.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Job, type Line, type LiveJob, type LiveState, type MetricLines, Refusal, address, follow, read } from "../api/client";
+import { type Job, type Line, type LiveJob, type LiveState, type MetricLines, Refusal, address, follow, linesOf, read } from "../api/client";
 import type { Range } from "../charts/axis";
 import type { Group } from "../charts/groups";
 import { merged, ordered } from "../charts/lines";
@@ -69,7 +69,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     setState((last) => ({ ...last, busy: true, error: null }));
     const take = (answer: MetricLines) => {
       const found = new Map<string, Line[]>();
-      for (const line of answer.lines) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
+      for (const line of linesOf(answer)) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
       fresh = new Map([...fresh, ...[...found].map(([name, lines]) => [name, ordered(lines)] as const)]);
     };
     // What is looked at first does not wait for the others.
@@ -105,7 +105,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     setState((last) => {
       if (last.step !== update.step) return last;
       const found = new Map<string, Line[]>();
-      for (const line of update.lines) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
+      for (const line of linesOf(update)) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
       const lines = new Map(last.lines);
       for (const [name, fresh] of found) lines.set(name, merged(lines.get(name) ?? [], fresh, update.start, oldest));
       return { ...last, lines };

@@ -1,6 +1,6 @@
 // The curves of the rows that are seen: few questions at a time, asked once, forgotten when the row is gone for long.
 import { useEffect, useState } from "preact/hooks";
-import { type Job, type MetricLines, type Point, address, read } from "../api/client";
+import { type Job, type MetricLines, type Point, address, linesOf, read } from "../api/client";
 import { step, stepText } from "../charts/steps";
 import { type Use, keyOf } from "./pages";
 
@@ -75,7 +75,7 @@ async function load(job: Job, signal: AbortSignal): Promise<Sparks> {
   const span = step(start, end + 1, POINTS);
   const query = { metric: METRICS, by: "job", start, end: end + 1, step: stepText(span), format: "columns", project: job.project };
   const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), signal);
-  return { start, end, step: span, lines: Object.fromEntries(answer.lines.map(({ metric, time, value }) => [metric, time.map((at, place): Point => [at, value[place]!])])) };
+  return { start, end, step: span, lines: Object.fromEntries(linesOf(answer).map(({ metric, time, value }) => [metric, time.map((at, place): Point => [at, value[place]!])])) };
 }
 
 function grow(sparks: Sparks, use: Use): Sparks {

@@ -1,6 +1,6 @@
 // One node: what it is, its devices and who has them, its curves, its checks, its system log.
 import { useMemo } from "preact/hooks";
-import { type Line, type Node, type Schemas, address } from "../api/client";
+import { type Line, type Node, type Schemas, address, linesOf } from "../api/client";
 import { Cursor } from "../charts/axis";
 import { Chart } from "../charts/chart";
 import { ordered } from "../charts/lines";
@@ -182,7 +182,7 @@ function Curves({ name, cluster, query }: { name: string; cluster: string; query
   const dark = useDark();
   const found = useMemo(() => {
     const lines = new Map<string, Line[]>();
-    for (const line of [...(devices.data?.lines ?? []), ...(own.data?.lines ?? [])] as Line[]) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
+    for (const line of [devices.data, own.data].flatMap((body) => (body ? linesOf(body) : []))) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
     return [...lines].sort(([a], [b]) => SHOWN.indexOf(a) - SHOWN.indexOf(b)).map(([metric, mine]) => [metric, ordered(mine)] as const);
   }, [own.data, devices.data]);
   const body = own.data ?? devices.data;

@@ -25,6 +25,9 @@ Points = list[tuple[int, float]] | msgspec.Raw
 Column = list[float] | msgspec.Raw
 """Numbers; or the same as JSON text."""
 
+Timelines = list[list[int]] | msgspec.UnsetType
+"""With ``format=columns``: times that lines have in common, in milliseconds."""
+
 
 class JobBody(msgspec.Struct, frozen=True):
     """A job with every field of ``jobmeter.model.job.Job``, those unknown included."""
@@ -176,7 +179,7 @@ class NextAttempt(msgspec.Struct, frozen=True):
 class LineBody(msgspec.Struct, frozen=True):
     """One line: ``points`` are pairs of a step's start in milliseconds and a value; ascending, none where no sample.
 
-    With ``format=columns`` the same are in two lists, ``time`` and ``value``.
+    With ``format=columns`` there are values alone: ``timeline`` is the place of their times in ``timelines``.
     """
 
     metric: str
@@ -186,8 +189,8 @@ class LineBody(msgspec.Struct, frozen=True):
     device: str
     rank: int | None
     points: Points | msgspec.UnsetType = msgspec.UNSET
-    time: Column | msgspec.UnsetType = msgspec.UNSET
-    value: Column | msgspec.UnsetType = msgspec.UNSET
+    timeline: int | msgspec.UnsetType = msgspec.UNSET
+    values: Column | msgspec.UnsetType = msgspec.UNSET
 
 
 class MetricsBody(msgspec.Struct, frozen=True):
@@ -203,6 +206,7 @@ class MetricsBody(msgspec.Struct, frozen=True):
     lines: list[LineBody]
     samples: int
     tiers: list[str]
+    timelines: Timelines = msgspec.UNSET
 
 
 class NodeMetricsBody(msgspec.Struct, frozen=True):
@@ -217,6 +221,7 @@ class NodeMetricsBody(msgspec.Struct, frozen=True):
     lines: list[LineBody]
     samples: int
     tiers: list[str]
+    timelines: Timelines = msgspec.UNSET
 
 
 class MetricNames(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from jobmeter.query.defaults import CORE_METRICS
 from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import JobBody, LatestBody, LineBody, job_body
+from jobmeter.server.native.bodies import JobBody, LatestBody, LineBody, Timelines, job_body
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
 from jobmeter.server.native.jobs import JOB_PATH
 from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
@@ -40,6 +40,7 @@ class LiveJob(msgspec.Struct, frozen=True):
     step: int
     by: str
     lines: list[LineBody]
+    timelines: Timelines = msgspec.UNSET
 
 
 class JobUse(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ def _job_now(
     span = TimeRange(max(floor_to(now_ms - max(BACK_BUCKETS * step_ms, BACK_MS), step_ms), 0), now_ms + 1)
     query = MetricQuery(subject=ref, metrics=metrics, range=span, step_ms=step_ms, by=by)
     result: MetricResult = services.executor.run(query, scope)
-    body = LiveJob(now_ms, job_body(job), span.start_ms, span.end_ms, step_ms, by.value, bodies(result.lines))
+    body = LiveJob(now_ms, job_body(job), span.start_ms, span.end_ms, step_ms, by.value, *bodies(result.lines))
     return Update(msgspec.json.encode(body), last=job.state.finished)
 
 
@@ -137,7 +138,10 @@ ENDPOINTS = (
             Query("metric", "Names of the catalogue. Default: the core set.", many=True, example="gpu.utilization"),
             Query("step", f"Length of a bucket: {', '.join(STEPS)}. Default: 5s."),
             Query("by", "What a line stands for: replica, device or job. Default: device."),
-            Query("format", "json, or columns: times and values in lists of their own. Default: json."),
+            Query(
+                "format",
+                "json, or columns: values in lists, and the times that lines have in common once. Default: json.",
+            ),
             PROJECT,
         ),
         paths=JOB_PATH,

@@ -1,8 +1,8 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
 import itertools
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import numpy as np
@@ -33,6 +33,7 @@ from jobmeter.query.request import (
 from jobmeter.server.native import export
 from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.native.bodies import (
+    Column,
     LatestBody,
     LatestList,
     LineBody,
@@ -40,6 +41,7 @@ from jobmeter.server.native.bodies import (
     MetricsBody,
     NodeMetricsBody,
     Points,
+    Timelines,
 )
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
 from jobmeter.server.native.jobs import JOB_PATH
@@ -65,7 +67,11 @@ _HOW = (
     ),
     Query("statistic", "What is told of a bucket: mean, min, max, sum, count, first, last, increase. Default: mean."),
     Query("device", "Only these devices.", many=True),
-    Query("format", "json, columns (JSON, times and values in lists of their own), csv or parquet. Default: json."),
+    Query(
+        "format",
+        "json, columns (JSON: values in lists, and the times that lines have in common once), csv or parquet. "
+        "Default: json.",
+    ),
 )
 
 
@@ -141,27 +147,37 @@ def _node_metrics(context: CallContext) -> Answer | Stream:
     return answer(result, context.path["node"])
 
 
-def line_bodies(lines: Sequence[Line]) -> list[LineBody]:
-    """The lines as they are answered."""
-    if not kernel.AVAILABLE:
-        return [LineBody(*name, _pairs(line)) for name, line in zip(_names(lines), lines, strict=True)]
-    texts = kernel.encode(*_columns(lines))
-    return [LineBody(*name, msgspec.Raw(text)) for name, text in zip(_names(lines), texts, strict=True)]
+class LinesAsAnswered(NamedTuple):
+    """Lines of an answer, and the times that they have in common where they say which."""
+
+    lines: list[LineBody]
+    timelines: Timelines
 
 
-def line_columns(lines: Sequence[Line]) -> list[LineBody]:
-    """The lines with their times and values in lists of their own: fewer objects for whoever reads many points."""
-    if not kernel.AVAILABLE:
-        return [
-            LineBody(*name, time=line.time.tolist(), value=line.value.tolist())
-            for name, line in zip(_names(lines), lines, strict=True)
-        ]
+def line_bodies(lines: Sequence[Line]) -> LinesAsAnswered:
+    """The lines with pairs of times and values."""
+    points: Iterable[Points] = map(_pairs, lines)
+    if kernel.AVAILABLE:
+        points = map(msgspec.Raw, kernel.encode(*_columns(lines)))
+    return LinesAsAnswered([LineBody(*name, of) for name, of in zip(_names(lines), points, strict=True)], msgspec.UNSET)
+
+
+def line_columns(lines: Sequence[Line]) -> LinesAsAnswered:
+    """The lines with their values alone: less text, and fewer objects for whoever reads many points."""
     ends, time, value = _columns(lines)
-    texts = zip(_names(lines), kernel.encode(ends, time, None), kernel.encode(ends, None, value), strict=True)
-    return [LineBody(*name, time=msgspec.Raw(times), value=msgspec.Raw(values)) for name, times, values in texts]
+    spans = list(itertools.pairwise([0, *ends]))
+    values: Iterable[Column] = (value[start:end].tolist() for start, end in spans)
+    if kernel.AVAILABLE:
+        values = map(msgspec.Raw, kernel.encode(ends, None, value))
+    places: dict[bytes, int] = {}
+    bodies = [
+        LineBody(*name, timeline=places.setdefault(time[start:end].tobytes(), len(places)), values=of)
+        for name, (start, end), of in zip(_names(lines), spans, values, strict=True)
+    ]
+    return LinesAsAnswered(bodies, [np.frombuffer(one, np.int64).tolist() for one in places])
 
 
-LineBodies = Callable[[Sequence[Line]], list[LineBody]]
+LineBodies = Callable[[Sequence[Line]], LinesAsAnswered]
 LINE_FORMATS: Mapping[str, LineBodies] = {"json": line_bodies, "columns": line_columns}
 
 
@@ -193,13 +209,13 @@ class _Json(msgspec.Struct, frozen=True):
 
     def __call__(self, result: MetricResult, name: str) -> Answer:
         query = result.query
-        lines = self.lines(result.lines)
+        lines, timelines = self.lines(result.lines)
         span = (query.range.start_ms, query.range.end_ms, query.step_ms, query.by, query.statistic)
         body: msgspec.Struct
         if isinstance(query.subject, NodeRef):
-            body = NodeMetricsBody(name, *span, lines, result.samples, list(result.tiers))
+            body = NodeMetricsBody(name, *span, lines, result.samples, list(result.tiers), timelines)
         else:
-            body = MetricsBody(name, result.project, *span, lines, result.samples, list(result.tiers))
+            body = MetricsBody(name, result.project, *span, lines, result.samples, list(result.tiers), timelines)
         return Answer(200, msgspec.json.encode(body))
 
 
