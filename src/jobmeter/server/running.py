@@ -3,8 +3,9 @@
 import logging
 import secrets
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -32,11 +33,15 @@ INTERVAL_SECONDS = 1.0
 EVERY_SECONDS = 15.0
 """Least time between two evaluations of a job."""
 BUDGET_SECONDS = 0.1
-"""Most time of one round; what is left is the first of the next one."""
+"""Time of one round, after which no job is begun; what is left is the first of the next one."""
+IDLE_BUDGET_SECONDS = 0.5
+"""The same while the process does little else."""
+IDLE_CPU = 0.3
+"""Share of a core that the process uses for other work at most, to be idle."""
 LIST_SECONDS = 5.0
 """How often the jobs that run are listed."""
 TOGETHER = 8
-"""Jobs whose events and nodes are read together; a round may take as much longer than its time as these do."""
+"""Jobs whose events and nodes are read together, at most."""
 LEAST_JOBS = 32
 """Jobs evaluated in a round, at most."""
 MOST_JOBS = 100_000
@@ -89,7 +94,9 @@ class RunningJobs:
         thresholds: Thresholds,
         clock: Clock,
         leases: Leases | None = None,
+        cpu: Callable[[], float] = time.process_time,
     ) -> None:
+        """``cpu`` gives the seconds of CPU that the process has used."""
         self._executor = executor
         self._registry = registry
         self._thresholds = thresholds
@@ -99,11 +106,14 @@ class RunningJobs:
         self._lock = threading.Lock()
         self._jobs: OrderedDict[JobKey, _Watched] = OrderedDict()
         self._listed = float("-inf")
+        self._cpu = cpu
+        self._rested = clock.monotonic(), cpu()
         self.figures = Figures()
 
     def round(self) -> None:
         """Evaluate the jobs whose turn it is, for as long as a round may take."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
+        until = began + self._budget(began)
         if self._leases and not self._leases.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
             with self._lock:
                 self._jobs.clear()  # another server has what is open
@@ -114,10 +124,17 @@ class RunningJobs:
         share = int(_HASTE * len(self._jobs) * INTERVAL_SECONDS / EVERY_SECONDS)
         due = list(islice(self._due(began), max(share, LEAST_JOBS)))
         for first in range(0, len(due), TOGETHER):
-            self._evaluate(due[first : first + TOGETHER])
-            if self._clock.monotonic() - began >= BUDGET_SECONDS:
+            self._evaluate(due[first : first + TOGETHER], until)
+            if self._clock.monotonic() >= until:
                 break
-        self.figures.seconds += self._clock.monotonic() - began
+        self._rested = self._clock.monotonic(), self._cpu()
+        self.figures.seconds += self._rested[0] - began
+
+    def _budget(self, began: float) -> float:
+        """How long a round may take: who waits for an answer or an acknowledgement goes first."""
+        ended, used = self._rested
+        idle = self._cpu() - used <= IDLE_CPU * (began - ended)
+        return IDLE_BUDGET_SECONDS if idle else BUDGET_SECONDS
 
     @property
     def oldest_seconds(self) -> float:
@@ -167,28 +184,29 @@ class RunningJobs:
             if one.sampled != one.evaluated_sample:
                 yield key
 
-    def _evaluate(self, keys: Sequence[JobKey]) -> None:
+    def _evaluate(self, keys: Sequence[JobKey], until: float) -> None:
+        """Evaluate jobs in their order, the first one and as many more as are begun before ``until``."""
         moment, now_ms = self._clock.monotonic(), self._clock.now_ms()
         sampled = {key: self._jobs[key].sampled for key in keys}
+        evaluated = keys
+        account = ACCOUNT.set(Spent(moment))
         try:
             self._restore(keys, now_ms)
-            evaluations = self._evaluations(keys, now_ms)
-            for evaluation in evaluations.values():
+            for evaluation in self._evaluations(keys, now_ms):
                 self._take(evaluation, sampled[evaluation.job], now_ms)
+                if self._clock.monotonic() >= until:
+                    evaluated = keys[: keys.index(evaluation.job) + 1]
+                    break
         finally:  # whatever failed is not tried again before the others had their turn
+            ACCOUNT.reset(account)
             with self._lock:
-                for key in keys:
+                for key in evaluated:
                     self._jobs[key].evaluated, self._jobs[key].evaluated_sample = moment, sampled[key]
                     self._jobs.move_to_end(key)
 
-    def _evaluations(self, keys: Sequence[JobKey], now_ms: int) -> dict[JobKey, Evaluation]:
+    def _evaluations(self, keys: Sequence[JobKey], now_ms: int) -> Iterator[Evaluation]:
         rules_of = {key: one.rules for key in keys if (one := self._jobs[key].open) is not None}
-        account = ACCOUNT.set(Spent(self._clock.monotonic()))
-        try:
-            evaluations = evaluate_running(self._executor, _EVERYTHING, rules_of, now_ms, self._thresholds)
-            return {evaluation.job: evaluation for evaluation in evaluations}
-        finally:
-            ACCOUNT.reset(account)
+        return evaluate_running(self._executor, _EVERYTHING, rules_of, now_ms, self._thresholds)
 
     def _restore(self, keys: Sequence[JobKey], now_ms: int) -> None:
         """Read from the stream of events what was open when this server began to watch a job."""

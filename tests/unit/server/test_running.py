@@ -13,7 +13,15 @@ from jobmeter.model.time import HOUR, MINUTE, SECOND
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, MetricQuery
 from jobmeter.server.diagnosing import SETTLE_MS
-from jobmeter.server.running import EVERY_SECONDS, LIST_SECONDS, TOGETHER, FindingFigures, RunningJobs
+from jobmeter.server.running import (
+    BUDGET_SECONDS,
+    EVERY_SECONDS,
+    IDLE_BUDGET_SECONDS,
+    LIST_SECONDS,
+    TOGETHER,
+    FindingFigures,
+    RunningJobs,
+)
 
 STEP = 10 * SECOND
 TURN = int(EVERY_SECONDS * SECOND)
@@ -224,7 +232,7 @@ class Counting(Executor):
     def __init__(self, executor, clock=None, cost=0):
         """It asks the other one."""
         self.executor, self.clock, self.cost = executor, clock, cost
-        self.asked, self.order, self.failing = {}, [], set()
+        self.asked, self.order, self.failing, self.cpu = {}, [], set(), 0.0
 
     def run(self, question, scope):
         kind = type(question)
@@ -242,7 +250,8 @@ class Counting(Executor):
 def counting(server):
     own = work(server)
     executor = Counting(own._executor)
-    return RunningJobs(executor, own._registry, own._thresholds, own._clock), executor
+    # The process does nothing else, unless a test says so.
+    return RunningJobs(executor, own._registry, own._thresholds, own._clock, cpu=lambda: executor.cpu), executor
 
 
 def many(server, count):
@@ -283,18 +292,34 @@ def test_a_job_is_not_looked_at_before_its_turn(server, counting):
 
 def test_a_round_ends_when_its_time_is_over_and_the_next_begins_with_who_waits_longest(server, counting):
     own, executor = counting
-    count = 3 * TOGETHER + 5
+    count, cost = 3 * TOGETHER + 5, 20
     many(server, count).put(NOW - MINUTE, NOW)
-    executor.clock, executor.cost = server.clock, 20  # TOGETHER jobs take more than a round may
+    executor.clock, executor.cost, executor.cpu = server.clock, cost, 1.0  # others used a second
+    each = math.ceil(BUDGET_SECONDS * SECOND / cost)
     own.round()
-    assert len(executor.order) == TOGETHER
+    assert len(executor.order) == each < TOGETHER
     waited = own.oldest_seconds
     assert waited > 0
-    for _ in range(3):
+    for rounds in range(2, math.ceil(count / each) + 1):
+        server.clock.time_ms += SECOND
+        executor.cpu += 1.0
         own.round()
+        assert len(executor.order) == min(rounds * each, count)
     assert sorted(executor.order) == sorted(f"j{at}" for at in range(count))
     assert own.oldest_seconds == 0
     assert own.figures.evaluations == count
+
+
+def test_a_process_that_does_little_else_evaluates_more_jobs_in_a_round(server, counting):
+    own, executor = counting
+    count, cost = 4 * TOGETHER, 20
+    many(server, count).put(NOW - MINUTE, NOW)
+    executor.clock, executor.cost = server.clock, cost
+    own.round()
+    assert len(executor.order) == math.ceil(IDLE_BUDGET_SECONDS * SECOND / cost) > 3 * TOGETHER
+    server.clock.time_ms += SECOND
+    own.round()
+    assert sorted(executor.order) == sorted(f"j{at}" for at in range(count))
 
 
 def test_a_job_that_cannot_be_looked_at_holds_up_no_other(server, counting):

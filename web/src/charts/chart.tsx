@@ -2,6 +2,7 @@
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Line } from "../api/client";
 import { useSight, useWidth } from "../parts/hooks";
+import { memo } from "../parts/memo";
 import type { Cursor, Mark, Range } from "./axis";
 import { Plot } from "./plot";
 import { type Readout, digits } from "./readout";
@@ -24,7 +25,7 @@ export interface ChartGiven {
   relative?: boolean;
 }
 
-export function Chart(given: ChartGiven) {
+export const Chart = memo(function Chart(given: ChartGiven) {
   const { element, width } = useWidth<HTMLDivElement>();
   const plot = useRef<Plot | null>(null);
   const { near, inSight } = useSight(element, () => plot.current && comeIntoSight(plot.current));
@@ -82,4 +83,4 @@ export function Chart(given: ChartGiven) {
       </ul>
     </figure>
   );
-}
+});

@@ -7,6 +7,7 @@ import { ordered } from "../charts/lines";
 import { stepText } from "../charts/steps";
 import { isUtc } from "../format";
 import { useDark, useRead, useZone } from "../parts/hooks";
+import { memo } from "../parts/memo";
 import { Problem, Section } from "../parts/small";
 
 interface View {
@@ -28,7 +29,7 @@ interface Given extends View {
 }
 
 /** The charts in their groups: what is worth a first look, and the rest where it is asked for. */
-export function Charts(given: Given) {
+export const Charts = memo(function Charts(given: Given) {
   const dark = useDark();
   useZone();
   const utc = isUtc();
@@ -48,7 +49,7 @@ export function Charts(given: Given) {
       ))}
     </div>
   );
-}
+});
 
 function Waiting({ metric, busy, refused = false }: { metric: string; busy: boolean; refused?: boolean }) {
   return (

@@ -3,6 +3,7 @@ import { type JobEvent, type Schemas, address } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { natural } from "../format";
 import { useRead } from "../parts/hooks";
+import { memo } from "../parts/memo";
 import { Choice, Moment, Problem, Section } from "../parts/small";
 
 const PAGE = 100;
@@ -10,7 +11,7 @@ const PAGE = 100;
 const FOLDED = 4;
 
 /** What happened, newest last; a click marks the moment on every chart. */
-export function Events(given: {
+export const Events = memo(function Events(given: {
   job: { id: string; project: string };
   range: Range | null;
   turn: number;
@@ -74,7 +75,7 @@ export function Events(given: {
       </ol>
     </Section>
   );
-}
+});
 
 const where = (event: JobEvent): string => [event.replica, event.node].filter(Boolean).join(" on ");
 

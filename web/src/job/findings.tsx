@@ -5,6 +5,7 @@ import { BASE, queryText } from "../api/client";
 import type { Mark } from "../charts/axis";
 import { title } from "../charts/groups";
 import { duration, spoken } from "../format";
+import { memo } from "../parts/memo";
 import { Advice, useRules } from "./rules";
 import { useRead } from "../parts/hooks";
 import { Moment, Problem } from "../parts/small";
@@ -30,7 +31,7 @@ export interface Finding {
 export const markOf = (one: Finding): Mark | null =>
   one.start === null ? null : { start: one.start, end: one.end ?? one.start, level: one.severity, text: one.rule };
 
-export function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; ranks: RankView | null; settled: boolean; measured: boolean; guest: boolean; ready: boolean; open: (member: string) => void }) {
+export const Findings = memo(function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; ranks: RankView | null; settled: boolean; measured: boolean; guest: boolean; ready: boolean; open: (member: string) => void }) {
   const { job, chosen, choose } = given;
   const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/findings?${queryText({ project: job.project })}`;
   const response = useRead<Finding[] | { findings: Finding[] }>(given.ready ? url : null);
@@ -74,7 +75,7 @@ export function Findings(given: { job: { id: string; project: string }; state: J
       </ol>
     </section>
   );
-}
+});
 
 const keyOf = (one: Finding): string => `${one.rule} ${one.subject.name} ${one.start}`;
 

@@ -1,12 +1,13 @@
 import type { ComponentChildren } from "preact";
 import type { Job, JobDetail } from "../api/client";
 import { duration, quantity } from "../format";
+import { memo } from "../parts/memo";
 import { Moment, State } from "../parts/small";
 import { type Idle, describeIdle } from "./idle";
 import { href } from "../router";
 
 /** Who, when, where: what a job is, in one look. */
-export function Header({ job, detail, idle, guest }: { job: Job; detail: JobDetail; idle: Idle | null; guest: boolean }) {
+export const Header = memo(function Header({ job, detail, idle, guest }: { job: Job; detail: JobDetail; idle: Idle | null; guest: boolean }) {
   const start = job.start ?? job.first_sample;
   const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);
   const replicas = new Set(detail.replicas.map((one) => one.name)).size;
@@ -77,7 +78,7 @@ export function Header({ job, detail, idle, guest }: { job: Job; detail: JobDeta
       )}
     </header>
   );
-}
+});
 
 function Fact({ name, children }: { name: string; children: ComponentChildren }) {
   return (

@@ -3,13 +3,15 @@ import { useState } from "preact/hooks";
 import { type LogLine, address } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { parts } from "../format";
-import { useNewest, useRested } from "../parts/hooks";
+import { useNewest, useRested, useZone } from "../parts/hooks";
+import { memo } from "../parts/memo";
 import { keyOf, useLog } from "../parts/log";
 import { LogLines } from "../parts/log-lines";
 import { Follow, LogTools } from "../parts/log-tools";
 import { Problem, Section } from "../parts/small";
 
-export function Logs(given: { job: { id: string; project: string }; range: Range | null; running: boolean; replica: string | null; cursor: Cursor; chosen: Mark | null; choose: (mark: Mark | null) => void; ready: boolean }) {
+export const Logs = memo(function Logs(given: { job: { id: string; project: string }; range: Range | null; running: boolean; replica: string | null; cursor: Cursor; chosen: Mark | null; choose: (mark: Mark | null) => void; ready: boolean }) {
+  useZone();
   const { job, range, running, replica, cursor, chosen, choose, ready } = given;
   const [text, setText] = useState("");
   const [level, setLevel] = useState("");
@@ -63,7 +65,7 @@ export function Logs(given: { job: { id: string; project: string }; range: Range
       )}
     </Section>
   );
-}
+});
 
 const markOf = (line: LogLine): Mark => ({
   start: line.time,

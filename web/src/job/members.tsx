@@ -1,6 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import type { JobDetail, Line, Replica } from "../api/client";
 import { duration, natural, quantity } from "../format";
+import { memo } from "../parts/memo";
 import { Section, State } from "../parts/small";
 
 const SHOWN = 32;
@@ -15,7 +16,7 @@ const COLUMNS: readonly (readonly [string, string])[] = [
 ];
 
 /** Every replica with its newest values in the range, its devices below it. A click shows it on every chart. */
-export function Members(given: {
+export const Members = memo(function Members(given: {
   detail: JobDetail;
   lines: ReadonlyMap<string, readonly Line[]>;
   chosen: string | null;
@@ -88,7 +89,7 @@ export function Members(given: {
       )}
     </Section>
   );
-}
+});
 
 interface MemberRow {
   replica: string;

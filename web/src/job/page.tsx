@@ -57,7 +57,7 @@ interface ShownGiven {
 function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const [latest, setLatest] = useState<LiveJob | null>(null);
   const job = latest?.job ?? detail.job;
-  const ref = { id: detail.job.id, project: detail.job.project };
+  const ref = useMemo(() => ({ id: detail.job.id, project: detail.job.project }), [detail.job.id, detail.job.project]);
   const running = job.state === "Running" || job.state === "Queued";
   const cursor = useMemo(() => new Cursor(), []);
   const [finding, setFinding] = useState<Finding | null>(null);
@@ -69,12 +69,13 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
 
   // Of a job that runs, until its newest update: charts are not drawn anew for a moment that nothing is known of.
   const whole = useMemo(() => life(job), [job]);
-  const zoomed = zoomOf(query);
+  const [from, to] = [query.get("from"), query.get("to")];
+  const zoomed = useMemo(() => zoomOf(from, to), [from, to]);
   const [window, setWindow] = useState(HOUR);
   const [first] = useState(() => life(detail.job));
   // While following, the range that was asked for stays and the one that is shown moves on.
-  const shown: Range = zoomed ?? (running ? { start: Math.max(whole.start, whole.end - window), end: whole.end } : whole);
-  const [base, setBase] = useState<Range>(() => (running ? { start: Math.max(first.start, first.end - window), end: first.end } : first));
+  const shown = useMemo<Range>(() => zoomed ?? (running ? newest(whole, window) : whole), [zoomed, running, whole, window]);
+  const [base, setBase] = useState<Range>(() => (running ? newest(first, window) : first));
   const wanted: Range = zoomed ?? base;
 
   const found = useMemo(() => groups(names.data?.metrics ?? []), [names.data]);
@@ -88,8 +89,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const ranks = useRanks(measured.lines, shown, measured.step, query.get("heat"));
   const metrics = useMemo(() => found.flatMap((group) => group.main), [found]);
   // The table is written once for all answers that come together, not with each.
-  const newest = useRested(measured.lines, TOGETHER);
-  const members = useMemo(() => <Members detail={detail} lines={newest} chosen={chosen} choose={choose} />, [detail, newest, chosen, choose]);
+  const together = useRested(measured.lines, TOGETHER);
   const settled = !measured.error && (metrics.length ? measured.lines.size > 0 : names.data !== null);
   const idle = useIdle(ref, detail.devices.length > 0 && names.data !== null && !measured.busy, running);
   const take = (update: LiveJob) => {
@@ -118,7 +118,17 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
     };
   }, [job.name, job.state]);
 
-  const brush = (range: Range) => aloneInTurn(() => set({ from: String(Math.round(range.start)), to: String(Math.round(range.end)) }));
+  const brush = useCallback((range: Range) => aloneInTurn(() => set({ from: String(Math.round(range.start)), to: String(Math.round(range.end)) })), [set]);
+  const reset = useCallback(() => aloneInTurn(() => set({ from: null, to: null })), [set]);
+  const setMetric = useCallback((metric: string) => set({ heat: metric }), [set]);
+  const follow = useCallback(
+    (length: number) => {
+      setWindow(length);
+      setBase(newest(whole, length));
+      set({ from: null, to: null });
+    },
+    [whole, set],
+  );
   const marks = useMemo(() => [finding && markOf(finding), event, line].filter((one): one is Mark => one !== null), [finding, event, line]);
   const view = { range: shown, step: measured.step, cursor, marks, chosen, brush };
   return (
@@ -132,13 +142,9 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
         live={live}
         running={running}
         window={window}
-        setWindow={(length) => {
-          setWindow(length);
-          setBase({ start: Math.max(whole.start, whole.end - length), end: whole.end });
-          set({ from: null, to: null });
-        }}
+        setWindow={follow}
         brush={brush}
-        reset={() => aloneInTurn(() => set({ from: null, to: null }))}
+        reset={reset}
         job={job}
         metrics={metrics}
         by={by ?? "device"}
@@ -163,10 +169,10 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
           }}
         />
       )}
-      {ranks && <Ranks ranks={ranks} {...view} choose={choose} setMetric={(metric) => set({ heat: metric })} />}
+      {ranks && <Ranks ranks={ranks} {...view} choose={choose} setMetric={setMetric} />}
       {chosen && <RankPanel member={chosen} detail={detail} lines={measured.lines} range={shown} choose={choose} order={ranks?.rows.lines} />}
       <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} refused={measured.error !== null} job={ref} by={by ?? "device"} />
-      {members}
+      <Members detail={detail} lines={together} chosen={chosen} choose={choose} />
       <div class="pair">
       <Events job={ref} range={below} turn={job.updated ?? 0} chosen={event} choose={setEvent} cursor={cursor} ready={begun} />
       <Logs job={ref} range={below} running={running} replica={chosen} cursor={cursor} chosen={line} choose={setLine} ready={begun} />
@@ -184,7 +190,10 @@ function Unmeasured({ running }: { running: boolean }) {
   );
 }
 
-function zoomOf(query: URLSearchParams): Range | null {
-  const [start, end] = [Number(query.get("from")), Number(query.get("to"))];
-  return query.has("from") && query.has("to") && Number.isFinite(start) && end > start ? { start, end } : null;
+function zoomOf(from: string | null, to: string | null): Range | null {
+  const [start, end] = [Number(from), Number(to)];
+  return from !== null && to !== null && Number.isFinite(start) && end > start ? { start, end } : null;
 }
+
+/** The last part of a range. */
+const newest = (whole: Range, length: number): Range => ({ start: Math.max(whole.start, whole.end - length), end: whole.end });

@@ -4,6 +4,7 @@ import type { JobDetail, Line } from "../api/client";
 import type { Range } from "../charts/axis";
 import { byReplica, meanOf, median, place } from "../charts/lines";
 import { quantity } from "../format";
+import { memo } from "../parts/memo";
 import { State } from "../parts/small";
 import { named } from "../parts/titles";
 
@@ -16,7 +17,7 @@ interface Compared {
   middle: number;
 }
 
-export function RankPanel(given: {
+export const RankPanel = memo(function RankPanel(given: {
   member: string;
   detail: JobDetail;
   lines: ReadonlyMap<string, readonly Line[]>;
@@ -103,7 +104,7 @@ export function RankPanel(given: {
       <p class="hint">Its log and its lines on every chart are shown below.</p>
     </section>
   );
-}
+});
 
 function compare(member: string, lines: ReadonlyMap<string, readonly Line[]>, range: Range): Compared[] {
   const found: Compared[] = [];

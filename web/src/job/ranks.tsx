@@ -3,7 +3,8 @@ import type { Line } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { HEAT, title } from "../charts/groups";
 import { HeatMap, type Rows, distance, rowsOf } from "../charts/heatmap";
-import { useDark } from "../parts/hooks";
+import { useDark, useZone } from "../parts/hooks";
+import { memo } from "../parts/memo";
 import { Choice, Section } from "../parts/small";
 
 /** What the ranks of a job say in one metric over the time that is shown. */
@@ -16,16 +17,16 @@ export interface RankView {
 
 /** The ranks in the metric that was asked for, else in the first one that several of them have; null where none has. */
 export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null): RankView | null {
-  const offered = HEAT.filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1);
+  const offered = useMemo(() => HEAT.filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
   const metric = preferred && offered.includes(preferred) ? preferred : offered[0];
   const mine = metric ? lines.get(metric) : undefined;
   // Of another range they are made once its lines are there; until then the map shows what of these lies in it.
   const rows = useMemo(() => rowsOf(mine ?? [], range, step), [mine, step]);
-  return metric && mine ? { offered, metric, unit: mine[0]?.unit ?? "", rows } : null;
+  return useMemo(() => (metric && mine ? { offered, metric, unit: mine[0]?.unit ?? "", rows } : null), [offered, metric, mine, rows]);
 }
 
 /** The ranks over time, and by name those that are far from the others. */
-export function Ranks(given: {
+export const Ranks = memo(function Ranks(given: {
   ranks: RankView;
   range: Range;
   cursor: Cursor;
@@ -36,6 +37,7 @@ export function Ranks(given: {
   setMetric: (metric: string) => void;
 }) {
   const dark = useDark();
+  useZone();
   const [difference, setDifference] = useState(false);
   const { offered, metric, unit, rows } = given.ranks;
   const aside = (
@@ -76,4 +78,4 @@ export function Ranks(given: {
       <HeatMap {...given} rows={rows} unit={unit} difference={difference} dark={dark} />
     </Section>
   );
-}
+});

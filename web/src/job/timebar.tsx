@@ -2,6 +2,8 @@ import { useState } from "preact/hooks";
 import type { Job, LiveState } from "../api/client";
 import type { Range } from "../charts/axis";
 import { duration, moment, zone } from "../format";
+import { useZone } from "../parts/hooks";
+import { memo } from "../parts/memo";
 import { Choice } from "../parts/small";
 import { Export } from "./export";
 import { Share } from "./share";
@@ -16,7 +18,7 @@ const WINDOWS = [
 ] as const;
 
 /** The range of everything on the page. It stays in sight. */
-export function TimeBar(given: {
+export const TimeBar = memo(function TimeBar(given: {
   range: Range;
   whole: Range;
   zoomed: boolean;
@@ -35,6 +37,7 @@ export function TimeBar(given: {
   /** Somebody who came by a link: it opens nothing else. */
   guest: boolean;
 }) {
+  useZone();
   const { range, whole, zoomed, live, running, brush } = given;
   const [exporting, setExporting] = useState(false);
   const [sharing, setSharing] = useState(false);
@@ -86,4 +89,4 @@ export function TimeBar(given: {
       {sharing && <Share job={given.job} close={() => setSharing(false)} />}
     </div>
   );
-}
+});
