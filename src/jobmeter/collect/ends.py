@@ -14,7 +14,7 @@ from threading import Lock, Thread
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupKey
-from jobmeter.collect.cgroup.job_group import JobGroupReader, Reads
+from jobmeter.collect.cgroup.job_group import JobGroupReader, JobUsage, Reads
 from jobmeter.collect.cgroup.usage import Usage
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.discover.table import Process
@@ -33,13 +33,13 @@ whoever removes the groups does. It reads a few files for each end, for less tha
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """The usage of a replica's group when one of its processes ended, and CPU seconds of its job, where known."""
+    """The usage of a replica's group when one of its processes ended, and that of its job, where known."""
 
     owner: Owner
     groups: GroupKey
     usage: Usage
     job_groups: GroupKey = ()
-    job_seconds: float | None = None
+    job_usage: JobUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ class EndWatch:
 
     def _final(self, watched: _Watched) -> Final:
         usage = self._reader.read(dict(watched.groups))
-        seconds = self.job_groups.cpu_seconds(watched.job_groups) if watched.job_groups else None
-        return Final(watched.owner, watched.groups, usage, watched.job_groups, seconds)
+        of_job = self.job_groups.read(watched.job_groups) if watched.job_groups else None
+        return Final(watched.owner, watched.groups, usage, watched.job_groups, of_job)
 
     def _drop(self, key: Key) -> None:
         watched = self._watched.pop(key)

@@ -166,7 +166,7 @@ class JobsCollector:
         self._ends.watch(processes)
         finals: defaultdict[Owner, dict[GroupKey, Usage]] = defaultdict(dict)
         for final in self._ends.drain():
-            self._by_job.update(final.job_groups, final.owner.attempt, final.job_seconds)
+            self._by_job.update(final.job_groups, final.owner.attempt, final.job_usage)
             self._by_group.update({final.owner: {final.groups: final.usage}})
             before = finals[final.owner].get(final.groups)
             finals[final.owner][final.groups] = later(before, final.usage) if before else final.usage
@@ -181,7 +181,7 @@ class JobsCollector:
         }
         self._by_job.replicas(found)
         for groups, attempt in {(groups, owner.attempt) for groups, owner in found}:
-            self._by_job.update(groups, attempt, self._job_groups.cpu_seconds(groups))
+            self._by_job.update(groups, attempt, self._job_groups.read(groups))
 
     def _began(self, processes: Iterable[Process], ended: Iterable[Ended]) -> dict[Owner, int]:
         """When the first process of each replica that is new started, in ticks since the start of the machine."""

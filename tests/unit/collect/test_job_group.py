@@ -9,7 +9,7 @@ from tests.unit.collect.trees import HOST, V1, plant, plant_process
 from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
+from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader, JobUsage
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage
@@ -23,6 +23,11 @@ JOB = "/slurm_n1/uid_65534/job_21"
 KEY = (("cpuacct", JOB),)
 ONE, OTHER = Owner("21", "worker-0"), Owner("21", "worker-1")
 GROUPS = "2:cpuacct:{}/step_{}/task_{}\n0::/\n"
+
+
+def used(whole, extern=None, began=0, ended=0):
+    times = {"began": began, "ended": ended}
+    return JobUsage(Usage(cpu_seconds=whole, **times), Usage(cpu_seconds=extern, **times))
 
 
 class Ends(EndWatch):
@@ -110,7 +115,7 @@ def test_the_last_reading_of_the_job_comes_with_the_end_of_its_last_task(node):
     node.remove(f"{JOB}/step_batch/task_0")
     node.remove(JOB)
     groups = (("cpuacct", f"{JOB}/step_batch/task_0"),)
-    node.ends.finals.append(Final(ONE, groups, Usage(), KEY, 2.9))
+    node.ends.finals.append(Final(ONE, groups, Usage(), KEY, used(2.9, began=100, ended=101)))
     assert node.seconds() == {"worker-0": 2.9}
 
 
@@ -137,28 +142,53 @@ def test_usage_of_the_external_step_is_not_the_job_s(node):
     reader = JobGroupReader(node.reader)
     node.used(JOB, 5.0)
     node.used(f"{JOB}/step_extern", 1.5)
-    assert reader.cpu_seconds(KEY) == 3.5
+    assert reader.read(KEY) == used(5.0, 1.5)
+    node.task(100, "batch")
+    node.used(f"{JOB}/step_batch/task_0", 1.0)
+    assert node.seconds() == {"worker-0": 3.5}
     node.remove(f"{JOB}/step_extern")
-    assert reader.cpu_seconds(KEY) is None, "the job's group has its seconds still"
+    assert reader.read(KEY) is None, "the job's group has its seconds still"
     reader.forget([KEY])
-    assert reader.cpu_seconds(KEY) == 5.0
+    assert reader.read(KEY) == used(5.0)
     node.remove(JOB)
-    assert reader.cpu_seconds(KEY) is None
+    assert reader.read(KEY) is None
 
 
 def test_a_group_that_is_made_again_goes_on_and_another_attempt_begins_anew():
     counters = JobGroupCounters()
     counters.replicas([(KEY, ONE)])
-    counters.update(KEY, 0, 4.0)
-    counters.update(KEY, 0, 1.0)
+    counters.update(KEY, 0, used(4.0))
+    counters.update(KEY, 0, used(1.0))
     again = Owner("21", "worker-0", 1)
     counters.replicas([(KEY, again)])
-    counters.update(KEY, 1, 0.5)
+    counters.update(KEY, 1, used(0.5))
     totals = {ONE: {"cpu": 2.0}, again: {"cpu": 0.25}, OTHER: {"cpu": 1.0}}
     counters.add(totals)
     assert totals == {ONE: {"cpu": 5.0}, again: {"cpu": 0.5}, OTHER: {"cpu": 1.0}}
     assert counters.forget({ONE}) == [KEY]
     assert counters.forget({ONE}) == []
+
+
+def total(*readings):
+    counters = JobGroupCounters()
+    counters.replicas([(KEY, ONE)])
+    for reading in readings:
+        counters.update(KEY, 0, reading)
+    totals = {ONE: {"cpu": 0.0}}
+    counters.add(totals)
+    return round(totals[ONE]["cpu"], 3)
+
+
+def test_a_reading_at_an_end_that_arrives_after_a_later_one_changes_nothing():
+    late = used(1.2, began=1, ended=4)
+    assert total(used(1.3, began=2, ended=3), late) == 1.3
+    assert total(used(1.0, began=1, ended=2), used(1.3, began=5, ended=6), used(1.2, began=3, ended=4)) == 1.3
+    assert total(used(1.3, began=1, ended=2), used(0.2, began=3, ended=4)) == 1.5, "the group was made again"
+
+
+def test_what_the_external_step_uses_between_two_reads_takes_nothing_from_the_tasks():
+    assert total(used(2.0, 0.5, 1, 2), used(2.0, 0.6, 3, 4)) == 1.5
+    assert total(used(2.0, 0.5, 1, 2), used(2.0, 0.6, 3, 4), used(3.1, 0.6, 5, 6)) == 2.5
 
 
 def test_the_group_of_the_job_is_read_at_the_end_of_a_process():
@@ -169,4 +199,5 @@ def test_the_group_of_the_job_is_read_at_the_end_of_a_process():
         watch.watch([Process(stat, member)])
         child.kill()
         (final,) = wait_until(watch.drain, "the last reading")
-    assert (final.job_groups, final.job_seconds) == (KEY, 0.0), "1.5 s, all of them the external step's"
+    usage = final.job_usage
+    assert (final.job_groups, usage.whole.cpu_seconds, usage.extern.cpu_seconds) == (KEY, 1.5, 1.5)

@@ -15,7 +15,7 @@ _Counts = dict[str, float]
 
 
 @dataclass(slots=True)
-class _Group:
+class GroupCount:
     """The counts of one path. ``earlier`` is the sum of removed groups of the same path.
 
     Readings of another thread may arrive out of order: ``spans`` are the start and end of the last readings. A reading
@@ -28,6 +28,7 @@ class _Group:
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def take(self, usage: Usage) -> None:
+        """Take in a reading."""
         for name, count in _counts(usage).items():
             last = self.last.get(name, 0.0)
             began, ended = self.spans.get(name, (0, 0))
@@ -40,6 +41,10 @@ class _Group:
                 self.earlier[name] = self.earlier.get(name, 0.0) + last
             self.last[name], self.spans[name] = count, (usage.began, usage.ended)
 
+    def totals(self) -> dict[str, float]:
+        """The counts of the group and of removed ones of the same path, by name as in ``GroupCounters.totals``."""
+        return {name: count + self.earlier.get(name, 0.0) for name, count in self.last.items()}
+
 
 class GroupCounters:
     """Counts that never fall while groups come and go.
@@ -48,7 +53,9 @@ class GroupCounters:
     """
 
     def __init__(self) -> None:
-        self._groups: defaultdict[Owner, defaultdict[GroupKey, _Group]] = defaultdict(lambda: defaultdict(_Group))
+        self._groups: defaultdict[Owner, defaultdict[GroupKey, GroupCount]] = defaultdict(
+            lambda: defaultdict(GroupCount)
+        )
         self._floors: dict[Owner, Mapping[str, float]] = {}
         self._missing: dict[Owner, _Counts] = {}
 
@@ -64,8 +71,8 @@ class GroupCounters:
         for owner, groups in self._groups.items():
             found: _Counts = {}
             for group in groups.values():
-                for name, count in group.last.items():
-                    found[name] = found.get(name, 0.0) + count + group.earlier.get(name, 0.0)
+                for name, count in group.totals().items():
+                    found[name] = found.get(name, 0.0) + count
             if floors := self._floors.pop(owner, None):
                 self._missing[owner] = {name: max(floors.get(name, 0.0) - count, 0.0) for name, count in found.items()}
             missing = self._missing.get(owner, {})

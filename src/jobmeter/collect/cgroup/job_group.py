@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.count import GroupKey
+from jobmeter.collect.cgroup.count import GroupCount, GroupKey
 from jobmeter.collect.cgroup.usage import Usage
 
 _EXTERN = "/step_extern"
@@ -23,6 +23,14 @@ class Reads(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class JobUsage:
+    """A reading of the group of a job, which includes its external step, and of that step: empty where it has none."""
+
+    whole: Usage
+    extern: Usage
+
+
 class JobGroupReader:
     """Reads what the tasks of a job have used. Safe for several threads."""
 
@@ -30,17 +38,17 @@ class JobGroupReader:
         self._reader = reader
         self._with_extern: set[GroupKey] = set()
 
-    def cpu_seconds(self, groups: GroupKey) -> float | None:
-        """CPU seconds of all steps but the external one, whose processes are no tasks; None where unknown."""
-        seconds = self._reader.read(dict(groups)).cpu_seconds
-        if seconds is None:
+    def read(self, groups: GroupKey) -> JobUsage | None:
+        """What the job used, and its external step, whose processes are no tasks; None where either is unknown."""
+        whole = self._reader.read(dict(groups))
+        if whole.cpu_seconds is None:
             return None
-        extern = self._reader.read({controller: path + _EXTERN for controller, path in groups}).cpu_seconds
-        if extern is not None:
+        extern = self._reader.read({controller: path + _EXTERN for controller, path in groups})
+        if extern.cpu_seconds is not None:
             self._with_extern.add(groups)
         elif groups in self._with_extern:
             return None  # the job's group includes the external step's usage, which is unknown
-        return max(seconds - (extern or 0.0), 0.0)
+        return JobUsage(whole, extern)
 
     def forget(self, groups: Iterable[GroupKey]) -> None:
         """Drop the readings of finished jobs."""
@@ -52,10 +60,19 @@ class _Job:
     owners: set[Owner] = field(default_factory=set)
     sole: Owner | None = None
     """Its only replica, or the one that was the only one before others came."""
+    whole: GroupCount = field(default_factory=GroupCount)
+    extern: GroupCount = field(default_factory=GroupCount)
     seconds: float = 0.0
-    earlier: float = 0.0
+    """CPU of all tasks."""
     unread: float = 0.0
     """Usage of ``sole`` in groups that were not read in time."""
+
+    def take(self, usage: JobUsage) -> None:
+        self.whole.take(usage.whole)
+        self.extern.take(usage.extern)
+        # One of the two is read a moment after the other: the difference may fall, what the tasks used does not.
+        tasks = self.whole.totals().get("cpu", 0.0) - self.extern.totals().get("cpu", 0.0)
+        self.seconds = max(self.seconds, tasks)
 
 
 class JobGroupCounters:
@@ -75,14 +92,11 @@ class JobGroupCounters:
             if len(job.owners) == 1:
                 (job.sole,) = job.owners
 
-    def update(self, groups: GroupKey, attempt: int, seconds: float | None) -> None:
+    def update(self, groups: GroupKey, attempt: int, usage: JobUsage | None) -> None:
         """Take in a reading. Call it before the groups of the replicas are read."""
         job = self._jobs.get((groups, attempt))
-        if job is None or seconds is None:
-            return
-        if seconds < job.seconds:
-            job.earlier += job.seconds  # the group was removed and made again
-        job.seconds = seconds
+        if job is not None and usage is not None:
+            job.take(usage)
 
     def add(self, totals: Mapping[Owner, dict[str, float]]) -> None:
         """Raise ``cpu`` of the totals of replicas to the total of their job's group."""
@@ -91,7 +105,7 @@ class JobGroupCounters:
             if "cpu" not in counts:
                 continue
             if len(job.owners) == 1:
-                job.unread = max(job.seconds + job.earlier - counts["cpu"], 0.0)
+                job.unread = max(job.seconds - counts["cpu"], 0.0)
             counts["cpu"] += job.unread
 
     def forget(self, owners: set[Owner]) -> list[GroupKey]:
