@@ -37,7 +37,7 @@ BUDGET_SECONDS = 0.1
 IDLE_BUDGET_SECONDS = 0.5
 """The same while the process does little else."""
 IDLE_CPU = 0.3
-"""Share of a core that the process uses for other work at most, to be idle."""
+"""Share of a core that the other threads of the process use at most, for it to do little else."""
 LIST_SECONDS = 5.0
 """How often the jobs that run are listed."""
 TOGETHER = 8
@@ -94,9 +94,9 @@ class RunningJobs:
         thresholds: Thresholds,
         clock: Clock,
         leases: Leases | None = None,
-        cpu: Callable[[], float] = time.process_time,
+        others_cpu: Callable[[], float] = lambda: time.process_time() - time.thread_time(),
     ) -> None:
-        """``cpu`` gives the seconds of CPU that the process has used."""
+        """``others_cpu`` gives the seconds of CPU that the other threads of the process have used."""
         self._executor = executor
         self._registry = registry
         self._thresholds = thresholds
@@ -106,14 +106,13 @@ class RunningJobs:
         self._lock = threading.Lock()
         self._jobs: OrderedDict[JobKey, _Watched] = OrderedDict()
         self._listed = float("-inf")
-        self._cpu = cpu
-        self._rested = clock.monotonic(), cpu()
+        self._others_cpu = others_cpu
         self.figures = Figures()
 
     def round(self) -> None:
         """Evaluate the jobs whose turn it is, for as long as a round may take."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
-        until = began + self._budget(began)
+        is_over = self._budget(began)
         if self._leases and not self._leases.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
             with self._lock:
                 self._jobs.clear()  # another server has what is open
@@ -124,17 +123,22 @@ class RunningJobs:
         share = int(_HASTE * len(self._jobs) * INTERVAL_SECONDS / EVERY_SECONDS)
         due = list(islice(self._due(began), max(share, LEAST_JOBS)))
         for first in range(0, len(due), TOGETHER):
-            self._evaluate(due[first : first + TOGETHER], until)
-            if self._clock.monotonic() >= until:
+            self._evaluate(due[first : first + TOGETHER], is_over)
+            if is_over():
                 break
-        self._rested = self._clock.monotonic(), self._cpu()
-        self.figures.seconds += self._rested[0] - began
+        self.figures.seconds += self._clock.monotonic() - began
 
-    def _budget(self, began: float) -> float:
-        """How long a round may take: who waits for an answer or an acknowledgement goes first."""
-        ended, used = self._rested
-        idle = self._cpu() - used <= IDLE_CPU * (began - ended)
-        return IDLE_BUDGET_SECONDS if idle else BUDGET_SECONDS
+    def _budget(self, began: float) -> Callable[[], bool]:
+        """Says whether the time of a round is over: who waits for an answer or an acknowledgement goes first."""
+        before = self._others_cpu()
+
+        def is_over() -> bool:
+            spent = self._clock.monotonic() - began
+            if BUDGET_SECONDS <= spent < IDLE_BUDGET_SECONDS:
+                return self._others_cpu() - before > IDLE_CPU * spent
+            return spent >= IDLE_BUDGET_SECONDS
+
+        return is_over
 
     @property
     def oldest_seconds(self) -> float:
@@ -184,8 +188,8 @@ class RunningJobs:
             if one.sampled != one.evaluated_sample:
                 yield key
 
-    def _evaluate(self, keys: Sequence[JobKey], until: float) -> None:
-        """Evaluate jobs in their order, the first one and as many more as are begun before ``until``."""
+    def _evaluate(self, keys: Sequence[JobKey], is_over: Callable[[], bool]) -> None:
+        """Evaluate jobs in their order, the first one and as many more as are begun before the time is over."""
         moment, now_ms = self._clock.monotonic(), self._clock.now_ms()
         sampled = {key: self._jobs[key].sampled for key in keys}
         evaluated = keys
@@ -194,7 +198,7 @@ class RunningJobs:
             self._restore(keys, now_ms)
             for evaluation in self._evaluations(keys, now_ms):
                 self._take(evaluation, sampled[evaluation.job], now_ms)
-                if self._clock.monotonic() >= until:
+                if is_over():
                     evaluated = keys[: keys.index(evaluation.job) + 1]
                     break
         finally:  # whatever failed is not tried again before the others had their turn

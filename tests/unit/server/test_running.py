@@ -232,7 +232,8 @@ class Counting(Executor):
     def __init__(self, executor, clock=None, cost=0):
         """It asks the other one."""
         self.executor, self.clock, self.cost = executor, clock, cost
-        self.asked, self.order, self.failing, self.cpu = {}, [], set(), 0.0
+        self.asked, self.order, self.failing = {}, [], set()
+        self.cpu, self.load = 0.0, 0.0
 
     def run(self, question, scope):
         kind = type(question)
@@ -241,6 +242,7 @@ class Counting(Executor):
             self.order.append(question.subject.id)
             if self.clock:
                 self.clock.time_ms += self.cost
+                self.cpu += self.load * self.cost / SECOND
             if question.subject.id in self.failing:
                 raise QueryTimeoutError("it takes too long")
         return self.executor.run(question, scope)
@@ -251,7 +253,7 @@ def counting(server):
     own = work(server)
     executor = Counting(own._executor)
     # The process does nothing else, unless a test says so.
-    return RunningJobs(executor, own._registry, own._thresholds, own._clock, cpu=lambda: executor.cpu), executor
+    return RunningJobs(executor, own._registry, own._thresholds, own._clock, others_cpu=lambda: executor.cpu), executor
 
 
 def many(server, count):
@@ -292,9 +294,9 @@ def test_a_job_is_not_looked_at_before_its_turn(server, counting):
 
 def test_a_round_ends_when_its_time_is_over_and_the_next_begins_with_who_waits_longest(server, counting):
     own, executor = counting
-    count, cost = 3 * TOGETHER + 5, 20
+    count, cost = 3 * TOGETHER + 5, 21
     many(server, count).put(NOW - MINUTE, NOW)
-    executor.clock, executor.cost, executor.cpu = server.clock, cost, 1.0  # others used a second
+    executor.clock, executor.cost, executor.load = server.clock, cost, 0.5
     each = math.ceil(BUDGET_SECONDS * SECOND / cost)
     own.round()
     assert len(executor.order) == each < TOGETHER
@@ -302,7 +304,6 @@ def test_a_round_ends_when_its_time_is_over_and_the_next_begins_with_who_waits_l
     assert waited > 0
     for rounds in range(2, math.ceil(count / each) + 1):
         server.clock.time_ms += SECOND
-        executor.cpu += 1.0
         own.round()
         assert len(executor.order) == min(rounds * each, count)
     assert sorted(executor.order) == sorted(f"j{at}" for at in range(count))
@@ -312,7 +313,7 @@ def test_a_round_ends_when_its_time_is_over_and_the_next_begins_with_who_waits_l
 
 def test_a_process_that_does_little_else_evaluates_more_jobs_in_a_round(server, counting):
     own, executor = counting
-    count, cost = 4 * TOGETHER, 20
+    count, cost = 4 * TOGETHER, 19
     many(server, count).put(NOW - MINUTE, NOW)
     executor.clock, executor.cost = server.clock, cost
     own.round()
