@@ -58,8 +58,12 @@ export function queryText(query: Query): string {
   return parts.toString();
 }
 
-export async function read<T>(url: string, signal?: AbortSignal): Promise<T> {
-  return call<T>(url, signal ? { signal } : {});
+/** Resolves when it is the caller's turn to do what takes long. */
+export type Turn = () => Promise<void>;
+
+/** The answer to a question; a large one is decoded in turn. */
+export async function read<T>(url: string, signal?: AbortSignal, turn?: Turn): Promise<T> {
+  return call<T>(url, signal ? { signal } : {}, turn);
 }
 
 /** A call that changes something: the header proves that it comes from this page. */
@@ -90,7 +94,7 @@ async function taken(url: string, options: RequestInit): Promise<Response | null
   return response?.ok ? response : null;
 }
 
-export async function call<T>(url: string, options: RequestInit): Promise<T> {
+export async function call<T>(url: string, options: RequestInit, turn?: Turn): Promise<T> {
   let response: Response;
   try {
     response = (await taken(url, options)) ?? (await fetch(url, { credentials: "same-origin", ...options }));
@@ -104,11 +108,16 @@ export async function call<T>(url: string, options: RequestInit): Promise<T> {
     throw new Refusal(0, "unreachable", `The server does not answer (${response.status})`);
   }
   answered();
-  if (response.ok) return (await response.json()) as T;
+  if (response.ok) return turn ? await decode<T>(await response.text(), turn) : ((await response.json()) as T);
   const body: unknown = await response.json().catch(() => null);
   const problem = (body as Schemas["ProblemBody"] | null)?.error;
   if (response.status === 401) signedOut.forEach((listener) => listener());
   throw new Refusal(response.status, problem?.code ?? "", problem?.message ?? `the server answered ${response.status}`, waitOf(response), problem?.field ?? "");
+}
+
+async function decode<T>(text: string, turn: Turn): Promise<T> {
+  await turn();
+  return JSON.parse(text) as T;
 }
 
 const LONGEST_WAIT = 60;
@@ -129,10 +138,11 @@ export function onSignedOut(listener: () => void): () => void {
 const FIRST_PAUSE = 2_000;
 const LONGEST_PAUSE = 30_000;
 
-/** Follow something live while the tab is looked at; gives what ends it. */
-export function follow<T>(url: string, take: (update: T) => void, changed: (state: LiveState) => void): () => void {
+/** Follow something live while the tab is looked at; gives what ends it. Large updates are decoded and taken in turn. */
+export function follow<T>(url: string, take: (update: T) => void, changed: (state: LiveState) => void, turn?: Turn): () => void {
   let source: EventSource | null = null;
   let over = false;
+  let left = false;
   let pause = FIRST_PAUSE;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const stream = {};
@@ -146,7 +156,8 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
     };
     source.onmessage = (event: MessageEvent<string>) => {
       answered();
-      take(JSON.parse(event.data) as T);
+      if (turn) void takeInTurn(event.data, turn);
+      else take(JSON.parse(event.data) as T);
     };
     source.onerror = () => {
       standsStill(stream);
@@ -164,6 +175,11 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
       close();
       signedOut.forEach((listener) => listener());
     });
+  };
+  const takeInTurn = async (text: string, turn: Turn) => {
+    const update = await decode<T>(text, turn);
+    await turn();
+    if (!left) take(update);
   };
   const close = () => {
     clearTimeout(timer);
@@ -187,7 +203,7 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
   document.addEventListener("visibilitychange", seen);
   open();
   return () => {
-    over = true;
+    over = left = true;
     document.removeEventListener("visibilitychange", seen);
     close();
   };

@@ -77,7 +77,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
       for (const metrics of wanted) {
         const query = { metric: metrics, by, start: Math.floor(range.start), end: Math.ceil(range.end), step: stepText(span), format: "columns", project: job.project };
         try {
-          const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal);
+          const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal, myTurn);
           await myTurn();
           if (gone.signal.aborted) return;
           take(answer);
@@ -131,7 +131,7 @@ export function useLive(
     if (!on || by === null || !metrics.length) return;
     const query = { metric: metrics.slice(0, 90), by, step: stepText(followed), format: "columns", project: job.project };
     const url = address("/api/jobmeter/v1/jobs/{job}/live", { job: job.id }, query);
-    return follow<LiveJob>(url, (update) => latest.current(update), setState);
+    return follow<LiveJob>(url, (update) => latest.current(update), setState, myTurn);
   }, [job.id, job.project, metrics.join(), by, followed, on]);
   return on ? state : null;
 }
