@@ -200,4 +200,5 @@ def test_the_group_of_the_job_is_read_at_the_end_of_a_process():
         child.kill()
         (final,) = wait_until(watch.drain, "the last reading")
     usage = final.job_usage
+    assert usage is not None
     assert (final.job_groups, usage.whole.cpu_seconds, usage.extern.cpu_seconds) == (KEY, 1.5, 1.5)
