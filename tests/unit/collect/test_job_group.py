@@ -179,14 +179,14 @@ def total(*readings):
     return round(totals[ONE]["cpu"], 3)
 
 
-def test_a_reading_at_an_end_that_arrives_after_a_later_one_changes_nothing():
+def test_out_of_order_readings_of_a_group_do_not_count_cpu_time_twice():
     late = used(1.2, began=1, ended=4)
     assert total(used(1.3, began=2, ended=3), late) == 1.3
     assert total(used(1.0, began=1, ended=2), used(1.3, began=5, ended=6), used(1.2, began=3, ended=4)) == 1.3
     assert total(used(1.3, began=1, ended=2), used(0.2, began=3, ended=4)) == 1.5, "the group was made again"
 
 
-def test_what_the_external_step_uses_between_two_reads_takes_nothing_from_the_tasks():
+def test_cpu_time_of_the_tasks_is_monotonic_when_the_extern_step_is_read_after_the_job():
     assert total(used(2.0, 0.5, 1, 2), used(2.0, 0.6, 3, 4)) == 1.5
     assert total(used(2.0, 0.5, 1, 2), used(2.0, 0.6, 3, 4), used(3.1, 0.6, 5, 6)) == 2.5
 
