@@ -1,5 +1,5 @@
 // Every job: search as you type, filters and order in the address, rows that are drawn only while they are seen.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Job, type LiveState, address, follow } from "../api/client";
 import type { LiveJobs } from "../api/client";
 import { useAgain, useWindowWidth, useZone } from "../parts/hooks";
@@ -11,10 +11,8 @@ import { Empty } from "./empty";
 import { FILTERS, Filters } from "./filters";
 import { useJobs } from "./pages";
 import { Picked } from "./picked";
-import { Row } from "./row";
+import { Rows } from "./rows";
 
-const ROW = 46;
-const BEFORE = 6;
 const FIRST: readonly (readonly [string, string, string])[] = [
   ["", "", "c-pick"],
   ["state", "State", "c-state"],
@@ -31,8 +29,6 @@ export function JobList({ query }: { query: URLSearchParams }) {
   useAgain(jobs.error, jobs.again);
   const [live, setLive] = useState<LiveState | null>(null);
   const [running, setRunning] = useState<number | null>(null);
-  const body = useRef<HTMLDivElement>(null);
-  const [seen, setSeen] = useState<[number, number]>([0, 40]);
   const width = useWindowWidth();
   const chosen = chosenColumns(query);
   const columns = useMemo(() => shownColumns(chosen, width), [chosen?.join(), width]);
@@ -48,37 +44,10 @@ export function JobList({ query }: { query: URLSearchParams }) {
     return follow<LiveJobs>(address(`/api/jobmeter/v1/live/jobs`), take, setLive);
   }, []);
 
-  useEffect(() => {
-    const look = () => {
-      if (!body.current) return;
-      const top = -body.current.getBoundingClientRect().top;
-      const first = Math.max(0, Math.floor(top / ROW) - BEFORE);
-      const last = Math.ceil((top + innerHeight) / ROW) + BEFORE;
-      setSeen((now) => (now[0] === first && now[1] === last ? now : [first, last]));
-    };
-    look();
-    addEventListener("scroll", look, { passive: true });
-    addEventListener("resize", look);
-    return () => {
-      removeEventListener("scroll", look);
-      removeEventListener("resize", look);
-    };
-  }, [jobs.total]);
-
-  useEffect(() => jobs.want(seen[0], seen[1]), [seen, search]);
-
   const set = (values: Record<string, string | null>) => go(href([], changed(query, values)), true);
-  const pick = (key: string, on: boolean) => {
-    const next = changed(query, { pick: null });
-    for (const one of [...picked].filter((other) => other !== key).concat(on ? [key] : [])) next.append("pick", one);
-    go(href([], next), true);
-  };
   const sort = query.get("sort") ?? "created";
   const order = query.get("order") ?? "desc";
   const total = jobs.total ?? 0;
-  const last = Math.min(seen[1], total);
-  const rows: number[] = [];
-  for (let at = Math.min(seen[0], last); at < last; at += 1) rows.push(at);
   return (
     <>
       <div class="heading">
@@ -133,11 +102,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
               </div>
             ))}
           </div>
-          <div class="rows" role="rowgroup" ref={body} style={{ height: `${total * ROW}px` }} onKeyDown={walk}>
-            {rows.map((at) => (
-              <Row key={at} at={at} top={at * ROW} job={jobs.at(at)} use={jobs.use} found={jobs.found} picked={picked} pick={pick} columns={columns} />
-            ))}
-          </div>
+          <Rows jobs={jobs} total={total} search={search} picked={picked} columns={columns} />
         </div>
       )}
     </>
@@ -170,17 +135,5 @@ function question(query: URLSearchParams): Record<string, string | string[] | nu
 
 const HOUR = 3_600_000;
 const SINCE: Record<string, number> = { "1h": HOUR, "24h": 24 * HOUR, "7d": 168 * HOUR, "30d": 720 * HOUR };
-
-/** Up and down go from row to row. */
-function walk(event: KeyboardEvent): void {
-  const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
-  const row = (event.target as HTMLElement).closest<HTMLElement>("[data-at]");
-  if (!step || !row) return;
-  const next = row.parentElement?.querySelector<HTMLElement>(`[data-at="${Number(row.dataset["at"]) + step}"] a`);
-  if (next) {
-    event.preventDefault();
-    next.focus();
-  }
-}
 
 export type { Job };

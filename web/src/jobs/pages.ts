@@ -1,8 +1,10 @@
-// The list in pages of a hundred: asked for when they are near, at most so many kept, and brought up to date in place.
+// The list in pages of a hundred: asked for when they are near, at most so many in memory, and brought up to date in place.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type LiveJobs, type Query, type Schemas, Refusal, address, read } from "../api/client";
 
 const PAGE = 100;
+/** How many rows on either side of those that are seen are asked for too: who scrolls on finds them there. */
+const AHEAD = 60;
 const MOST_PAGES = 30;
 
 export interface Use {
@@ -18,6 +20,8 @@ export interface Jobs {
   error: Refusal | null;
   busy: boolean;
   fresh: number;
+  /** When the list was brought up to date, in milliseconds since 1970. */
+  now: number;
   use: ReadonlyMap<string, Use>;
   found: ReadonlyMap<string, Found>;
   at: (index: number) => Job | null;
@@ -52,9 +56,9 @@ export function useJobs(query: Query): Jobs {
   const [total, setTotal] = useState<number | null>(null);
   const [error, setError] = useState<Refusal | null>(null);
   const [fresh, setFresh] = useState(0);
-  const [, draw] = useState(0);
+  const [now, setNow] = useState(Date.now);
   const current = useRef(query);
-  const redraw = () => draw((now) => now + 1);
+  const redraw = () => setNow((last) => Math.max(Date.now(), last + 1));
 
   const ask = (page: number) => {
     const mine = kept.current;
@@ -86,13 +90,15 @@ export function useJobs(query: Query): Jobs {
       )
       .finally(() => {
         mine.requests.delete(page);
-        redraw();
+        if (isSeen(page)) redraw();
       });
   };
 
+  const isSeen = (page: number) => page * PAGE <= wanted.current[1] && (page + 1) * PAGE > wanted.current[0];
+
   const want = (first: number, last: number) => {
     wanted.current = [first, last];
-    const [low, high] = [Math.floor(first / PAGE), Math.floor(Math.max(last, 0) / PAGE)];
+    const [low, high] = [Math.floor(Math.max(first - AHEAD, 0) / PAGE), Math.floor((Math.max(last, 0) + AHEAD) / PAGE)];
     for (const [page, gone] of kept.current.requests) if (page < low - 1 || page > high + 1) gone.abort();
     for (let page = low; page <= high; page += 1) if (page === 0 || total === null || page * PAGE < total) ask(page);
   };
@@ -137,6 +143,7 @@ export function useJobs(query: Query): Jobs {
     error,
     busy: kept.current.requests.size > 0,
     fresh,
+    now,
     use: kept.current.use,
     found: kept.current.found,
     at: (index) => kept.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,

@@ -1,53 +1,60 @@
 import type { ComponentChildren } from "preact";
-import { memo } from "preact/compat";
 import type { Job } from "../api/client";
 import { duration, spoken } from "../format";
-import { Moment, State } from "../parts/small";
+import { memo } from "../parts/memo";
+import { State, timeOf } from "../parts/small";
 import { Sparkline } from "../parts/sparkline";
-import { href } from "../router";
-import { type Found, type Use, keyOf } from "./pages";
-import { MOST_COMPARED } from "./picked";
+import { changed, go, href, place } from "../router";
+import { type Found, keyOf } from "./pages";
 import type { Column } from "./columns";
-import { type Sparks, useSparks } from "./sparks";
+import type { Sparks } from "./sparks";
 
 interface Given {
   at: number;
   top: number;
   job: Job | null;
-  use: ReadonlyMap<string, Use>;
-  found: ReadonlyMap<string, Found>;
-  picked: ReadonlySet<string>;
-  pick: (key: string, on: boolean) => void;
+  sparks: Sparks | null;
+  found: Found | undefined;
+  /** When the list was brought up to date, for a job that runs; else 0. */
+  now: number;
+  picked: boolean;
+  /** As many jobs are picked as can be compared, and this one is not among them. */
+  closed: boolean;
   columns: readonly Column[];
+  /** Times are those of this zone. */
+  zone: string;
 }
 
-export function Row({ at, top, job, use, found, picked, pick, columns }: Given) {
+export const Row = memo(function Row({ at, top, job, sparks, found, now, picked, closed, columns }: Given) {
   if (!job) {
     return (
-      <div class="row waiting" role="row" aria-rowindex={at + 2} style={{ transform: `translateY(${top}px)` }}>
+      <div class="row waiting" role="row" aria-rowindex={at + 2} style={{ top: `${top}px` }}>
         <div role="cell">…</div>
       </div>
     );
   }
+  const key = keyOf(job);
   return (
-    <div class="row" role="row" aria-rowindex={at + 2} data-at={at} style={{ transform: `translateY(${top}px)` }}>
+    <div class="row" role="row" aria-rowindex={at + 2} data-at={at} style={{ top: `${top}px` }}>
       <div role="cell" class="c-pick">
-        <input
-          type="checkbox"
-          aria-label={`Compare ${job.name || job.id}`}
-          checked={picked.has(keyOf(job))}
-          disabled={!picked.has(keyOf(job)) && picked.size >= MOST_COMPARED}
-          onChange={(event) => pick(keyOf(job), event.currentTarget.checked)}
-        />
+        <input type="checkbox" aria-label={`Compare ${job.name || job.id}`} checked={picked} disabled={closed} onChange={(event) => pick(key, event.currentTarget.checked)} />
       </div>
-      <Facts job={job} found={columns.some((one) => one.id === "findings") ? undefined : found.get(keyOf(job))} now={job.state === "Running" ? Math.floor(Date.now() / 1000) : 0} />
-      <Cells key={keyOf(job)} job={job} use={use.get(keyOf(job))} found={found.get(keyOf(job))} columns={columns} />
+      <Facts job={job} found={columns.some((one) => one.id === "findings") ? undefined : found} />
+      <Cells key={key} job={job} sparks={sparks} found={found} now={now} columns={columns} />
     </div>
   );
+});
+
+/** Add a job to those that are compared, or take it out. */
+function pick(key: string, on: boolean): void {
+  const { query } = place();
+  const next = changed(query, { pick: null });
+  for (const one of query.getAll("pick").filter((other) => other !== key).concat(on ? [key] : [])) next.append("pick", one);
+  go(href([], next), true);
 }
 
 /** What every row says. Where there is no column of findings a sign says that there are some. */
-const Facts = memo(function Facts({ job, found }: { job: Job; found: Found | undefined; now: number }) {
+function Facts({ job, found }: { job: Job; found: Found | undefined }) {
   const query = { ...(job.project === "default" ? {} : { project: job.project }) };
   return (
     <>
@@ -63,17 +70,15 @@ const Facts = memo(function Facts({ job, found }: { job: Job; found: Found | und
       </div>
     </>
   );
-});
+}
 
-/** The cells of the columns that were chosen; curves are asked for where they are shown. */
-function Cells({ job, use, found, columns }: { job: Job; use: Use | undefined; found: Found | undefined; columns: readonly Column[] }) {
-  const drawn = columns.some((one) => one.id === "cpu" || one.id === "gpu");
-  const sparks = useSparks(job, use, drawn);
+/** The cells of the columns that were chosen. */
+function Cells({ job, sparks, found, now, columns }: Pick<Given, "sparks" | "found" | "now" | "columns"> & { job: Job }) {
   return (
     <>
       {columns.map((one) => (
         <div role="cell" key={one.id} class={`c-${one.id}`}>
-          {one.id === "findings" ? found && <Finding found={found} /> : cell(one.id, job, sparks)}
+          {one.id === "findings" ? found && <Finding found={found} /> : cell(one.id, job, sparks, now)}
         </div>
       ))}
     </>
@@ -107,9 +112,9 @@ function Sign({ found, children }: { found: Found; children?: ComponentChildren 
   );
 }
 
-function cell(id: string, job: Job, sparks: Sparks | null) {
+function cell(id: string, job: Job, sparks: Sparks | null, now: number) {
   const start = job.start ?? job.first_sample;
-  const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);
+  const end = job.end ?? (now || job.last_sample);
   switch (id) {
     case "group":
       return job.resource_group;
@@ -123,11 +128,11 @@ function cell(id: string, job: Job, sparks: Sparks | null) {
     case "exit":
       return job.exit_code ?? "";
     case "created":
-      return <Moment ms={job.created} brief />;
+      return timeOf(job.created, "brief");
     case "start":
-      return <Moment ms={start} brief />;
+      return timeOf(start, "brief");
     case "end":
-      return <Moment ms={job.end} brief />;
+      return timeOf(job.end, "brief");
     case "duration":
       return start === null || end === null ? "–" : duration(end - start);
     case "cpu":
@@ -139,7 +144,8 @@ function cell(id: string, job: Job, sparks: Sparks | null) {
 
 function curve(sparks: Sparks | null, metric: string, kind: "cpu" | "gpu") {
   const points = sparks?.lines[metric];
-  if (!sparks || !points) return <span class="none">{sparks ? "–" : ""}</span>;
+  if (!sparks) return null;
+  if (!points) return <span class="none">–</span>;
   const unit = kind === "cpu" ? "{core}" : "1";
   return <Sparkline points={points} start={sparks.start} end={sparks.end} step={sparks.step} top={kind === "gpu" ? 1 : 0} unit={unit} kind={kind} />;
 }

@@ -1,5 +1,5 @@
-// The curves of the rows that are seen: few questions at a time, asked once, forgotten when the row is gone for long.
-import { useEffect, useState } from "preact/hooks";
+// The curves of the rows that are seen: asked for once the list rests, few at a time, the oldest forgotten.
+import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type MetricLines, type Point, address, linesOf, read } from "../api/client";
 import { step, stepText } from "../charts/steps";
 import { type Use, keyOf } from "./pages";
@@ -15,58 +15,88 @@ const METRICS = ["cpu.usage", "gpu.utilization", "npu.utilization"];
 const POINTS = 40;
 const AT_ONCE = 4;
 const MOST = 400;
-const kept = new Map<string, Sparks>();
-const waiting: (() => Promise<void>)[] = [];
-let busy = 0;
-
-function next(): void {
-  while (busy < AT_ONCE && waiting.length) {
-    busy += 1;
-    void waiting.shift()!().finally(() => {
-      busy -= 1;
-      next();
-    });
-  }
-}
+/** How long the same rows are seen before their curves are asked for, in milliseconds: what is only scrolled by is not asked about. */
+const REST = 80;
+/** A curve that ends so many steps before now has a hole: its row was out of sight. */
+const HOLE = 3;
+const cache = new Map<string, Sparks>();
 
 const name = (job: Job): string => `${keyOf(job)} ${job.state === "Running" ? "" : (job.end ?? job.last_sample)}`;
 
-export function useSparks(job: Job, use: Use | undefined, drawn: boolean): Sparks | null {
-  const key = name(job);
-  const [sparks, setSparks] = useState<Sparks | null>(kept.get(key) ?? null);
+interface Questions {
+  jobs: readonly Job[];
+  open: Map<string, AbortController>;
+  /** Those asked since other rows came into sight: what fails is not asked again and again. */
+  asked: Set<string>;
+  moving: boolean;
+}
+
+/** Gives the curves of a job among those that are seen; null until they are there. */
+export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, drawn: boolean): (job: Job) => Sparks | null {
+  const [, setTurn] = useState(0);
+  const questions = useRef<Questions>({ jobs, open: new Map(), asked: new Set(), moving: true });
+  questions.current.jobs = jobs;
+  const names = drawn ? jobs.map(name).join("\n") : "";
   useEffect(() => {
-    if (!drawn) return;
-    const found = kept.get(key);
-    if (found) {
-      setSparks(found);
-      return;
-    }
-    const gone = new AbortController();
-    const ask = async () => {
-      if (gone.signal.aborted) return;
-      const made = await load(job, gone.signal).catch(() => null);
-      if (!made) return;
-      kept.set(key, made);
-      if (kept.size > MOST) kept.delete(kept.keys().next().value!);
-      setSparks(made);
-    };
-    // A row that is only passed by is not asked about.
+    const mine = questions.current;
+    const seen = new Set(names.split("\n"));
+    for (const [one, gone] of mine.open) if (!seen.has(one)) gone.abort();
+    mine.asked.clear();
+    mine.moving = true;
+    if (!names) return;
     const timer = setTimeout(() => {
-      waiting.push(ask);
-      next();
-    }, 60);
-    return () => {
-      clearTimeout(timer);
-      gone.abort();
-    };
-  }, [key, drawn]);
-  useEffect(() => {
-    if (!use || !sparks || job.state !== "Running") return;
-    const grown = grow(sparks, use);
-    kept.set(key, grown);
-    setSparks(grown);
-  }, [use]);
-  return sparks;
+      mine.moving = false;
+      ask(mine, () => setTurn((now) => now + 1));
+    }, REST);
+    return () => clearTimeout(timer);
+  }, [names]);
+  useEffect(() => () => questions.current.open.forEach((gone) => gone.abort()), []);
+  return (job) => (drawn ? current(job, use.get(keyOf(job))) : null);
+}
+
+function ask(questions: Questions, changed: () => void): void {
+  const { jobs, open, asked } = questions;
+  for (const job of jobs) {
+    const key = name(job);
+    if (questions.moving || open.size >= AT_ONCE) return;
+    if (open.has(key) || asked.has(key) || !isWanting(job)) continue;
+    const gone = new AbortController();
+    open.set(key, gone);
+    asked.add(key);
+    load(job, gone.signal)
+      .then(
+        (made) => {
+          store(key, made);
+          changed();
+        },
+        () => undefined,
+      )
+      .finally(() => {
+        open.delete(key);
+        ask(questions, changed);
+      });
+  }
+}
+
+function isWanting(job: Job): boolean {
+  const found = cache.get(name(job));
+  return !found || (job.state === "Running" && Date.now() - found.end > HOLE * found.step);
+}
+
+/** The curves of a job, with what it uses now. */
+function current(job: Job, use: Use | undefined): Sparks | null {
+  const key = name(job);
+  const found = cache.get(key) ?? null;
+  if (!found || !use || job.state !== "Running" || use.time <= found.end || use.time - found.end > HOLE * found.step) return found;
+  const grown = grow(found, use);
+  store(key, grown);
+  return grown;
+}
+
+function store(key: string, made: Sparks): void {
+  cache.delete(key);
+  cache.set(key, made);
+  if (cache.size > MOST) cache.delete(cache.keys().next().value!);
 }
 
 async function load(job: Job, signal: AbortSignal): Promise<Sparks> {
@@ -78,6 +108,7 @@ async function load(job: Job, signal: AbortSignal): Promise<Sparks> {
   return { start, end, step: span, lines: Object.fromEntries(linesOf(answer).map(({ metric, time, value }) => [metric, time.map((at, place): Point => [at, value[place]!])])) };
 }
 
+/** The curves with a point of now, in the step that it belongs to. */
 function grow(sparks: Sparks, use: Use): Sparks {
   const time = Math.floor(use.time / sparks.step) * sparks.step;
   const lines = { ...sparks.lines };

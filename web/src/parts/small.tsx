@@ -27,10 +27,15 @@ export function State({ state }: { state: Job["state"] }) {
 /** A moment in the viewer's zone; UTC is at hand below the pointer. */
 export function Moment({ ms, short = false, brief = false }: { ms: number | null | undefined; short?: boolean; brief?: boolean }) {
   useZone();
+  return timeOf(ms, brief ? "brief" : short ? "short" : "full");
+}
+
+/** A moment in the zone that is shown now: who calls it renders again once that is another one. */
+export function timeOf(ms: number | null | undefined, form: "brief" | "short" | "full") {
   if (ms === null || ms === undefined) return <span class="none">–</span>;
   return (
     <time dateTime={iso(ms)} title={iso(ms)}>
-      {brief ? briefly(ms) : moment(ms, short)}
+      {form === "brief" ? briefly(ms) : moment(ms, form === "short")}
     </time>
   );
 }

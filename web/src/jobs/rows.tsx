@@ -1,0 +1,85 @@
+// The rows of the list that are seen, and some on either side of them.
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Job, Query } from "../api/client";
+import { zone } from "../format";
+import type { Column } from "./columns";
+import { type Jobs, keyOf } from "./pages";
+import { MOST_COMPARED } from "./picked";
+import { Row } from "./row";
+import { useSparks } from "./sparks";
+
+const ROW = 46;
+const BEFORE = 6;
+
+interface Given {
+  jobs: Jobs;
+  total: number;
+  search: Query;
+  picked: ReadonlySet<string>;
+  columns: readonly Column[];
+}
+
+export function Rows({ jobs, total, search, picked, columns }: Given) {
+  const body = useRef<HTMLDivElement>(null);
+  const [seen, setSeen] = useState<[number, number]>([0, 40]);
+  useEffect(() => {
+    const look = () => {
+      if (!body.current) return;
+      const top = -body.current.getBoundingClientRect().top;
+      const first = Math.max(0, Math.floor(top / ROW) - BEFORE);
+      const last = Math.ceil((top + innerHeight) / ROW) + BEFORE;
+      setSeen((now) => (now[0] === first && now[1] === last ? now : [first, last]));
+    };
+    look();
+    addEventListener("scroll", look, { passive: true });
+    addEventListener("resize", look);
+    return () => {
+      removeEventListener("scroll", look);
+      removeEventListener("resize", look);
+    };
+  }, [total]);
+  useEffect(() => jobs.want(seen[0], seen[1]), [seen, search]);
+
+  const full = picked.size >= MOST_COMPARED;
+  const last = Math.min(seen[1], total);
+  const rows: (readonly [number, Job | null])[] = [];
+  for (let at = Math.min(seen[0], last); at < last; at += 1) rows.push([at, jobs.at(at)]);
+  const curves = columns.some((one) => one.id === "cpu" || one.id === "gpu");
+  const sparksOf = useSparks(rows.flatMap(([, job]) => job ?? []), jobs.use, curves);
+  const shown = zone();
+  return (
+    <div class="rows" role="rowgroup" ref={body} style={{ height: `${total * ROW}px` }} onKeyDown={walk}>
+      {rows.map(([at, job]) => {
+        const key = job ? keyOf(job) : "";
+        const chosen = picked.has(key);
+        return (
+          <Row
+            key={at}
+            at={at}
+            top={at * ROW}
+            job={job}
+            sparks={job && sparksOf(job)}
+            found={jobs.found.get(key)}
+            now={job?.state === "Running" ? jobs.now : 0}
+            picked={chosen}
+            closed={full && !chosen}
+            columns={columns}
+            zone={shown}
+          />
+        );
+      })}
+    </div>
+  );
+}
+
+/** Up and down go from row to row. */
+function walk(event: KeyboardEvent): void {
+  const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
+  const row = (event.target as HTMLElement).closest<HTMLElement>("[data-at]");
+  if (!step || !row) return;
+  const next = row.parentElement?.querySelector<HTMLElement>(`[data-at="${Number(row.dataset["at"]) + step}"] a`);
+  if (next) {
+    event.preventDefault();
+    next.focus();
+  }
+}
