@@ -121,6 +121,16 @@ def test_the_list_shows_what_each_job_used(viewer):
     assert re.search(r"\d\d\.\d %", page.inner_text(".spark-gpu"))
 
 
+def test_the_curve_of_a_running_job_is_read_again_when_updates_were_missed(viewer, server, tmp_path):
+    row = f"train-1,worker-0,node-0,,cpu.usage,{SystemClock().now_ms()},2"
+    import_samples(server, tmp_path, ["job_id,replica,node,device,metric,time,value", row])
+    page = viewer.open("?q=train-1", ".spark-gpu svg path")
+    page.reload()  # without the rows of the list that was open before
+    page.wait_for_selector(".spark-gpu svg path")
+    with page.expect_request(lambda one: "/jobs/train-1/metrics" in one.url):
+        page.evaluate("Date.now = ((now) => () => now() + 3_600_000)(Date.now)")
+
+
 def test_the_keyboard_alone_goes_from_the_list_into_a_job(viewer):
     page = viewer.open("?sort=name&order=desc", ".rows .row[data-at] a")
     page.focus('.rows .row[data-at="0"] a')

@@ -197,6 +197,24 @@ def test_only_rows_in_sight_are_drawn(viewer, server):
     assert page.locator(".rows .row").count() < 60
 
 
+def test_rows_in_sight_stay_when_more_pages_come_than_are_stored(viewer, server):
+    now = SystemClock().now_ms()
+    long = [{"job_id": f"long-{at:04}", "state": "Succeeded", "created": now - at} for at in range(3_100)]
+    for first in range(0, len(long), 1_000):
+        assert server.request("POST", "/jobs", long[first : first + 1_000]).status == 200
+    page = viewer.open("?q=long-&sort=name&order=asc", ".rows .row[data-at]")
+    wait_for_page(page, "document.querySelector('.figures b').textContent === '3,100'")
+    for at in range(50, 3_100, 100):
+        page.evaluate(f"scrollTo(0, {at} * 46)")
+        page.wait_for_selector(f'.rows .row[data-at="{at}"]')
+    with page.expect_response(lambda one: "offset=0" in one.url):
+        page.evaluate("scrollTo(0, 140 * 46)")
+    page.wait_for_load_state("networkidle")
+    page.evaluate("[...document.querySelectorAll('.who button')].find(one => one.textContent === 'UTC').click()")
+    assert page.locator(".rows .row.waiting").count() == 0
+    assert page.inner_text('.rows .row[data-at="140"] .c-name b') == "long-0140"
+
+
 def test_replicas_and_devices_have_their_newest_values_and_are_chosen(viewer):
     page = viewer.open(TRAIN, "#replicas tbody tr")
     wait_until(lambda: "%" in page.inner_text("#replicas tbody"), "values")
@@ -313,7 +331,8 @@ def test_the_log_is_followed_and_who_reads_further_up_stays_there(viewer, server
 
 
 def test_lines_that_come_faster_than_they_are_shown_are_counted_and_loaded(viewer, server):
-    now = SystemClock().now_ms()
+    # Within one second of the log, so that the lines of the first page and those left out do not share the next one.
+    now = SystemClock().now_ms() // 1_000 * 1_000 + 300
     server.request("POST", "/jobs", {"job_id": "flood", "state": "Running", "start": now - MINUTE})
 
     def push(first, last):

@@ -8,7 +8,7 @@ import { NodePage } from "./nodes/node";
 import { NodesPage } from "./nodes/page";
 import { UsePage } from "./fleet/use";
 import { AdminPage } from "./admin/page";
-import { read as kept } from "./format";
+import { read as readSetting } from "./format";
 import { Frame } from "./parts/frame";
 import { Notice, Problem } from "./parts/small";
 import { onReturn } from "./api/connection";
@@ -107,6 +107,6 @@ async function leave(left: () => void, done: () => void): Promise<void> {
   left();
 }
 
-const theme = kept("jobmeter-theme");
+const theme = readSetting("jobmeter-theme");
 if (theme) document.documentElement.dataset["theme"] = theme;
 render(<Page />, document.getElementById("page")!);

@@ -32,26 +32,33 @@ export interface Jobs {
 
 export const keyOf = (job: { project: string; id: string }): string => `${job.project}/${job.id}`;
 
-interface Kept {
+interface ListState {
   pages: Map<number, Job[]>;
   requests: Map<number, AbortController>;
-  known: Set<string>;
+  /** The jobs that a page of it has had. */
+  listed: Set<string>;
   use: Map<string, Use>;
   found: Map<string, Found>;
   newest: number;
 }
 
-const nothing = (use: Map<string, Use> = new Map()): Kept => ({
+const emptyState = (use: Map<string, Use> = new Map()): ListState => ({
   pages: new Map(),
   requests: new Map(),
-  known: new Set(),
+  listed: new Set(),
   use,
   found: new Map(),
   newest: 0,
 });
 
+/** The page that is farthest from the rows that are seen. */
+function farthest(pages: readonly number[], [first, last]: readonly [number, number]): number {
+  const middle = (first + last) / 2 / PAGE - 0.5;
+  return pages.reduce((one, other) => (Math.abs(other - middle) > Math.abs(one - middle) ? other : one));
+}
+
 export function useJobs(query: Query): Jobs {
-  const kept = useRef<Kept>(nothing());
+  const state = useRef<ListState>(emptyState());
   const wanted = useRef<[number, number]>([0, 40]);
   const [total, setTotal] = useState<number | null>(null);
   const [error, setError] = useState<Refusal | null>(null);
@@ -61,7 +68,7 @@ export function useJobs(query: Query): Jobs {
   const redraw = () => setNow((last) => Math.max(Date.now(), last + 1));
 
   const ask = (page: number) => {
-    const mine = kept.current;
+    const mine = state.current;
     if (mine.pages.has(page) || mine.requests.has(page)) return;
     const gone = new AbortController();
     mine.requests.set(page, gone);
@@ -69,20 +76,19 @@ export function useJobs(query: Query): Jobs {
     read<Schemas["JobList"]>(url, gone.signal)
       .then(
         (list) => {
-          if (kept.current !== mine) return;
+          if (state.current !== mine) return;
           mine.pages.set(page, list.jobs);
           for (const one of list.findings ?? []) mine.found.set(keyOf(one), one);
           for (const job of list.jobs) {
-            mine.known.add(keyOf(job));
+            mine.listed.add(keyOf(job));
             mine.newest = Math.max(mine.newest, job.created ?? job.start ?? job.first_sample ?? 0);
           }
-          const first = mine.pages.keys().next().value;
-          if (mine.pages.size > MOST_PAGES && first !== undefined) mine.pages.delete(first);
+          if (mine.pages.size > MOST_PAGES) mine.pages.delete(farthest([...mine.pages.keys()], wanted.current));
           setTotal(list.total);
           setError(null);
         },
         (problem: unknown) => {
-          if (!(problem instanceof Refusal) || kept.current !== mine) return;
+          if (!(problem instanceof Refusal) || state.current !== mine) return;
           setError(problem);
           // The number that another question gave is none of this one.
           if (!mine.pages.size) setTotal(null);
@@ -99,19 +105,19 @@ export function useJobs(query: Query): Jobs {
   const want = (first: number, last: number) => {
     wanted.current = [first, last];
     const [low, high] = [Math.floor(Math.max(first - AHEAD, 0) / PAGE), Math.floor((Math.max(last, 0) + AHEAD) / PAGE)];
-    for (const [page, gone] of kept.current.requests) if (page < low - 1 || page > high + 1) gone.abort();
+    for (const [page, gone] of state.current.requests) if (page < low - 1 || page > high + 1) gone.abort();
     for (let page = low; page <= high; page += 1) if (page === 0 || total === null || page * PAGE < total) ask(page);
   };
 
   const again = () => {
-    kept.current.requests.forEach((gone) => gone.abort());
-    kept.current = nothing(kept.current.use);
+    state.current.requests.forEach((gone) => gone.abort());
+    state.current = emptyState(state.current.use);
     setFresh(0);
     want(...wanted.current);
   };
 
   const take = (update: LiveJobs) => {
-    const mine = kept.current;
+    const mine = state.current;
     const updated = new Map(update.jobs.map((job) => [keyOf(job), job]));
     for (const page of mine.pages.values()) page.forEach((job, at) => (page[at] = updated.get(keyOf(job)) ?? job));
     for (const key of updated.keys()) mine.found.delete(key);
@@ -122,11 +128,11 @@ export function useJobs(query: Query): Jobs {
       mine.use.set(keyOf(one), { time: update.now, values });
     }
     const plain = !Object.entries(current.current).some(([, value]) => (Array.isArray(value) ? value.length : value));
-    const unknown = update.jobs.filter((job) => !mine.known.has(keyOf(job)) && (job.created ?? job.start ?? job.first_sample ?? 0) > mine.newest);
-    if (plain && mine.pages.has(0) && unknown.length) {
+    const created = update.jobs.filter((job) => !mine.listed.has(keyOf(job)) && (job.created ?? job.start ?? job.first_sample ?? 0) > mine.newest);
+    if (plain && mine.pages.has(0) && created.length) {
       // At the top of the list new jobs just appear; further down they would move what is read.
       if (scrollY < 200) again();
-      else setFresh(unknown.length);
+      else setFresh(created.length);
     }
     redraw();
   };
@@ -134,19 +140,19 @@ export function useJobs(query: Query): Jobs {
   useEffect(() => {
     current.current = query;
     again();
-    return () => kept.current.requests.forEach((gone) => gone.abort());
+    return () => state.current.requests.forEach((gone) => gone.abort());
   }, [query]);
 
   return {
     total,
-    loaded: kept.current.pages.get(0) ?? [],
+    loaded: state.current.pages.get(0) ?? [],
     error,
-    busy: kept.current.requests.size > 0,
+    busy: state.current.requests.size > 0,
     fresh,
     now,
-    use: kept.current.use,
-    found: kept.current.found,
-    at: (index) => kept.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,
+    use: state.current.use,
+    found: state.current.found,
+    at: (index) => state.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,
     want,
     take,
     again,

@@ -17,16 +17,26 @@ const AT_ONCE = 4;
 const MOST = 400;
 /** How long the same rows are seen before their curves are asked for, in milliseconds: what is only scrolled by is not asked about. */
 const REST = 80;
-/** A curve that ends so many steps before now has a hole: its row was out of sight. */
+/** A running job's curve that did not grow for so many steps has a hole: its row was out of sight, or the page was. */
 const HOLE = 3;
-const cache = new Map<string, Sparks>();
+
+interface Entry {
+  sparks: Sparks;
+  /** When they were brought up to date, by the browser's own clock. */
+  updated: number;
+  /** What they grew by last. */
+  use: Use | undefined;
+}
+
+const cache = new Map<string, Entry>();
 
 const name = (job: Job): string => `${keyOf(job)} ${job.state === "Running" ? "" : (job.end ?? job.last_sample)}`;
 
 interface Questions {
   jobs: readonly Job[];
+  use: ReadonlyMap<string, Use>;
   open: Map<string, AbortController>;
-  /** Those asked since other rows came into sight: what fails is not asked again and again. */
+  /** Those without an answer since other rows came into sight: what fails is not asked again and again. */
   asked: Set<string>;
   moving: boolean;
 }
@@ -34,11 +44,12 @@ interface Questions {
 /** Gives the curves of a job among those that are seen; null until they are there. */
 export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, drawn: boolean): (job: Job) => Sparks | null {
   const [, setTurn] = useState(0);
-  const questions = useRef<Questions>({ jobs, open: new Map(), asked: new Set(), moving: true });
-  questions.current.jobs = jobs;
+  const changed = () => setTurn((now) => now + 1);
+  const questions = useRef<Questions>({ jobs, use, open: new Map(), asked: new Set(), moving: true });
+  const mine = questions.current;
+  Object.assign(mine, { jobs, use });
   const names = drawn ? jobs.map(name).join("\n") : "";
   useEffect(() => {
-    const mine = questions.current;
     const seen = new Set(names.split("\n"));
     for (const [one, gone] of mine.open) if (!seen.has(one)) gone.abort();
     mine.asked.clear();
@@ -46,27 +57,36 @@ export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, d
     if (!names) return;
     const timer = setTimeout(() => {
       mine.moving = false;
-      ask(mine, () => setTurn((now) => now + 1));
+      ask(mine, changed);
     }, REST);
     return () => clearTimeout(timer);
   }, [names]);
-  useEffect(() => () => questions.current.open.forEach((gone) => gone.abort()), []);
+  // After an update: it may come so late that a curve has a hole.
+  useEffect(() => ask(mine, changed));
+  useEffect(
+    () => () => {
+      mine.moving = true;
+      mine.open.forEach((gone) => gone.abort());
+    },
+    [],
+  );
   return (job) => (drawn ? current(job, use.get(keyOf(job))) : null);
 }
 
 function ask(questions: Questions, changed: () => void): void {
-  const { jobs, open, asked } = questions;
+  const { jobs, use, open, asked } = questions;
   for (const job of jobs) {
-    const key = name(job);
     if (questions.moving || open.size >= AT_ONCE) return;
-    if (open.has(key) || asked.has(key) || !isWanting(job)) continue;
+    const key = name(job);
+    if (open.has(key) || asked.has(key) || !isWanting(job, use.get(keyOf(job)))) continue;
     const gone = new AbortController();
     open.set(key, gone);
     asked.add(key);
     load(job, gone.signal)
       .then(
-        (made) => {
-          store(key, made);
+        (sparks) => {
+          store(key, { sparks, updated: Date.now(), use: questions.use.get(keyOf(job)) });
+          asked.delete(key);
           changed();
         },
         () => undefined,
@@ -78,24 +98,27 @@ function ask(questions: Questions, changed: () => void): void {
   }
 }
 
-function isWanting(job: Job): boolean {
+const isBehind = ({ sparks, updated }: Entry): boolean => Date.now() - updated > HOLE * sparks.step;
+
+function isWanting(job: Job, use: Use | undefined): boolean {
   const found = cache.get(name(job));
-  return !found || (job.state === "Running" && Date.now() - found.end > HOLE * found.step);
+  return !found || (job.state === "Running" && use !== undefined && isBehind(found));
 }
 
 /** The curves of a job, with what it uses now. */
 function current(job: Job, use: Use | undefined): Sparks | null {
   const key = name(job);
-  const found = cache.get(key) ?? null;
-  if (!found || !use || job.state !== "Running" || use.time <= found.end || use.time - found.end > HOLE * found.step) return found;
-  const grown = grow(found, use);
-  store(key, grown);
-  return grown;
+  const found = cache.get(key);
+  if (!found) return null;
+  if (!use || use === found.use || job.state !== "Running" || isBehind(found)) return found.sparks;
+  const sparks = grow(found.sparks, use);
+  store(key, { sparks, updated: Date.now(), use });
+  return sparks;
 }
 
-function store(key: string, made: Sparks): void {
+function store(key: string, entry: Entry): void {
   cache.delete(key);
-  cache.set(key, made);
+  cache.set(key, entry);
   if (cache.size > MOST) cache.delete(cache.keys().next().value!);
 }
 
@@ -117,5 +140,5 @@ function grow(sparks: Sparks, use: Use): Sparks {
     const last = points[points.length - 1];
     lines[metric] = last && last[0] >= time ? [...points.slice(0, -1), [last[0], value]] : [...points, [time, value]];
   }
-  return { ...sparks, end: use.time, lines };
+  return { ...sparks, end: Math.max(sparks.end, use.time), lines };
 }

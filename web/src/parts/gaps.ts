@@ -11,12 +11,12 @@ export interface Count {
   lines: number;
 }
 
-/** Lines of a span that are not held; `at` is the place of the line before which they are missing. */
+/** Lines of a span that are missing; `at` is the place of the line before which they are missing. */
 export interface Gap extends Count {
   at: number;
 }
 
-/** Where lines are missing among those that are held. Spans that end before the first of these are not looked at. */
+/** Where lines are missing among those that are there. Spans that end before the first of these are not looked at. */
 export function gapsOf(lines: readonly LogLine[], counts: readonly Count[]): Gap[] {
   const gaps: Gap[] = [];
   const first = lines[0]?.time_ns ?? "9";
