@@ -44,6 +44,10 @@ class SeriesKeys(msgspec.Struct, frozen=True, eq=False):
             np.fromiter((s.id for s in series), np.uint64, len(series)),
         )
 
+    def jobs(self) -> list[int]:
+        """The jobs of the series, ascending and each once."""
+        return sorted(set(self.job.tolist()))
+
 
 class SampleBatch(msgspec.Struct, frozen=True, eq=False):
     """``n`` samples of ``len(series)`` series, in any order, possibly with repetitions (the later row wins).

@@ -92,7 +92,7 @@ class StoreSource:
             yield Piece(span, None, recent)
             return
         fits = any(step_ms % tier == 0 for tier in Tier)
-        jobs = np.unique(keys.job).tolist() if fits else []
+        jobs = keys.jobs() if fits else []
         revision = self._store.revision(jobs) if fits else None
         if revision is None and span.length_ms <= RAW_IS_QUICK:
             fits = False

@@ -29,17 +29,17 @@ export function useMetrics(jobs: readonly string[], project: string | null): { n
   return state;
 }
 
-/** The jobs beside each other, asked again now and then while one of them runs. */
+/** The jobs beside each other, asked for again now and then while one of them runs. */
 export function useComparison(jobs: readonly string[], project: string | null, metrics: readonly string[] | null, step: number | null) {
   const query = { job: jobs, metric: metrics ?? [], step: step === null ? null : stepText(step), project };
-  const asked = useRead<Comparison>(metrics && jobs.length ? address("/api/jobmeter/v1/compare", {}, query) : null);
-  const running = asked.data?.jobs.some(({ job }) => job.state === "Running") ?? false;
+  const response = useRead<Comparison>(metrics && jobs.length ? address("/api/jobmeter/v1/compare", {}, query) : null);
+  const running = response.data?.jobs.some(({ job }) => job.state === "Running") ?? false;
   useEffect(() => {
     if (!running) return;
-    const timer = setInterval(() => document.hidden || asked.again(), AGAIN_MS);
+    const timer = setInterval(() => document.hidden || response.again(), AGAIN_MS);
     return () => clearInterval(timer);
   }, [running]);
-  return asked;
+  return response;
 }
 
 /** Samples that come at no multiple of a step are one or two steps apart; further apart there is a gap. */

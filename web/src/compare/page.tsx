@@ -77,7 +77,7 @@ function Shown({ comparison, query, zoom, names, busy }: { comparison: Compariso
   const longest = Math.max(1000, ...comparison.jobs.map(({ summary }) => summary.duration_ms ?? 0), ...comparison.lines.map((line) => (line.points.at(-1)?.[0] ?? 0) + comparison.step));
   const range = zoom ?? { start: 0, end: longest };
   const set = (values: Record<string, string | null>) => go(href(["compare"], changed(query, values)), true);
-  const brush = (wanted: Range) => set({ from: String(Math.max(0, Math.round(wanted.start))), to: String(Math.round(wanted.end)), whole: String(longest) });
+  const brush = (range: Range) => set({ from: String(Math.max(0, Math.round(range.start))), to: String(Math.round(range.end)), whole: String(longest) });
   const without = (id: string) => {
     const next = changed(query, { job: null });
     for (const job of query.getAll("job")) if (job !== id) next.append("job", job);

@@ -24,12 +24,12 @@ export function useFleet(): { fleet: Fleet | null; error: Refusal | null; live: 
   useEffect(() => {
     // What is followed begins with a whole answer; where it cannot be followed, the plain question says why.
     const gone = new AbortController();
-    let asked = false;
+    let fallback = false;
     const end = follow<Fleet>(address("/api/jobmeter/v1/live/fleet"), setFleet, (state) => {
       setLive(state);
       if (state === "live") setError(null);
-      if (state !== "lost" || asked) return;
-      asked = true;
+      if (state !== "lost" || fallback) return;
+      fallback = true;
       read<Fleet>(address("/api/jobmeter/v1/fleet"), gone.signal).then(setFleet, (problem: unknown) => problem instanceof Refusal && setError(problem));
     });
     return () => {

@@ -37,22 +37,22 @@ const FIRST = [20, 104, 150] as const;
 const FIRST_PHONE = "20px 24px minmax(0, 1fr)";
 const STACKED = 108;
 const [GAP, AROUND, WIDEST] = [12, 64, 1680];
-const KEPT = "jobmeter-columns";
-const known = new Set(COLUMNS.map((one) => one.id));
+const STORAGE_KEY = "jobmeter-columns";
+const ids = new Set(COLUMNS.map((one) => one.id));
 
 /** The ids that were chosen: by the address, else for this browser; null where nobody chose. */
 export function chosenColumns(query: URLSearchParams): readonly string[] | null {
-  const text = query.get("columns") ?? read(KEPT);
-  return text === null ? null : text.split(",").filter((id) => known.has(id));
+  const text = query.get("columns") ?? read(STORAGE_KEY);
+  return text === null ? null : text.split(",").filter((id) => ids.has(id));
 }
 
 /** The columns that are shown in a window of that width, in their order; what has no room is left out. */
 export function shownColumns(chosen: readonly string[] | null, width: number): readonly Column[] {
-  const wanted = COLUMNS.filter((one) => (chosen ?? USUAL).includes(one.id)).sort((a, b) => a.rank - b.rank);
-  if (width < PHONE) return inOrder(wanted.slice(0, 2));
+  const eligible = COLUMNS.filter((one) => (chosen ?? USUAL).includes(one.id)).sort((a, b) => a.rank - b.rank);
+  if (width < PHONE) return inOrder(eligible.slice(0, 2));
   let room = Math.min(width, WIDEST) - AROUND - FIRST.reduce((sum, one) => sum + one + GAP, -GAP);
   return inOrder(
-    wanted.filter((one) => {
+    eligible.filter((one) => {
       if (one.least + GAP > room) return false;
       room -= one.least + GAP;
       return true;
@@ -76,7 +76,7 @@ export function keepColumns(ids: readonly string[] | null): string | null {
     return null;
   }
   const text = COLUMNS.filter((one) => ids.includes(one.id)).map((one) => one.id).join(",");
-  write(KEPT, text);
+  write(STORAGE_KEY, text);
   return text;
 }
 
@@ -84,7 +84,7 @@ export const usualColumns = (): readonly string[] => USUAL;
 
 function forget(): void {
   try {
-    localStorage.removeItem(KEPT);
+    localStorage.removeItem(STORAGE_KEY);
   } catch {
     // A browser may keep nothing.
   }

@@ -59,7 +59,7 @@ function farthest(pages: readonly number[], [first, last]: readonly [number, num
 
 export function useJobs(query: Query): Jobs {
   const state = useRef<ListState>(emptyState());
-  const wanted = useRef<[number, number]>([0, 40]);
+  const visible = useRef<[number, number]>([0, 40]);
   const [total, setTotal] = useState<number | null>(null);
   const [error, setError] = useState<Refusal | null>(null);
   const [fresh, setFresh] = useState(0);
@@ -83,7 +83,7 @@ export function useJobs(query: Query): Jobs {
             mine.listed.add(keyOf(job));
             mine.newest = Math.max(mine.newest, job.created ?? job.start ?? job.first_sample ?? 0);
           }
-          if (mine.pages.size > MOST_PAGES) mine.pages.delete(farthest([...mine.pages.keys()], wanted.current));
+          if (mine.pages.size > MOST_PAGES) mine.pages.delete(farthest([...mine.pages.keys()], visible.current));
           setTotal(list.total);
           setError(null);
         },
@@ -100,10 +100,10 @@ export function useJobs(query: Query): Jobs {
       });
   };
 
-  const isSeen = (page: number) => page * PAGE <= wanted.current[1] && (page + 1) * PAGE > wanted.current[0];
+  const isSeen = (page: number) => page * PAGE <= visible.current[1] && (page + 1) * PAGE > visible.current[0];
 
   const want = (first: number, last: number) => {
-    wanted.current = [first, last];
+    visible.current = [first, last];
     const [low, high] = [Math.floor(Math.max(first - AHEAD, 0) / PAGE), Math.floor((Math.max(last, 0) + AHEAD) / PAGE)];
     for (const [page, gone] of state.current.requests) if (page < low - 1 || page > high + 1) gone.abort();
     for (let page = low; page <= high; page += 1) if (page === 0 || total === null || page * PAGE < total) ask(page);
@@ -113,7 +113,7 @@ export function useJobs(query: Query): Jobs {
     state.current.requests.forEach((gone) => gone.abort());
     state.current = emptyState(state.current.use);
     setFresh(0);
-    want(...wanted.current);
+    want(...visible.current);
   };
 
   const take = (update: LiveJobs) => {

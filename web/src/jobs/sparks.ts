@@ -1,4 +1,4 @@
-// The curves of the rows that are seen: asked for once the list rests, few at a time, the oldest forgotten.
+// The curves of the rows that are seen: requested once the list rests, few at a time, the oldest forgotten.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type MetricLines, type Point, address, linesOf, read } from "../api/client";
 import { step, stepText } from "../charts/steps";
@@ -15,7 +15,7 @@ const METRICS = ["cpu.usage", "gpu.utilization", "npu.utilization"];
 const POINTS = 40;
 const AT_ONCE = 4;
 const MOST = 400;
-/** How long the same rows are seen before their curves are asked for, in milliseconds: what is only scrolled by is not asked about. */
+/** How long the same rows are seen before their curves are requested, in milliseconds: what is only scrolled by is not. */
 const REST = 80;
 /** A running job's curve that did not grow for so many steps has a hole: its row was out of sight, or the page was. */
 const HOLE = 3;
@@ -36,8 +36,8 @@ interface Questions {
   jobs: readonly Job[];
   use: ReadonlyMap<string, Use>;
   open: Map<string, AbortController>;
-  /** Those without an answer since other rows came into sight: what fails is not asked again and again. */
-  asked: Set<string>;
+  /** Those without an answer since other rows came into sight: what fails is not requested again and again. */
+  requested: Set<string>;
   moving: boolean;
 }
 
@@ -45,14 +45,14 @@ interface Questions {
 export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, drawn: boolean): (job: Job) => Sparks | null {
   const [, setTurn] = useState(0);
   const changed = () => setTurn((now) => now + 1);
-  const questions = useRef<Questions>({ jobs, use, open: new Map(), asked: new Set(), moving: true });
+  const questions = useRef<Questions>({ jobs, use, open: new Map(), requested: new Set(), moving: true });
   const mine = questions.current;
   Object.assign(mine, { jobs, use });
   const names = drawn ? jobs.map(name).join("\n") : "";
   useEffect(() => {
     const seen = new Set(names.split("\n"));
     for (const [one, gone] of mine.open) if (!seen.has(one)) gone.abort();
-    mine.asked.clear();
+    mine.requested.clear();
     mine.moving = true;
     if (!names) return;
     const timer = setTimeout(() => {
@@ -74,19 +74,19 @@ export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, d
 }
 
 function ask(questions: Questions, changed: () => void): void {
-  const { jobs, use, open, asked } = questions;
+  const { jobs, use, open, requested } = questions;
   for (const job of jobs) {
     if (questions.moving || open.size >= AT_ONCE) return;
     const key = name(job);
-    if (open.has(key) || asked.has(key) || !isWanting(job, use.get(keyOf(job)))) continue;
+    if (open.has(key) || requested.has(key) || !isMissing(job, use.get(keyOf(job)))) continue;
     const gone = new AbortController();
     open.set(key, gone);
-    asked.add(key);
+    requested.add(key);
     load(job, gone.signal)
       .then(
         (sparks) => {
           store(key, { sparks, updated: Date.now(), use: questions.use.get(keyOf(job)) });
-          asked.delete(key);
+          requested.delete(key);
           changed();
         },
         () => undefined,
@@ -100,7 +100,7 @@ function ask(questions: Questions, changed: () => void): void {
 
 const isBehind = ({ sparks, updated }: Entry): boolean => Date.now() - updated > HOLE * sparks.step;
 
-function isWanting(job: Job, use: Use | undefined): boolean {
+function isMissing(job: Job, use: Use | undefined): boolean {
   const found = cache.get(name(job));
   return !found || (job.state === "Running" && use !== undefined && isBehind(found));
 }

@@ -51,8 +51,8 @@ export function NodesPage({ query }: { query: URLSearchParams }) {
 }
 
 function fits(node: FleetNode, text: string, shown: Shown): boolean {
-  const wanted = text.trim().toLowerCase();
-  if (wanted && !`${node.name} ${node.cluster} ${node.resource_group}`.toLowerCase().includes(wanted)) return false;
+  const searched = text.trim().toLowerCase();
+  if (searched && !`${node.name} ${node.cluster} ${node.resource_group}`.toLowerCase().includes(searched)) return false;
   if (shown === "down") return node.state === "down";
   if (shown === "unknown") return node.state === "unknown" || (node.state === "up" && node.devices.some((device) => doing(device) === "unknown"));
   return !shown || node.devices.some((device) => doing(device) === shown);

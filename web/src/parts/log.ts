@@ -121,8 +121,8 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
   /** Load what was left out, the newest of it first. */
   const load = async (gap: Gap) => {
     const loaded = () => latest.current?.lines.length ?? 0;
-    const wanted = loaded() + Math.min(gap.lines, LOADED);
-    for (let offset = 0; latest.current?.of === of && loaded() < wanted; offset += LOADED) {
+    const target = loaded() + Math.min(gap.lines, LOADED);
+    for (let offset = 0; latest.current?.of === of && loaded() < target; offset += LOADED) {
       const found = await ask({ start: exactly(gap.start), end: exactly(gap.end), order: "desc", limit: LOADED, offset });
       const whole = found.lines.length < LOADED;
       change((now) => ({
@@ -137,9 +137,9 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
 
 /** The lines with those that are new, in their order; without what is older where earlier ones are left out anyway. */
 function joined({ lines, more }: LogState, found: readonly LogLine[]): LogLine[] {
-  const known = new Set(lines.map(keyOf));
+  const present = new Set(lines.map(keyOf));
   const first = (more && lines[0]?.time_ns) || "";
-  const fresh = found.filter((line) => line.time_ns >= first && !known.has(keyOf(line)));
+  const fresh = found.filter((line) => line.time_ns >= first && !present.has(keyOf(line)));
   return fresh.length ? [...lines, ...fresh].sort(inTime) : [...lines];
 }
 

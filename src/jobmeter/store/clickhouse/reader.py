@@ -157,7 +157,7 @@ class Reader:
 
 def key_parameters(keys: SeriesKeys) -> dict[str, Any]:
     """The parameters of ``KEYS``."""
-    return {"jobs": np.unique(keys.job).tolist(), "ids": keys.series.tolist()}
+    return {"jobs": keys.jobs(), "ids": keys.series.tolist()}
 
 
 KEYS = "job IN {jobs:Array(UInt64)} AND series IN {ids:Array(UInt64)}"

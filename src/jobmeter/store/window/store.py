@@ -254,7 +254,7 @@ class WindowedStore:
         for batch in batches:
             if not self.window.has_all(batch.keys):
                 new = self.window.missing(batch.keys)
-                jobs.update(np.unique(batch.keys.job[new]).tolist())
+                jobs.update(batch.keys.job[new].tolist())
                 live = np.zeros(len(new), bool)
                 live[batch.index[batch.time >= since]] = True
                 new &= live
