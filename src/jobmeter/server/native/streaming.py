@@ -54,35 +54,23 @@ class Pieces:
 
 
 async def send(stream: Stream, lanes: Lanes, lane: Lane, exchange: Exchange) -> None:
-    """Send the stream, one piece being produced while the client reads the one before it.
+    """Send the stream. What fails before the first piece is raised before the answer began.
 
-    What fails before the first piece is raised before the answer began. Raises QueryTimeoutError when the client does
-    not read. However it ends, the stream is closed soon after.
+    Raises QueryTimeoutError when the client does not read. However it ends, the stream is closed soon after.
     """
     pieces = Pieces(stream)
-    following: asyncio.Task[bytes | None] | None = None
     try:
         piece = await lane.run(pieces.take, admitted=True)
         await exchange.begin(stream.content_type, stream.headers)
         while piece is not None and exchange.call.method != "HEAD":
-            following = asyncio.create_task(lane.run(pieces.take, admitted=True))
             await _pass_on(exchange, piece, stream.patience)
-            piece = await following
+            piece = await lane.run(pieces.take, admitted=True)
         # Before the last chunk: a client that then requests its next export must not find this one counted.
         await lane.run(pieces.stop, admitted=True)
         await exchange.end()
     finally:
-        if following is not None:
-            following.add_done_callback(_forget)
-            following.cancel()
         if not pieces.over:
             lanes.control.submit(pieces.stop)
-
-
-def _forget(task: "asyncio.Task[bytes | None]") -> None:
-    """What a piece that nobody waits for any more failed with is nobody's either."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def _pass_on(exchange: Exchange, piece: bytes, patience: float) -> None:

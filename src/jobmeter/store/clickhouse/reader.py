@@ -24,8 +24,8 @@ from jobmeter.store.clickhouse.sql import key_pieces
 _BUFFER = 2_000_000
 """Rows that a read buffers to sort them in an order other than the engine's."""
 _DEFAULTS: Mapping[str, Any] = MappingProxyType({})
-_STREAMED: Mapping[str, Any] = MappingProxyType({"max_block_size": 16_384, "read_in_order_use_buffering": 0})
-"""Settings for what is handed on block by block: else the engine reads far ahead, and takes some 50 MiB for it."""
+_STREAMED: Mapping[str, Any] = MappingProxyType({"read_in_order_use_buffering": 0})
+"""Settings for what is handed on block by block: else the engine reads ahead, and takes twice the memory for it."""
 
 Columns = list[NDArray[Any]]
 _TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "L": np.uint64, "Q": np.uint64, "q": np.int64, "d": np.float64}
