@@ -6,16 +6,60 @@
 #define LONGEST 64 /* more than a point takes: a time of 20 characters, a value of 24, what is around and between */
 #define PLAIN 16   /* digits before the point that a value has at most without an exponent */
 
-/* digits times 10^exponent as JSON has a number that need not be whole: 0.1, 120.0, 1e+16, 2.5e-7. */
+#define STRIDE 16 /* Digits are copied in pieces of so many characters, however many they are. */
+
+static const uint64_t TENS[20] = {
+    1ULL, 10ULL, 100ULL, 1000ULL, 10000ULL, 100000ULL, 1000000ULL, 10000000ULL, 100000000ULL, 1000000000ULL,
+    10000000000ULL, 100000000000ULL, 1000000000000ULL, 10000000000000ULL, 100000000000000ULL, 1000000000000000ULL,
+    10000000000000000ULL, 100000000000000000ULL, 1000000000000000000ULL, 10000000000000000000ULL};
+
+/* How many digits a number above 0 has. */
+static inline int length_of(uint64_t number) {
+    const int about = (64 - __builtin_clzll(number)) * 1233 >> 12;
+    return about + (number >= TENS[about]);
+}
+
+/* The eight digits of a number below 10^8 as characters, the first of them lowest: pairs of digits, then each pair, are
+   taken apart in one register. What is written in parts cannot be read back as a whole at once. */
+static inline uint64_t eight_digits(uint32_t number) {
+    const uint64_t fours = number / 10000 | (uint64_t)(number % 10000) << 32;
+    const uint64_t hundreds = fours * 10486 >> 20 & UINT64_C(0x7F0000007F);
+    const uint64_t pairs = hundreds | (fours - 100 * hundreds) << 16;
+    const uint64_t tens = pairs * 103 >> 10 & UINT64_C(0xF000F000F000F);
+    return (tens | (pairs - 10 * tens) << 8) + UINT64_C(0x3030303030303030);
+}
+
+/* The digits of a number that has count of them, at most 24; there is room for 8 more. */
+static inline void put_digits(char *out, uint64_t number, int count) {
+    const int eights = (count - 1) / 8, leading = count - 8 * eights;
+    uint32_t eight[2];
+    for (int at = 0; at < eights; at++, number /= 100000000) eight[at] = (uint32_t)(number % 100000000);
+    uint64_t text = eight_digits((uint32_t)number) >> 8 * (8 - leading);
+    memcpy(out, &text, 8);
+    out += leading;
+    for (int at = eights; at > 0; out += 8) {
+        text = eight_digits(eight[--at]);
+        memcpy(out, &text, 8);
+    }
+}
+
+/* digits times 10^exponent as JSON has a number that need not be whole: 0.1, 120.0, 1e+16, 2.5e-7. There is room for
+   STRIDE characters behind it. digits: above 0, of at most 17 digits. */
 static char *put_real(char *out, decimal number) {
-    char text[20];
-    uint64_t digits = number.digits;
-    int exponent = number.exponent;
-    for (; digits % 10 == 0; exponent++) digits /= 10;
-    const int count = (int)(put_natural(text, digits) - text), whole = exponent + count;
+    char text[3 * STRIDE];
+    number = without_zeros(number);
+    const uint64_t digits = number.digits;
+    const int count = length_of(digits), whole = number.exponent + count;
+    if (whole > -5 && whole <= 0) {
+        memcpy(out, "0.0000", 6);
+        out += 2 - whole;
+        put_digits(out, digits, count);
+        return out + count;
+    }
+    put_digits(text, digits, count);
     if (whole > 0 && whole <= PLAIN) {
         const int before = whole < count ? whole : count;
-        memcpy(out, text, (size_t)before);
+        memcpy(out, text, STRIDE);
         out += before;
         for (int zero = before; zero < whole; zero++) *out++ = '0';
         *out++ = '.';
@@ -23,19 +67,13 @@ static char *put_real(char *out, decimal number) {
             *out++ = '0';
             return out;
         }
-        memcpy(out, text + whole, (size_t)(count - whole));
+        memcpy(out, text + whole, STRIDE);
         return out + (count - whole);
-    }
-    if (whole > -5 && whole <= 0) {
-        memcpy(out, "0.0000", 6);
-        out += 2 - whole;
-        memcpy(out, text, (size_t)count);
-        return out + count;
     }
     *out++ = text[0];
     if (count > 1) {
         *out++ = '.';
-        memcpy(out, text + 1, (size_t)count - 1);
+        memcpy(out, text + 1, STRIDE);
         out += count - 1;
     }
     *out++ = 'e';

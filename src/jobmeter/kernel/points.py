@@ -35,9 +35,9 @@ def encode(ends: Sequence[int], time: NDArray[np.int64] | None, value: NDArray[n
         size = write(place(value), times, count, place(stops), len(ends), powers_place(), place(out))
     if size < 0:
         raise ValueError("the lines do not end where times and values do")
-    whole, last = out[:size].tobytes(), 0
     found: list[bytes] = []
+    last = 0
     for end in stops.tolist():
-        found.append(whole[last:end])
+        found.append(out[last:end].tobytes())
         last = end
     return found

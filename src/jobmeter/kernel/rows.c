@@ -41,7 +41,8 @@ static inline char *put_decimal(char *out, uint64_t digits, int places, uint64_t
 /* digits times 10^exponent, as few digits as possible. */
 static char *put_scientific(char *out, uint64_t digits, int exponent) {
     char text[20];
-    for (; digits % 10 == 0; exponent++) digits /= 10;
+    const decimal least = without_zeros((decimal){digits, exponent});
+    digits = least.digits, exponent = least.exponent;
     const int count = (int)(put_natural(text, digits) - text), highest = exponent + count - 1;
     if (exponent >= 0 && highest < PLAIN) {
         for (; exponent > 0; exponent--) digits *= 10;

@@ -14,6 +14,15 @@ typedef struct {
     int exponent;
 } decimal;
 
+/* The same without the zeros that its digits end in. digits: above 0. */
+static inline decimal without_zeros(decimal number) {
+    for (; number.digits % 100000000 == 0; number.exponent += 8) number.digits /= 100000000;
+    if (number.digits % 10000 == 0) number.digits /= 10000, number.exponent += 4;
+    if (number.digits % 100 == 0) number.digits /= 100, number.exponent += 2;
+    if (number.digits % 10 == 0) number.digits /= 10, number.exponent++;
+    return number;
+}
+
 /* The upper 64 bits of power * factor / 2^64, the lowest of them set where anything was lost. */
 static inline uint64_t scaled(const uint64_t *power, uint64_t factor) {
     const wide low = (wide)power[0] * factor, high = (wide)power[1] * factor + (uint64_t)(low >> 64);

@@ -66,12 +66,12 @@ def _blocks(store: Store, shape: Shape, span: TimeRange, meter: Meter) -> Genera
     for group in shape.reads(span):
         for first in range(0, len(group.keys), _TOGETHER):
             some = slice(first, first + _TOGETHER)
-            keys = SeriesKeys(group.keys.job[some], group.keys.series[some])
+            keys, positions = SeriesKeys(group.keys.job[some], group.keys.series[some]), group.positions[some]
             found = store.read(keys, group.span, meter.budget(expected(keys, group.span)))
             try:
                 for block in found:
                     meter.count(len(block), None)
-                    yield SampleColumns(group.positions[some][block.index], block.time, block.value)
+                    yield SampleColumns(positions.take(block.index), block.time, block.value)
             finally:
                 _close(found)
 

@@ -75,3 +75,10 @@ def test_lines_that_end_elsewhere_than_their_points_are_refused():
     for ends in ([1], [3], [2, 1], [-1, 2], [3, 2]):
         with pytest.raises(ValueError, match="do not end"):
             points.encode(ends, times, values)
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**17 - 1), st.integers(-22, 6)), min_size=1, max_size=50))
+def test_decimals_of_every_length_are_written_as_they_are(decimals):
+    values = np.array([float(f"{digits}e{exponent}") for digits, exponent in decimals])
+    (text,) = points.encode([len(values)], None, values)
+    assert list(map(_digits, text.decode()[1:-1].split(","))) == [_digits(repr(value)) for value in values.tolist()]

@@ -116,8 +116,17 @@ def test_parts_hold_every_row_once_and_few_days(days, rows, most):
 KEYS = SeriesKeys(np.array([1, 0, 1, 0], np.uint64), np.array([4, 1, 3, 2], np.uint64))
 
 
-@given(CLOSE_GROUPS, st.integers(0, 13), st.integers(0, 13))
-def test_what_waits_is_found(groups, low, high):
+@pytest.mark.parametrize("compiled", [True, False])
+@given(CLOSE_GROUPS, st.integers(0, 13), st.integers(0, 13), st.integers(1, 20))
+def test_what_waits_is_found(compiled, groups, low, high, piece):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobmeter.store.clickhouse.pending.PIECE_ROWS", piece)
+        if not compiled:
+            patch.setattr(kernel, "AVAILABLE", False)
+        check_what_waits(groups, low, high)
+
+
+def check_what_waits(groups, low, high):
     span = TimeRange(min(low, high), max(low, high))
     pending = Pending([Section(rows_of(samples, retention)) for samples, retention in groups])
     day_columns = {(number, time): value for (_, number, time), (value, _) in last_written(groups).items()}
@@ -128,6 +137,7 @@ def test_what_waits_is_found(groups, low, high):
         if (number, time) in day_columns
     ]
     assert triples(pending.samples(KEYS, span)) == expected
+    assert [row for piece in pending.pieces(KEYS, span) for row in triples(piece)] == expected
     expected = triples(pending.samples(KEYS, TimeRange(0, high)))
     assert triples(pending.previous(KEYS, high)) == list({row[0]: row for row in expected}.values())
     found: dict[int, tuple[int, int]] = {}
@@ -142,15 +152,14 @@ def test_what_waits_is_found(groups, low, high):
     st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 9)), st.just(1.0)),
     st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 9)), st.just(2.0)),
     st.integers(1, 5),
+    st.integers(1, 5),
 )
-def test_what_waits_is_laid_over_what_is_read(below, over, size):
-    rows = sorted((*key, value) for key, value in below.items())
-    blocks = [columns(rows[at : at + size]) for at in range(0, len(rows), size)]
-    found = [
-        row
-        for block in overlaid(iter(blocks), columns(sorted((*k, v) for k, v in over.items())))
-        for row in triples(block)
-    ]
+def test_what_waits_is_laid_over_what_is_read(below, over, size, piece):
+    def blocks(samples, size):
+        rows = sorted((*key, value) for key, value in samples.items())
+        return [columns(rows[at : at + size]) for at in range(0, len(rows), size)]
+
+    found = [row for block in overlaid(iter(blocks(below, size)), iter(blocks(over, piece))) for row in triples(block)]
     assert found == sorted((*key, value) for key, value in {**below, **over}.items())
 
 
@@ -163,6 +172,13 @@ def columns(rows):
 
 def triples(found):
     return list(zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True))
+
+
+def test_what_waits_is_given_in_pieces_of_bounded_size():
+    samples = [(number, at, float(at)) for number in KEYS.series.tolist() for at in range(40_000)]
+    pieces = list(Pending([Section(rows_of(samples, SHORT))]).pieces(KEYS, TimeRange(0, 40_000)))
+    assert [len(piece) for piece in pieces] == [40_000] * 4
+    assert [int(piece.index[0]) for piece in pieces] == [0, 1, 2, 3]
 
 
 @given(

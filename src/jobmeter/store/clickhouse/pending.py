@@ -4,10 +4,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from jobmeter.kernel import sort_dedupe as kernel
+from jobmeter.kernel.sort_dedupe import Runs
 from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse.order import last_of_each
 from jobmeter.store.clickhouse.rows import Section
+
+PIECE_ROWS = 65_536
+"""Rows that a reader is given at once, about."""
 
 
 class Pending:
@@ -18,14 +23,24 @@ class Pending:
 
     def samples(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns:
         """The samples of some series in a span, sorted by (index, time), each once."""
-        found = [part for section in self._sections if (part := section.select(keys, span)) is not None]
+        found = [runs for section in self._sections if (runs := section.select(keys, span)) is not None]
         if not found:
             return SampleColumns.empty()
-        return _sorted(
-            np.concatenate([part.index for part in found]),
-            np.concatenate([part.time for part in found]),
-            np.concatenate([part.value for part in found]),
-        )
+        runs = found[0] if len(found) == 1 else Runs(*map(np.concatenate, zip(*found, strict=True)))
+        return _in_order(runs, len(keys))
+
+    def pieces(self, keys: SeriesKeys, span: TimeRange) -> Iterator[SampleColumns]:
+        """The same piece by piece: about ``PIECE_ROWS`` rows each, and at least one series.
+
+        Only the piece that is asked for is copied, and sorted.
+        """
+        rows = sum(len(section.rows) for section in self._sections if section.meets(span))
+        together = max(1, len(keys) // (1 + rows // PIECE_ROWS))
+        for first in range(0, len(keys) if rows else 0, together):
+            some = slice(first, first + together)
+            found = self.samples(SeriesKeys(keys.job[some], keys.series[some]), span)
+            if len(found):
+                yield SampleColumns(found.index + np.uint32(first), found.time, found.value) if first else found
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns:
         """For each series the last sample before a time, at most one row each."""
@@ -50,17 +65,25 @@ class Pending:
 NOTHING = Pending(())
 
 
-def overlaid(stream: Iterator[SampleColumns], over: SampleColumns) -> Iterator[SampleColumns]:
-    """A stream sorted by (index, time) with samples laid over it, which are so too: they win where both have one."""
-    if not len(over):
-        yield from stream
-        return
+def overlaid(stream: Iterator[SampleColumns], pieces: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
+    """A stream sorted by (index, time) with pieces laid over it, which are so too: a piece wins where both have one."""
+    over = next(pieces, None)
     for block in stream:
-        reached = _position(over, int(block.index[-1]), int(block.time[-1]))
-        yield _merged(block, _cut(over, slice(0, reached))) if reached else block
-        over = _cut(over, slice(reached, None))
-    if len(over):
+        parts = [block]
+        while over is not None and (reached := _position(over, int(block.index[-1]), int(block.time[-1]))):
+            if reached < len(over):
+                parts.append(_cut(over, slice(reached)))
+                over = _cut(over, slice(reached, None))
+                break
+            if int(over.index[-1]) < int(block.index[0]):
+                yield over
+            else:
+                parts.append(over)
+            over = next(pieces, None)
+        yield _merged(parts) if len(parts) > 1 else block
+    if over is not None:
         yield over
+        yield from pieces
 
 
 def _position(columns: SampleColumns, index: int, time: int) -> int:
@@ -73,12 +96,18 @@ def _cut(columns: SampleColumns, part: slice) -> SampleColumns:
     return SampleColumns(columns.index[part], columns.time[part], columns.value[part])
 
 
-def _merged(below: SampleColumns, over: SampleColumns) -> SampleColumns:
-    return _sorted(
-        np.concatenate([below.index, over.index]),
-        np.concatenate([below.time, over.time]),
-        np.concatenate([below.value, over.value]),
-    )
+def _merged(parts: Sequence[SampleColumns]) -> SampleColumns:
+    """The rows of all parts in order; of equal samples those of the later part."""
+    joined = SampleColumns.joined(parts)
+    return _sorted(joined.index, joined.time, joined.value)
+
+
+def _in_order(runs: Runs, series: int) -> SampleColumns:
+    """The rows by (index, time), the index being the run's slot; of equal samples the last."""
+    if not kernel.AVAILABLE:
+        return _sorted(np.repeat(runs.slots.astype(np.uint32), runs.counts), runs.time, runs.value)
+    ordered = kernel.sort_dedupe([runs], series, origin=False)
+    return SampleColumns(np.repeat(np.arange(series, dtype=np.uint32), ordered.sizes), ordered.time, ordered.value)
 
 
 def _sorted(

@@ -1,8 +1,9 @@
 """Raw samples out of the engine, as a stream of bounded blocks."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
-from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.decimals import VALUE
@@ -22,6 +23,9 @@ from jobmeter.store.clickhouse.sql import key_pieces
 
 _BUFFER = 2_000_000
 """Rows that a read buffers to sort them in an order other than the engine's."""
+_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
+_STREAMED: Mapping[str, Any] = MappingProxyType({"read_in_order_use_buffering": 0})
+"""Settings for what is handed on block by block: else the engine reads ahead, and takes twice the memory for it."""
 
 Columns = list[NDArray[Any]]
 _TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "L": np.uint64, "Q": np.uint64, "q": np.int64, "d": np.float64}
@@ -73,10 +77,13 @@ class Reader:
         else:
             yield from self._reordered(keys, span, order, meter)
 
-    def blocks(self, sql: str, parameters: dict[str, Any], meter: Meter) -> Generator[Columns]:
+    def blocks(
+        self, sql: str, parameters: dict[str, Any], meter: Meter, settings: Mapping[str, Any] = _DEFAULTS
+    ) -> Generator[Columns]:
         """The blocks of an answer as columns. Closing the iterator stops the engine's work."""
         with translated("read samples"), self._pool.client() as client:
-            stream = client.query_column_block_stream(sql, parameters=parameters, settings=meter.settings())
+            every = {**meter.settings(), **settings}
+            stream = client.query_column_block_stream(sql, parameters=parameters, settings=every)
             with stream as blocks:
                 for block in blocks:
                     if len(block) and len(block[0]):
@@ -84,35 +91,38 @@ class Reader:
                         yield [np.frombuffer(column, _TYPES[column.typecode]) for column in block]
 
     def _stream(self, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
-        first = 0
+        first, same = 0, order.same
         for some in key_pieces(order.keys):
-            # Pending rows are read first: they may reach the engine meanwhile, and are then read twice.
-            waiting = self._pending().samples(some, span)
-            meter.take(len(waiting))
+            # What is pending is noted first: it may reach the engine meanwhile, and is then read twice.
+            waiting = _metered(self._pending().pieces(some, span), meter)
             for block in overlaid(self._indexed(some, span, meter), waiting):
-                yield SampleColumns(order.position[first + block.index].astype(np.uint32), block.time, block.value)
+                index = block.index + np.uint32(first) if first else block.index
+                if not same:
+                    index = order.position[index].astype(np.uint32)
+                yield SampleColumns(index, block.time, block.value)
             first += len(some)
 
     def _indexed(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[SampleColumns]:
         order = Order.of(keys)
-        for series, time, value in self._unique(keys, span, meter):
+        for series, time, value, _ in self._unique(keys, span, meter):
             yield SampleColumns(order.index_of(series, keys), time, value)
 
-    def _unique(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[tuple[Uint64s, Int64s, Float64s]]:
-        """Rows in the engine's order, the last written of each sample. The last row waits for what follows it."""
-        pending: Columns | None = None
+    def _unique(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[Columns]:
+        """Rows in the engine's order, the last written of each sample. A block waits for what follows it."""
+        waiting: Columns | None = None
         parameters = key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
-        for block in self.blocks(_READ, parameters, meter):
-            columns = block if pending is None else [np.concatenate(pair) for pair in zip(pending, block, strict=True)]
-            keep = latest(columns[0], columns[1], columns[3])
-            if keep is not None:
-                columns = [column[keep] for column in columns]
-            pending = [column[-1:] for column in columns]
-            if len(columns[0]) > 1:
-                series, time, value = (column[:-1] for column in columns[:3])
-                yield series, time, value
-        if pending is not None:
-            yield pending[0], pending[1], pending[2]
+        for block in self.blocks(_READ, parameters, meter, _STREAMED):
+            following = block
+            if waiting is not None:
+                rows = _once(waiting)
+                if rows[0][-1] == block[0][0] and rows[1][-1] == block[1][0]:
+                    following = [np.concatenate((over[-1:], under)) for over, under in zip(rows, block, strict=True)]
+                    rows = [column[:-1] for column in rows]
+                if len(rows[0]):
+                    yield rows
+            waiting = following
+        if waiting is not None:
+            yield _once(waiting)
 
     def _reordered(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
         """Rows in the caller's order: in one read when they are few, else by groups of keys."""
@@ -167,6 +177,18 @@ KEYS = "job IN {jobs:Array(UInt64)} AND series IN {ids:Array(UInt64)}"
 _SPAN = "time >= {start:Int64} AND time < {end:Int64}"
 _READ = f"SELECT series, time, {VALUE}, _block_number FROM samples WHERE {KEYS} AND {_SPAN} ORDER BY job, series, time"
 _COUNT = f"SELECT series, count() FROM samples WHERE {KEYS} AND {_SPAN} GROUP BY series"
+
+
+def _metered(pieces: Iterator[SampleColumns], meter: Meter) -> Iterator[SampleColumns]:
+    for piece in pieces:
+        meter.take(len(piece))
+        yield piece
+
+
+def _once(columns: Columns) -> Columns:
+    """The last written of each sample."""
+    chosen = latest(columns[0], columns[1], columns[3])
+    return columns if chosen is None else [column[chosen] for column in columns]
 
 
 def _concatenate(blocks: Sequence[SampleColumns]) -> SampleColumns:

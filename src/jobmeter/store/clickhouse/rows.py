@@ -9,7 +9,8 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.kernel.sort_dedupe import Runs
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.order import Positions, run_starts
@@ -20,6 +21,8 @@ JobHour = tuple[int, int]
 """A job key and the start of an hour in milliseconds."""
 
 DAYS = ("raw_days", "minute_days", "hour_days")
+_LONG_RUN = 64
+"""Rows of a run on average from which it is copied as a whole."""
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
@@ -110,22 +113,27 @@ class Section:
         self._order: Positions | None = None
         self._series: Uint64s | None = None
 
-    def select(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns | None:
-        """The rows of some series in a span, by their position in ``keys``, each series' rows as they came."""
-        if self.start_ms >= span.end_ms or self.end_ms <= span.start_ms:
+    def meets(self, span: TimeRange) -> bool:
+        """Whether a row may lie in the span."""
+        return self.start_ms < span.end_ms and self.end_ms > span.start_ms
+
+    def select(self, keys: SeriesKeys, span: TimeRange) -> Runs | None:
+        """The rows of some series in a span, the places of their series being those in ``keys``; None for no rows.
+
+        The rows of a series are as they came, the series in the order of ``keys``.
+        """
+        if not self.meets(span):
             return None
         order, series = self._ordered()
         first = np.searchsorted(series, keys.series, "left")
         hits = np.searchsorted(series, keys.series, "right") - first
         if not hits.any():
             return None
-        runs = order[_ranges(first, hits)]
-        rows, count = self.rows, self.rows.count[runs]
-        at = _ranges(rows.starts()[runs], count)
-        index = np.repeat(np.repeat(np.arange(len(keys), dtype=np.uint32), hits), count)
-        time = rows.time[at]
-        inside = (time >= span.start_ms) & (time < span.end_ms)
-        return SampleColumns(index[inside], time[inside], rows.value[at[inside]])
+        chosen, rows = order[_ranges(first, hits)], self.rows
+        count = rows.count[chosen]
+        slots = np.repeat(np.arange(len(keys)), hits)
+        found = Runs(slots, count, *gathered(rows.time, rows.value, rows.starts()[chosen], count))
+        return found if span.start_ms <= self.start_ms and self.end_ms <= span.end_ms else _within(found, span)
 
     def _ordered(self) -> tuple[Positions, Uint64s]:
         if self._order is None or self._series is None:
@@ -134,6 +142,16 @@ class Section:
             self._series = self.rows.series[order]
             self._order = order
         return self._order, self._series
+
+
+def _within(runs: Runs, span: TimeRange) -> Runs | None:
+    """The rows in a span; None for no rows."""
+    inside = (runs.time >= span.start_ms) & (runs.time < span.end_ms)
+    count = np.add.reduceat(inside, np.cumsum(runs.counts) - runs.counts, dtype=np.int64)
+    some = count > 0
+    if not some.any():
+        return None
+    return Runs(runs.slots[some], count[some], runs.time[inside], runs.value[inside])
 
 
 class Table(msgspec.Struct, frozen=True, eq=False):
@@ -206,6 +224,15 @@ def day_parts(time: Int64s, rows: int, days: int) -> "Iterator[slice | Positions
             begin += rows
     if begin < len(time):
         yield order[begin:]
+
+
+def gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) -> tuple[Int64s, Float64s]:
+    """The rows of some runs, run after run: those from ``starts`` on, ``count`` of each."""
+    if int(count.sum()) >= _LONG_RUN * len(starts):
+        parts = [slice(start, start + length) for start, length in zip(starts.tolist(), count.tolist(), strict=True)]
+        return np.concatenate([time[part] for part in parts]), np.concatenate([value[part] for part in parts])
+    at = _ranges(starts, count)
+    return time[at], value[at]
 
 
 def _ranges(start: Positions, length: Int64s) -> Positions:

@@ -6,11 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel import sort_dedupe as kernel
-from jobmeter.model.batch import Float64s, Int64s, SeriesKeys
+from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.store.clickhouse.order import Positions
-from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, days_of, joined
-
-_LONG_RUN = 64
+from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, days_of, gathered, joined
 
 
 def sort_dedupe(group: Sequence[Rows]) -> Table:
@@ -63,22 +61,13 @@ def _in_arrays(group: Sequence[Rows]) -> Table:
     table = Table(
         np.repeat(job[order], count[order]),
         np.repeat(series[order], count[order]),
-        *_gathered(time, value, starts[order], count[order]),
+        *gathered(time, value, starts[order], count[order]),
         tuple(_days_of_runs(group, name, order, count) for name in DAYS),
     )
     same = (table.series[1:] == table.series[:-1]) & (table.job[1:] == table.job[:-1])
     if not (same & (table.time[1:] <= table.time[:-1])).any():
         return table
     return _each_once(joined(group))
-
-
-def _gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) -> tuple[Int64s, Float64s]:
-    """The rows of runs, run after run."""
-    if len(time) >= _LONG_RUN * len(starts):
-        parts = [slice(start, start + length) for start, length in zip(starts.tolist(), count.tolist(), strict=True)]
-        return np.concatenate([time[part] for part in parts]), np.concatenate([value[part] for part in parts])
-    at = np.repeat(starts - (np.cumsum(count) - count), count) + np.arange(len(time))
-    return time[at], value[at]
 
 
 def _each_once(table: Table) -> Table:
