@@ -19,6 +19,10 @@ static inline int length_of(uint64_t number) {
     return about + (number >= TENS[about]);
 }
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "digits are written lowest byte first: without the kernel everything works, more slowly"
+#endif
+
 /* The eight digits of a number below 10^8 as characters, the first of them lowest: pairs of digits, then each pair, are
    taken apart in one register. What is written in parts cannot be read back as a whole at once. */
 static inline uint64_t eight_digits(uint32_t number) {
