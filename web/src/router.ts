@@ -6,7 +6,17 @@ export interface Place {
   query: URLSearchParams;
 }
 
-export function place(hash: string = location.hash): Place {
+/** How long what changes quietly waits to be written to the address, in milliseconds. */
+const QUIET = 300;
+/** What the address is about to be. */
+let next: string | null = null;
+let timer: ReturnType<typeof setTimeout> | undefined;
+addEventListener("hashchange", (event) => event.isTrusted && dropNext());
+addEventListener("pagehide", writeNext);
+
+const current = (): string => next ?? location.hash;
+
+export function place(hash: string = current()): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean);
   return { path: parts.map(decoded), query: new URLSearchParams(query) };
@@ -27,13 +37,27 @@ export function href(path: readonly string[], query?: URLSearchParams | Record<s
 
 /** Go there; `quiet` replaces the entry in the history, for what is no step of its own. */
 export function go(to: string, quiet = false): void {
-  if (to === location.hash) return;
-  if (quiet) {
-    history.replaceState(null, "", to);
-    window.dispatchEvent(new HashChangeEvent("hashchange"));
-  } else {
+  if (to === current()) return;
+  if (!quiet) {
+    writeNext();
     location.hash = to;
+    return;
   }
+  // A browser has much to do for another address: it is written once what it shows has been drawn.
+  dropNext();
+  next = to;
+  timer = setTimeout(writeNext, QUIET);
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+function writeNext(): void {
+  if (next !== null) history.replaceState(null, "", next);
+  dropNext();
+}
+
+function dropNext(): void {
+  clearTimeout(timer);
+  next = null;
 }
 
 export function usePlace(): Place {

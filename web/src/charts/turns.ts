@@ -2,6 +2,9 @@
 /** Milliseconds that drawing may begin in after a frame; the next one comes 16.7 ms later at 60 Hz. */
 const BUDGET = 4;
 
+/** How long nothing is wanted to be drawn before what is out of sight is, in milliseconds: it is drawn once, not for each answer. */
+const REST = 300;
+
 /** How long what is out of sight waits for the next of its kind, in milliseconds, where the browser has no idle callbacks. */
 const PAUSE = 50;
 
@@ -19,6 +22,7 @@ const waiting = new Map<object, Work>();
 const unseen = new Map<object, () => void>();
 let scheduled = false;
 let idling = false;
+let resting: ReturnType<typeof setTimeout> | undefined;
 /** What is printed cannot wait for a frame. */
 let printing = false;
 addEventListener("beforeprint", () => (printing = true), { capture: true });
@@ -30,7 +34,8 @@ export function inTurn(chart: object, draw: () => void, inSight: boolean): void 
   if (inSight) enqueue(chart, { do: draw, alone: false });
   else unseen.set(chart, draw);
   if (printing) drawWaiting();
-  else if (!inSight) idle();
+  clearTimeout(resting);
+  if (unseen.size) resting = setTimeout(idle, REST);
 }
 
 /** A chart has come into sight: what it waits to draw is drawn next. */
