@@ -52,9 +52,7 @@ export const myTurn = (): Promise<void> => new Promise(aloneInTurn);
 
 function enqueue(name: object, work: Work): void {
   waiting.set(name, work);
-  if (scheduled) return;
-  scheduled = true;
-  setTimeout(turn);
+  if (!scheduled) scheduleNext();
 }
 
 function turn(): void {
@@ -79,8 +77,8 @@ function doSome(): void {
 
 function scheduleNext(): void {
   scheduled = waiting.size > 0;
-  // The next turn comes once the frame is done that this one made necessary: most time is left then before another one.
-  // A tab that nobody sees has no frames.
+  // A turn comes once a frame is done, that which the turn before made necessary or an empty one: most time is left then
+  // before another one. A tab that nobody sees has no frames.
   if (scheduled && document.hidden) setTimeout(turn);
   else if (scheduled) requestAnimationFrame(() => setTimeout(turn));
 }
