@@ -6,8 +6,8 @@ export interface Place {
   query: URLSearchParams;
 }
 
-/** How long what changes quietly waits to be written to the address, in milliseconds. */
-const QUIET = 300;
+/** How long an address waits that is written once what it shows was drawn, in milliseconds. */
+const DRAWN = 300;
 /** What the address is about to be. */
 let next: string | null = null;
 let timer: ReturnType<typeof setTimeout> | undefined;
@@ -38,15 +38,22 @@ export function href(path: readonly string[], query?: URLSearchParams | Record<s
 /** Go there; `quiet` replaces the entry in the history, for what is no step of its own. */
 export function go(to: string, quiet = false): void {
   if (to === current()) return;
-  if (!quiet) {
+  if (quiet) {
+    next = to;
+    writeNext();
+    window.dispatchEvent(new HashChangeEvent("hashchange"));
+  } else {
     writeNext();
     location.hash = to;
-    return;
   }
-  // A browser has much to do for another address: it is written once what it shows has been drawn.
-  dropNext();
+}
+
+/** Go there quietly, for what is drawn at once: browsers have much to do for another address, it is written afterwards. */
+export function goOnceDrawn(to: string): void {
+  if (to === current()) return;
+  clearTimeout(timer);
   next = to;
-  timer = setTimeout(writeNext, QUIET);
+  timer = setTimeout(writeNext, DRAWN);
   window.dispatchEvent(new HashChangeEvent("hashchange"));
 }
 

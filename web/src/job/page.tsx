@@ -5,7 +5,7 @@ import { groups } from "../charts/groups";
 import { aloneInTurn } from "../charts/turns";
 import { type Asked, useAgain, useOnce, useRead, useRested, useZone } from "../parts/hooks";
 import { Notice, Problem } from "../parts/small";
-import { changed, go, href, place } from "../router";
+import { changed, go, goOnceDrawn, href, place } from "../router";
 import { Charts } from "./charts";
 import { life, byOf, useLive, useMeasured } from "./data";
 import { Events } from "./events";
@@ -63,7 +63,9 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const [finding, setFinding] = useState<Finding | null>(null);
   const [event, setEvent] = useState<Mark | null>(null);
   const [line, setLine] = useState<Mark | null>(null);
-  const set = useCallback((values: Record<string, string | null>) => go(href(["jobs", ref.id], changed(place().query, values)), true), [ref.id]);
+  const placeOf = (values: Record<string, string | null>) => href(["jobs", ref.id], changed(place().query, values));
+  const set = useCallback((values: Record<string, string | null>) => go(placeOf(values), true), [ref.id]);
+  const look = useCallback((from: string | null, to: string | null) => goOnceDrawn(placeOf({ from, to })), [ref.id]);
   const chosen = query.get("rank");
   const choose = useCallback((member: string | null) => set({ rank: member }), [set]);
 
@@ -120,18 +122,18 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
     };
   }, [job.name, job.state]);
 
-  const brush = useCallback((range: Range) => aloneInTurn(() => set({ from: String(Math.round(range.start)), to: String(Math.round(range.end)) })), [set]);
+  const brush = useCallback((range: Range) => aloneInTurn(() => look(String(Math.round(range.start)), String(Math.round(range.end)))), [look]);
   const setMetric = useCallback((metric: string) => set({ heat: metric }), [set]);
   const follow = useCallback(
     (length: number) => {
       setWindow(length);
-      setBase(newest(whole, length));
-      set({ from: null, to: null });
+      setBase(newest(life(job), length));
+      look(null, null);
     },
-    [whole, set],
+    [job, look],
   );
   // What came while a part was looked at is read with the rest.
-  const reset = useCallback(() => aloneInTurn(() => (running ? follow(window) : set({ from: null, to: null }))), [running, follow, window, set]);
+  const reset = useCallback(() => aloneInTurn(() => (running ? follow(window) : look(null, null))), [running, follow, window, look]);
   const marks = useMemo(() => [finding && markOf(finding), event, line].filter((one): one is Mark => one !== null), [finding, event, line]);
   const view = { range: shown, step: measured.step, cursor, marks, chosen, brush };
   return (
