@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -398,6 +399,33 @@ def test_a_span_that_is_brushed_filters_events_and_log_lines(viewer):
     page = viewer.open(f"{TRAIN}?from={now - 5 * MINUTE}&to={now}", "article.job")
     page.wait_for_selector("#logs >> text=No line matches.")
     page.wait_for_selector("#events >> text=Nothing happened in this range.")
+
+
+def queried(request, call):
+    """The query of a request where it is that call of the job."""
+    parts = urlsplit(request.url)
+    return parse_qs(parts.query) if parts.path.endswith(f"/{TRAIN}/{call}") else {}
+
+
+def test_of_a_span_that_is_over_only_the_job_is_followed_until_its_end_is_looked_at(viewer):
+    now = SystemClock().now_ms()
+    page = viewer.page
+    with page.expect_request(lambda one: queried(one, "live").get("by") == ["job"]):
+        viewer.open(f"{TRAIN}?from={now - 50 * MINUTE}&to={now - 20 * MINUTE}", ".timebar >> text=paused")
+    with page.expect_request(lambda one: queried(one, "live").get("by") == ["device"]):
+        page.click("text=Follow live")
+    page.wait_for_selector(".timebar >> text=following live")
+    wait_for_page(page, "!location.hash.includes('from=')")
+
+
+def test_what_came_while_a_part_was_looked_at_is_there_when_the_job_is_followed_again(viewer):
+    now = SystemClock().now_ms()
+    page = viewer.open(TRAIN, ".chart canvas")
+    page.click("[aria-label='Zoom in']")
+    page.wait_for_selector(".timebar >> text=paused")
+    page.evaluate("Date.now = ((now) => () => now() + 600_000)(Date.now)")
+    with page.expect_request(lambda one: int(queried(one, "metrics").get("end", ["0"])[0]) >= now + 10 * MINUTE):
+        page.click("text=Follow live")
 
 
 def test_what_all_ranks_did_at_once_is_one_row_of_events(viewer):

@@ -6,7 +6,17 @@ export interface Place {
   query: URLSearchParams;
 }
 
-export function place(hash: string = location.hash): Place {
+/** How long an address waits that is written once what it shows was drawn, in milliseconds. */
+const DRAWN = 300;
+/** What the address is about to be. */
+let next: string | null = null;
+let timer: ReturnType<typeof setTimeout> | undefined;
+addEventListener("hashchange", (event) => event.isTrusted && dropNext());
+addEventListener("pagehide", writeNext);
+
+const current = (): string => next ?? location.hash;
+
+export function place(hash: string = current()): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean);
   return { path: parts.map(decoded), query: new URLSearchParams(query) };
@@ -27,13 +37,34 @@ export function href(path: readonly string[], query?: URLSearchParams | Record<s
 
 /** Go there; `quiet` replaces the entry in the history, for what is no step of its own. */
 export function go(to: string, quiet = false): void {
-  if (to === location.hash) return;
+  if (to === current()) return;
   if (quiet) {
-    history.replaceState(null, "", to);
+    next = to;
+    writeNext();
     window.dispatchEvent(new HashChangeEvent("hashchange"));
   } else {
+    writeNext();
     location.hash = to;
   }
+}
+
+/** Go there quietly, for what is drawn at once: browsers have much to do for another address, it is written afterwards. */
+export function goOnceDrawn(to: string): void {
+  if (to === current()) return;
+  clearTimeout(timer);
+  next = to;
+  timer = setTimeout(writeNext, DRAWN);
+  window.dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+function writeNext(): void {
+  if (next !== null) history.replaceState(null, "", next);
+  dropNext();
+}
+
+function dropNext(): void {
+  clearTimeout(timer);
+  next = null;
 }
 
 export function usePlace(): Place {

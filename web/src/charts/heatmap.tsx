@@ -100,11 +100,12 @@ export function HeatMap(given: HeatGiven) {
   const ticks = roundTimes(range, Math.max(2, inner / 90), isUtc());
   const texts = labels(ticks.map((time) => time / 1000));
   const pressed = useRef<number | null>(null);
+  const pictures = useMemo(() => picturesOf(rows, scale, difference, dark), [rows, scale, difference, dark]);
 
   useLayoutEffect(() => {
     const mine = canvas.current;
-    if (mine && width) inTurn(mine, () => paint(mine, given, width, whole, height, scale, x), inSight.current ?? false);
-  }, [rows, width, whole, scale, chosen, dark, range.start, range.end, given.marks]);
+    if (mine && width) inTurn(mine, () => paint(mine, given, pictures(), width, whole, height, x), inSight.current ?? false);
+  }, [rows, width, whole, pictures, chosen, range.start, range.end, given.marks]);
   useLayoutEffect(() => {
     const mine = canvas.current!;
     return () => void outOfTurn(mine);
@@ -211,36 +212,53 @@ function limits(rows: Rows, unit: string, difference: boolean): [number, number]
 function paint(
   canvas: HTMLCanvasElement,
   given: HeatGiven,
+  { cells, means }: Pictures,
   width: number,
   whole: number,
   height: number,
-  scale: readonly [number, number],
   x: (time: number) => number,
 ): void {
-  const { rows, difference, chosen, dark } = given;
+  const { rows, chosen } = given;
   const ratio = devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(whole * ratio);
   const context = canvas.getContext("2d")!;
   context.scale(ratio, ratio);
-  const color = (value: number, middle: number) =>
-    difference ? around((value - middle) / scale[1], dark) : heat((value - scale[0]) / (scale[1] - scale[0] || 1));
-  const center = median(rows.means) ?? 0;
   const [left, right] = [x(rows.times[0] ?? 0), x((rows.times[rows.times.length - 1] ?? 0) + rows.step)];
   context.save();
   context.beginPath();
   context.rect(AXIS, 0, width - AXIS - MEANS - 8, whole);
   context.clip();
   context.imageSmoothingEnabled = false;
-  const cells = picture(rows.values, rows.times.length, (value, at) => color(value, rows.middle[at]!));
   if (cells) context.drawImage(cells, left, 0, right - left, whole);
   context.restore();
   context.imageSmoothingEnabled = false;
-  const means = picture(Array.from(rows.means, (_, at) => rows.means.subarray(at, at + 1)), 1, (value) => color(value, center));
   if (means) context.drawImage(means, width - MEANS, 0, MEANS, whole);
   if (height > 8) rows.lines.forEach((_, row) => context.clearRect(AXIS, (row + 1) * height - 1, width - AXIS, 1));
   named(context, rows, chosen, width, whole, height);
   marked(context, given.marks, width, whole, x);
+}
+
+interface Pictures {
+  cells: HTMLCanvasElement | null;
+  means: HTMLCanvasElement | null;
+}
+
+/** The cells and the means of the rows, made when they are painted first: another range, another mark or another choice takes the same. */
+function picturesOf(rows: Rows, scale: readonly [number, number], difference: boolean, dark: boolean): () => Pictures {
+  const color = (value: number, middle: number) =>
+    difference ? around((value - middle) / scale[1], dark) : heat((value - scale[0]) / (scale[1] - scale[0] || 1));
+  let made: Pictures | null = null;
+  return () =>
+    (made ??= {
+      cells: picture(rows.values, rows.times.length, (value, at) => color(value, rows.middle[at]!)),
+      means: meansPicture(rows.means, color),
+    });
+}
+
+function meansPicture(means: Row, color: (value: number, middle: number) => number): HTMLCanvasElement | null {
+  const center = median(means) ?? 0;
+  return picture(Array.from(means, (_, at) => means.subarray(at, at + 1)), 1, (value) => color(value, center));
 }
 
 /** A pixel for each value, a row for each line; nothing where nothing was measured. */

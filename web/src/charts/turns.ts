@@ -2,6 +2,9 @@
 /** Milliseconds that drawing may begin in after a frame; the next one comes 16.7 ms later at 60 Hz. */
 const BUDGET = 4;
 
+/** How long nothing is wanted to be drawn before what is out of sight is, in milliseconds: it is drawn once, not for each answer. */
+const REST = 300;
+
 /** How long what is out of sight waits for the next of its kind, in milliseconds, where the browser has no idle callbacks. */
 const PAUSE = 50;
 
@@ -19,6 +22,7 @@ const waiting = new Map<object, Work>();
 const unseen = new Map<object, () => void>();
 let scheduled = false;
 let idling = false;
+let resting: ReturnType<typeof setTimeout> | undefined;
 /** What is printed cannot wait for a frame. */
 let printing = false;
 addEventListener("beforeprint", () => (printing = true), { capture: true });
@@ -30,7 +34,8 @@ export function inTurn(chart: object, draw: () => void, inSight: boolean): void 
   if (inSight) enqueue(chart, { do: draw, alone: false });
   else unseen.set(chart, draw);
   if (printing) drawWaiting();
-  else if (!inSight) idle();
+  clearTimeout(resting);
+  if (unseen.size) resting = setTimeout(idle, REST);
 }
 
 /** A chart has come into sight: what it waits to draw is drawn next. */
@@ -47,9 +52,7 @@ export const myTurn = (): Promise<void> => new Promise(aloneInTurn);
 
 function enqueue(name: object, work: Work): void {
   waiting.set(name, work);
-  if (scheduled) return;
-  scheduled = true;
-  setTimeout(turn);
+  if (!scheduled) scheduleNext();
 }
 
 function turn(): void {
@@ -74,8 +77,8 @@ function doSome(): void {
 
 function scheduleNext(): void {
   scheduled = waiting.size > 0;
-  // The next turn comes once the frame is done that this one made necessary: most time is left then before another one.
-  // A tab that nobody sees has no frames.
+  // A turn comes once a frame is done, that which the turn before made necessary or an empty one: most time is left then
+  // before another one. A tab that nobody sees has no frames.
   if (scheduled && document.hidden) setTimeout(turn);
   else if (scheduled) requestAnimationFrame(() => setTimeout(turn));
 }

@@ -29,8 +29,8 @@ export function life(job: Job): Range {
 /** About so many values are read at one time: more of them hold up whoever points at a chart meanwhile. */
 const PORTION = 40_000;
 
-/** Answers that come within so many milliseconds after the first are shown together. */
-const TOGETHER = 150;
+/** Answers that come within so many milliseconds are shown together, but for the first of a page that shows nothing yet. */
+const TOGETHER = 300;
 
 /** What is asked for at one time: the first chart alone, then a group after the other, of many members in smaller portions. */
 function portions(groups: readonly Group[], members: number, buckets: number): string[][] {
@@ -64,7 +64,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     const gone = new AbortController();
     mine.current += 1;
     let left = wanted.length;
-    let shownAt = Number.NEGATIVE_INFINITY;
+    let shownAt = state.lines.size ? performance.now() : Number.NEGATIVE_INFINITY;
     let fresh = new Map<string, readonly Line[]>();
     setState((last) => ({ ...last, busy: true, error: null }));
     const take = (answer: MetricLines) => {
@@ -103,7 +103,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
   }, [job.id, job.project, names, by, Math.floor(range.start), Math.ceil(range.end), span, turn]);
   const take = (update: LiveJob, oldest: number) => {
     setState((last) => {
-      if (last.step !== update.step) return last;
+      if (last.step !== update.step || update.by !== by) return last;
       const found = new Map<string, Line[]>();
       for (const line of linesOf(update)) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
       const lines = new Map(last.lines);
@@ -114,19 +114,19 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
   return { ...state, take };
 }
 
-/** The live updates of a job in steps of `span` at most; nothing where that is no step to follow in. */
+/** The live updates of a job in steps of `span`, of a minute where that is no step to follow in. */
 export function useLive(
   job: { id: string; project: string },
   metrics: readonly string[],
-  by: By | null,
-  span: number,
+  by: By | "job" | null,
+  span: number | null,
   on: boolean,
   take: (update: LiveJob) => void,
 ): LiveState | null {
   const [state, setState] = useState<LiveState | null>(null);
   const latest = useRef(take);
   latest.current = take;
-  const followed = LIVE_STEPS.includes(span) ? span : 60_000;
+  const followed = span !== null && LIVE_STEPS.includes(span) ? span : 60_000;
   useEffect(() => {
     if (!on || by === null || !metrics.length) return;
     const query = { metric: metrics.slice(0, 90), by, step: stepText(followed), format: "columns", project: job.project };

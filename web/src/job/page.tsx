@@ -5,7 +5,7 @@ import { groups } from "../charts/groups";
 import { aloneInTurn } from "../charts/turns";
 import { type Asked, useAgain, useOnce, useRead, useRested, useZone } from "../parts/hooks";
 import { Notice, Problem } from "../parts/small";
-import { changed, go, href, place } from "../router";
+import { changed, go, goOnceDrawn, href, place } from "../router";
 import { Charts } from "./charts";
 import { life, byOf, useLive, useMeasured } from "./data";
 import { Events } from "./events";
@@ -63,7 +63,9 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const [finding, setFinding] = useState<Finding | null>(null);
   const [event, setEvent] = useState<Mark | null>(null);
   const [line, setLine] = useState<Mark | null>(null);
-  const set = useCallback((values: Record<string, string | null>) => go(href(["jobs", ref.id], changed(place().query, values)), true), [ref.id]);
+  const placeOf = (values: Record<string, string | null>) => href(["jobs", ref.id], changed(place().query, values));
+  const set = useCallback((values: Record<string, string | null>) => go(placeOf(values), true), [ref.id]);
+  const look = useCallback((from: string | null, to: string | null) => goOnceDrawn(placeOf({ from, to })), [ref.id]);
   const chosen = query.get("rank");
   const choose = useCallback((member: string | null) => set({ rank: member }), [set]);
 
@@ -94,11 +96,13 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const idle = useIdle(ref, detail.devices.length > 0 && names.data !== null && !measured.busy, running);
   const take = (update: LiveJob) => {
     setLatest(update);
-    measured.take(update, update.now - window);
+    if (!isOver(zoomed, update.start)) measured.take(update, zoomed ? zoomed.start : update.now - window);
   };
   // What is read below the charts, and what costs the server much, waits until the first of them is there.
   const begun = useOnce(measured.lines.size > 0 || names.error !== null || (names.data !== null && (!metrics.length || !measured.busy)));
-  const live = useLive(ref, metrics, by, measured.step, running && begun, take);
+  // Of a span that is over only the job is followed: none of its lines grows. What is looked at next rests first.
+  const over = isOver(zoomed, whole.end) || isOver(below, whole.end);
+  const live = useLive(ref, over ? metrics.slice(0, 1) : metrics, over ? "job" : by, over ? null : measured.step, running && begun, take);
   useEffect(() => {
     // A job that has ended is shown whole; one that has grown out of its step is read anew.
     if (!running && latest) {
@@ -118,17 +122,18 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
     };
   }, [job.name, job.state]);
 
-  const brush = useCallback((range: Range) => aloneInTurn(() => set({ from: String(Math.round(range.start)), to: String(Math.round(range.end)) })), [set]);
-  const reset = useCallback(() => aloneInTurn(() => set({ from: null, to: null })), [set]);
+  const brush = useCallback((range: Range) => aloneInTurn(() => look(String(Math.round(range.start)), String(Math.round(range.end)))), [look]);
   const setMetric = useCallback((metric: string) => set({ heat: metric }), [set]);
   const follow = useCallback(
     (length: number) => {
       setWindow(length);
-      setBase(newest(whole, length));
-      set({ from: null, to: null });
+      setBase(newest(life(job), length));
+      look(null, null);
     },
-    [whole, set],
+    [job, look],
   );
+  // What came while a part was looked at is read with the rest.
+  const reset = useCallback(() => aloneInTurn(() => (running ? follow(window) : look(null, null))), [running, follow, window, look]);
   const marks = useMemo(() => [finding && markOf(finding), event, line].filter((one): one is Mark => one !== null), [finding, event, line]);
   const view = { range: shown, step: measured.step, cursor, marks, chosen, brush };
   return (
@@ -194,6 +199,9 @@ function zoomOf(from: string | null, to: string | null): Range | null {
   const [start, end] = [Number(from), Number(to)];
   return from !== null && to !== null && Number.isFinite(start) && end > start ? { start, end } : null;
 }
+
+/** Whether a range that was chosen ended before that time. */
+const isOver = (chosen: Range | null, time: number): boolean => chosen !== null && chosen.end < time;
 
 /** The last part of a range. */
 const newest = (whole: Range, length: number): Range => ({ start: Math.max(whole.start, whole.end - length), end: whole.end });
