@@ -181,6 +181,13 @@ def test_what_waits_is_given_in_pieces_of_bounded_size():
     assert [int(piece.index[0]) for piece in pieces] == [0, 1, 2, 3]
 
 
+def test_what_waits_of_other_series_makes_no_more_pieces():
+    samples = [(number, 1, 1.0) for number in KEYS.series.tolist()]
+    others = [(99, at, 1.0) for at in range(100_000)]
+    sections = [Section(rows_of(rows, SHORT)) for rows in (samples + others, others)]
+    assert [len(piece) for piece in Pending(sections).pieces(KEYS, TimeRange(0, 100_000))] == [4]
+
+
 @given(
     st.lists(
         st.dictionaries(st.integers(1, 40).map(lambda n: n * 0x1_0000_1001 % 2**64), st.integers(-1, 5), max_size=40),

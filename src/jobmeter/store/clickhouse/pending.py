@@ -1,6 +1,7 @@
 """Samples that are stored but not in the engine yet, as a reader needs them."""
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 import numpy as np
 
@@ -32,13 +33,18 @@ class Pending:
     def pieces(self, keys: SeriesKeys, span: TimeRange) -> Iterator[SampleColumns]:
         """The same piece by piece: about ``PIECE_ROWS`` rows each, and at least one series.
 
-        Only the piece that is asked for is copied, and sorted.
+        Only the piece that is asked for is copied, and sorted. Sections without these series are let go of.
         """
-        rows = sum(len(section.rows) for section in self._sections if section.meets(span))
+        sections = [section for section in self._sections if section.meets(span)]
+        rows = sum(len(section.rows) for section in sections)
+        if rows > PIECE_ROWS:
+            counts = [section.count(keys) for section in sections]
+            sections, rows = list(compress(sections, counts)), sum(counts)
+        chosen = Pending(sections)
         together = max(1, len(keys) // (1 + rows // PIECE_ROWS))
         for first in range(0, len(keys) if rows else 0, together):
             some = slice(first, first + together)
-            found = self.samples(SeriesKeys(keys.job[some], keys.series[some]), span)
+            found = chosen.samples(SeriesKeys(keys.job[some], keys.series[some]), span)
             if len(found):
                 yield SampleColumns(found.index + np.uint32(first), found.time, found.value) if first else found
 

@@ -124,16 +124,24 @@ class Section:
         """
         if not self.meets(span):
             return None
-        order, series = self._ordered()
-        first = np.searchsorted(series, keys.series, "left")
-        hits = np.searchsorted(series, keys.series, "right") - first
-        if not hits.any():
+        chosen, hits = self._runs_of(keys)
+        if not len(chosen):
             return None
-        chosen, rows = order[_ranges(first, hits)], self.rows
-        count = rows.count[chosen]
+        rows, count = self.rows, self.rows.count[chosen]
         slots = np.repeat(np.arange(len(keys)), hits)
         found = Runs(slots, count, *gathered(rows.time, rows.value, rows.starts()[chosen], count))
         return found if span.start_ms <= self.start_ms and self.end_ms <= span.end_ms else _within(found, span)
+
+    def count(self, keys: SeriesKeys) -> int:
+        """How many rows some series have, whatever their time."""
+        return int(self.rows.count[self._runs_of(keys)[0]].sum())
+
+    def _runs_of(self, keys: SeriesKeys) -> tuple[Positions, Positions]:
+        """The runs of some series in the order of ``keys``, and how many of them each has."""
+        order, series = self._ordered()
+        first = np.searchsorted(series, keys.series, "left")
+        hits = np.searchsorted(series, keys.series, "right") - first
+        return order[_ranges(first, hits)], hits
 
     def _ordered(self) -> tuple[Positions, Uint64s]:
         if self._order is None or self._series is None:
