@@ -1,5 +1,7 @@
 """Rows on their way to the engine: put in order, each sample once."""
 
+from itertools import count
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.pending import Pending, overlaid
-from jobmeter.store.clickhouse.rows import Rows, Section, day_parts, joined
+from jobmeter.store.clickhouse.rows import Rows, Section, by_days, joined
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 from jobmeter.store.clickhouse.written_days import WrittenDays
 
@@ -98,19 +100,37 @@ def test_a_batch_becomes_runs():
     assert rows.touched(9 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR), (b, 5 * HOUR)}
 
 
-@given(st.lists(st.integers(0, 400), min_size=1, max_size=300), st.integers(1, 50), st.integers(1, 90))
-def test_parts_hold_every_row_once_and_few_days(days, rows, most):
-    time = np.array(days, np.int64) * DAY
-    places = np.arange(len(time))
-    parts = [places[chosen] for chosen in day_parts(time, rows, most)]
-    assert sorted(np.concatenate(parts).tolist()) == places.tolist()
+@given(
+    st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=90), min_size=1, max_size=5), *(st.integers(1, 90),) * 2
+)
+def test_parts_hold_every_row_once_and_few_days(groups, rows, most):
+    serial = count()
+    group = [dated(days, serial) for days in groups]
+    parts = [joined(part) for part in by_days(group, rows, most)]
+    whole = joined(group)
+    found = np.concatenate([part.value for part in parts])
+    assert sorted(found.tolist()) == whole.value.tolist()
+    places = list(zip(whole.series.tolist(), whole.time.tolist(), strict=True))
+    by_value = dict(zip(whole.value.tolist(), places, strict=True))
     for part in parts:
-        assert len(part) <= rows
-        assert len(np.unique(time[part])) <= most
-    order = np.concatenate(parts)
-    for day in set(days):
-        mine = order[time[order] == day * DAY]
-        assert (np.diff(mine) > 0).all()
+        days = part.time // DAY
+        assert len(np.unique(days)) <= most
+        assert len(part) <= rows or len(np.unique(days)) == 1
+        assert [by_value[value] for value in part.value.tolist()] == list(
+            zip(part.series.tolist(), part.time.tolist(), strict=True)
+        )
+        for day in np.unique(days):
+            assert (np.diff(part.value[days == day]) > 0).all()
+    # No day is in two parts.
+    assert sum(len(np.unique(part.time // DAY)) for part in parts) == len(np.unique(whole.time // DAY))
+
+
+def dated(days, serial):
+    """Rows of two series, one on each of some days; their values are numbers in the order of the rows."""
+    time = np.array(days, np.int64) * DAY + np.arange(len(days))
+    counts = np.array([size for size in (len(days) // 2, len(days) - len(days) // 2) if size])
+    keys = SeriesKeys(np.ones(len(counts), np.uint64), np.arange(len(counts), dtype=np.uint64))
+    return Rows(keys, counts, time, np.array([next(serial) for _ in days], np.float64), LONG)
 
 
 KEYS = SeriesKeys(np.array([1, 0, 1, 0], np.uint64), np.array([4, 1, 3, 2], np.uint64))

@@ -1,19 +1,20 @@
 """Samples to the engine as columns, split where it needs it, and what makes them durable."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from jobmeter.kernel.decimals import Decimals
 from jobmeter.store.clickhouse.failures import translated
+from jobmeter.store.clickhouse.insert_stream import InsertStream
 from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, day_parts, joined
+from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, by_days, joined
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
+from jobmeter.store.clickhouse.target import Target
 
 _ROWS = 1 << 20
 _DAYS = 90
-_SORTED = {"optimize_on_insert": 0}
 _COLUMNS = ["job", "series", "time", "value", "number", "digits", *DAYS]
 
 
@@ -56,9 +57,8 @@ class DirectInserts:
 
     def append(self, group: Sequence[Rows]) -> None:
         """See ``CommitLog.append``."""
-        table = joined(group)
         with translated("keep samples"), self._pool.client() as client:
-            for block in _blocks(table, self._decimals):
+            for block in _blocks(group, joined, self._decimals):
                 client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
 
     def pending(self) -> Pending:
@@ -79,21 +79,28 @@ class DirectInserts:
 class Flusher:
     """Puts what waited in a journal into the embedded engine, sorted and each sample once, so that it need not."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, target: Target) -> None:
+        self._stream = InsertStream(target)
         self._decimals = Decimals()
 
-    def __call__(self, group: list[Rows]) -> None:
-        """Durable on return."""
-        table = sort_dedupe(group)
-        with translated("keep samples"), self._pool.client() as client:
-            for block in _blocks(table, self._decimals):
-                client.raw_insert("samples", _COLUMNS, parts(block), fmt="Native", settings=_SORTED)
+    def __call__(self, group: Sequence[Rows]) -> None:
+        """Durable on return. One thread at a time."""
+        with translated("keep samples"):
+            for block in _blocks(group, sort_dedupe, self._decimals):
+                self._stream.insert("samples", _COLUMNS, parts(block))
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._stream.close()
 
 
-def _blocks(table: Table, decimals: Decimals) -> Iterator[Sequence[Column]]:
+def _blocks(
+    group: Sequence[Rows], joined: Callable[[Sequence[Rows]], Table], decimals: Decimals
+) -> Iterator[Sequence[Column]]:
     """Blocks of bounded length that touch a bounded number of days, each sample's rows in order."""
-    for chosen in day_parts(table.time, _ROWS, _DAYS):
-        some = table.take(chosen)
-        split = decimals.split(some.series, some.value)
-        yield list(zip(_COLUMNS, [some.job, some.series, some.time, *split, *some.days], strict=True))
+    for part in by_days(group, _ROWS, _DAYS):
+        table = joined(part)
+        for first in range(0, len(table), _ROWS):
+            some = table.take(slice(first, first + _ROWS))
+            split = decimals.split(some.series, some.value)
+            yield list(zip(_COLUMNS, [some.job, some.series, some.time, *split, *some.days], strict=True))

@@ -62,6 +62,7 @@ class ClickHouseStore:
         self._closing = threading.Lock()
         self._pools: list[Pool] = []
         self._commit_log: CommitLog | None = None
+        self._flusher: Flusher | None = None
         try:
             self._open(target, clock)
         except BaseException:
@@ -112,7 +113,8 @@ class ClickHouseStore:
     def _opened_log(self, target: Target, pool: Pool) -> CommitLog:
         if target.path is None:
             return DirectInserts(pool)
-        journal = self._commit_log = Journal(target.path / _JOURNAL, Flusher(pool))
+        self._flusher = Flusher(target)
+        journal = self._commit_log = Journal(target.path / _JOURNAL, self._flusher)
         # What the process that died had marked is marked; what it had not come to is now.
         journal.recover(lambda rows: self._rollup_state.dirty_before(rows.touched(self._rollup_state.intent())))
         return journal
@@ -233,6 +235,8 @@ class ClickHouseStore:
         with self._closing:
             if self._commit_log is not None:
                 self._commit_log.close()
+            if self._flusher is not None:
+                self._flusher.close()
             for pool in self._pools:
                 pool.close()
             if self._lock is not None:

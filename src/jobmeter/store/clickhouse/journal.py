@@ -47,9 +47,9 @@ class JournalLimits:
     """
 
     flush_rows: int = 1_000_000
-    day_rows: int = 100_000
+    day_rows: int = 200_000
     flush_seconds: float = 5.0
-    most_rows: int = 6_000_000
+    most_rows: int = 12_000_000
     wait_seconds: float = 30.0
     retry_seconds: float = 2.0
 

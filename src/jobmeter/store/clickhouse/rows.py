@@ -1,8 +1,8 @@
 """Samples with their keys, as runs of one series each: how they travel to disk."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -205,33 +205,68 @@ def _alone(array: NDArray[T]) -> NDArray[T]:
     return array if array.base is None else array.copy()
 
 
-def day_parts(time: Int64s, rows: int, days: int) -> "Iterator[slice | Positions]":
-    """Parts of at most so many rows that touch at most so many days, in order within every day.
+def by_days(group: Sequence[Rows], rows: int, days: int) -> Iterator[list[Rows]]:
+    """The rows of a group in parts that lie on at most so many days each, in order within every day.
 
-    Where it takes several parts, whole days stay together as far as they fit: the engine makes a file set of each day
-    of each part.
+    Whole days stay together, since the engine makes a file set of each day of each part: a part has at most ``rows``
+    rows or lies on a single day.
     """
-    first = int(time.min()) // DAY
-    span = int(time.max()) // DAY - first
-    if not span or (span < days and len(time) <= rows):
-        yield from (slice(start, start + rows) for start in range(0, len(time), rows))
-        return
-    day = time // DAY
-    # Sixteen bits are sorted by counting, many times as fast.
-    number = (day - first).astype(np.uint16) if span < 1 << 16 else day
-    order = np.argsort(number, kind="stable")
-    begin, touched = 0, 0
-    edges = [*run_starts(number[order]).tolist(), len(time)]
-    for at, end in pairwise(edges):
-        if touched and (end - begin > rows or touched == days):
-            yield order[begin:at]
-            begin, touched = at, 0
-        touched += 1
-        while end - begin > rows:
-            yield order[begin : begin + rows]
-            begin += rows
-    if begin < len(time):
-        yield order[begin:]
+    cuts = [_DayCut.of(one) for one in group]
+    total = Counter[int]()
+    for cut in cuts:
+        total.update(cut.rows_by_day())
+    chosen, size = list[int](), 0
+    for day, count in sorted(total.items()):
+        if chosen and (size + count > rows or len(chosen) == days):
+            yield _on_days(cuts, chosen)
+            chosen, size = [], 0
+        chosen.append(day)
+        size += count
+    if chosen:
+        yield _on_days(cuts, chosen)
+
+
+def _on_days(cuts: "Sequence[_DayCut]", days: Sequence[int]) -> list[Rows]:
+    return [rows for cut in cuts if (rows := cut.between(days[0], days[-1])) is not None]
+
+
+class _DayCut(msgspec.Struct, frozen=True, eq=False):
+    """Rows, and their pieces of one run and one day each: ``k`` of them, where the rows lie on several days.
+
+    ``day``, ``start``, ``count``: int64[k], of each piece its day, its first row, and how many rows it has.
+    """
+
+    rows: Rows
+    day: Int64s
+    start: Positions
+    count: Int64s
+
+    @classmethod
+    def of(cls, rows: Rows) -> Self:
+        first, last = (time // DAY for time in rows.span)
+        if first == last:
+            return cls(rows, np.array([first]), np.zeros(1, np.intp), np.array([len(rows)]))
+        day = rows.time // DAY
+        begins = np.append(True, day[1:] != day[:-1])
+        begins[rows.starts()] = True
+        start = np.flatnonzero(begins)
+        return cls(rows, day[start], start, np.diff(start, append=len(day)))
+
+    def rows_by_day(self) -> dict[int, int]:
+        days, place = np.unique(self.day, return_inverse=True)
+        return dict(zip(days.tolist(), np.bincount(place, self.count).astype(int).tolist(), strict=True))
+
+    def between(self, first: int, last: int) -> Rows | None:
+        """The rows of some days, both included; None for no rows."""
+        chosen = (self.day >= first) & (self.day <= last)
+        if chosen.all():
+            return self.rows
+        if not chosen.any():
+            return None
+        rows, start, count = self.rows, self.start[chosen], self.count[chosen]
+        run = np.searchsorted(rows.starts(), start, "right") - 1
+        time, value = gathered(rows.time, rows.value, start, count)
+        return Rows(SeriesKeys(rows.job[run], rows.series[run]), count, time, value, rows.retention)
 
 
 def gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) -> tuple[Int64s, Float64s]:
