@@ -49,6 +49,25 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     limit: int = 1_000_000
 
+    def names(self, series: Series) -> bool:
+        """Whether a series has the given project, node and metric; its job and its times are not looked at."""
+        criteria = (
+            (self.projects, series.project),
+            (self.nodes, (series.cluster, series.node)),
+            (self.metrics, series.metric),
+        )
+        return all(allowed is None or name in allowed for allowed, name in criteria)
+
+
+def names_of(series: Series, part: NamePart) -> list[str]:
+    """What a series has in a field that holds names; of labels all of them."""
+    if part is NamePart.LABEL:
+        return [name for name, _ in series.labels]
+    if part is NamePart.LABEL_VALUE:
+        return [value for _, value in series.labels]
+    name: str = getattr(series, part.value)
+    return [name]
+
 
 PAGE_BYTES = 64 * 2**20
 """Most bytes of text in one page of log lines."""

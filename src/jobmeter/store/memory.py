@@ -26,7 +26,7 @@ from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
-from jobmeter.store.base import PAGE_BYTES, LogSelector, Memory, ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.store.base import PAGE_BYTES, LogSelector, Memory, ReadBudget, Selector, StoreStatistics, Tier, names_of
 from jobmeter.store.damage import DamagedPart
 from jobmeter.store.memory_spans import MemorySpans
 
@@ -156,18 +156,12 @@ class MemoryStore:
                 name
                 for key, series in self._series.items()
                 if self._matches(key, series, selector)
-                for name in _names(series, part)
+                for name in names_of(series, part)
             }
         return sorted(name for name in found if name and name.startswith(prefix))[: selector.limit]
 
     def _matches(self, key: _Key, series: Series, selector: Selector) -> bool:
-        criteria = (
-            (selector.projects, series.project),
-            (selector.jobs, key[0]),
-            (selector.nodes, (series.cluster, series.node)),
-            (selector.metrics, series.metric),
-        )
-        if any(allowed is not None and name not in allowed for allowed, name in criteria):
+        if not selector.names(series) or (selector.jobs is not None and key[0] not in selector.jobs):
             return False
         return selector.since is None or max(self._samples.get(key, ()), default=-1) >= selector.since
 
@@ -446,12 +440,3 @@ def _buckets(samples: list[tuple[int, float]], step_ms: int, *, counter: bool) -
             done.append(_Bucket(start, 1, value, value, value, value, time, value, time, growth, passed))
         previous = (time, value)
     return done
-
-
-def _names(series: Series, part: NamePart) -> list[str]:
-    if part is NamePart.LABEL:
-        return [name for name, _ in series.labels]
-    if part is NamePart.LABEL_VALUE:
-        return [value for _, value in series.labels]
-    name: str = getattr(series, part.value)
-    return [name]

@@ -38,6 +38,8 @@ LINES = [
 AS_BEFORE = Series("gpu.power", job="before", replica="worker-0")
 AS_BEFORE_VALUES = [0.25, -0.0, 3.0, 2.0**40, 2.0**-10, 7.5, -1.25, 0.0] * 60
 JOBS = tuple(one.job_key for one in SERIES)
+LATE = Series("cpu.time", job="late", replica="worker-0")
+"""A series whose first sample comes last."""
 
 
 def say(**words: object) -> None:
@@ -79,7 +81,7 @@ def die(folder: str, step: str) -> None:
     store = cast("ClickHouseStore", open_folder(folder))
     store.append(batch_of({(one, START): 1.0 for one in SERIES}), FOREVER)
     store.roll_up(START + HOUR)
-    store.append(batch_of({(one, START): 2.0 for one in SERIES}), FOREVER)
+    store.append(batch_of({(one, START): 2.0 for one in [*SERIES, LATE]}), FOREVER)
     log = cast("Any", store._commit_log)
     if step in {"write", "kept"}:
         _fall(os, "fdatasync", after=step == "kept")
@@ -109,6 +111,8 @@ def _fall(owner: Any, name: str, *, after: bool) -> None:
 def risen(folder: str) -> None:
     """What is there after that; and that a newer sample stays the newer one."""
     store = open_folder(folder)
+    stored = store.unwritten(SeriesKeys.of([LATE])).tolist() == [False]
+    described = store.find(Selector(jobs=(LATE.job_key,))) == [LATE] and stored
     found = read_all(store, SERIES, SPAN)
     span = TimeRange(START, START + HOUR)
     rolled = store.rolled(JOBS, span)
@@ -117,7 +121,8 @@ def risen(folder: str) -> None:
     expected = found | {(SERIES[1], START): 9.0}
     right = stored_buckets(store, SERIES, span, Tier.MINUTE) == brute_buckets(expected, SERIES, span, Tier.MINUTE)
     last = store.previous(SeriesKeys.of(SERIES[:2]), START + 1, ReadBudget()).value.tolist()
-    say(values=[found[one, START] for one in SERIES], rows=len(found), trusted=bool(rolled), right=right, last=last)
+    values = [found[one, START] for one in SERIES]
+    say(values=values, rows=len(found), trusted=bool(rolled), right=right, last=last, described=described)
     store.close()
 
 

@@ -2,9 +2,13 @@
 
 import pytest
 
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SeriesKeys
-from jobmeter.store.base import Store
+from jobmeter.model.series import NamePart
+from jobmeter.model.time import DAY
+from jobmeter.store.base import Selector, Store
 from jobmeter.store.clickhouse.catalog import Catalog
+from jobmeter.store.clickhouse.journal import JournalLimits
 from jobmeter.testing.samples import FOREVER, batch_of
 from jobmeter.testing.store import StoreTests
 
@@ -16,10 +20,37 @@ class TestEmbedded(StoreTests):
 
     def test_what_is_new_is_called_unwritten_and_what_an_earlier_process_wrote_is_not(self, chdb_store, slot):
         here = chdb_store._catalog
-        before = Catalog(here._write, here._read, chdb_store._maintenance._target, here._clock)
+        before = Catalog(here._read, chdb_store._maintenance._target, here._clock, here._pending)
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         keys = SeriesKeys.of([one, two])
         assert chdb_store.unwritten(keys).tolist() == before.unwritten(keys.series).tolist() == [True, True]
         chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
-        after = Catalog(here._write, here._read, chdb_store._maintenance._target, here._clock)
+        after = Catalog(here._read, chdb_store._maintenance._target, here._clock, here._pending)
         assert chdb_store.unwritten(keys).tolist() == after.unwritten(keys.series).tolist() == [False, True]
+
+    def test_a_series_is_found_before_its_first_samples_are_in_the_engine(self, chdb_store, slot, monkeypatch):
+        monkeypatch.setattr(chdb_store._commit_log, "_limits", JournalLimits(flush_seconds=10**6))
+        chdb_store._commit_log.flush()
+        one, other = slot.gauge("worker-0"), slot.gauge("worker-1")
+        chdb_store.append(batch_of({(one, slot.start): 1.0, (one, slot.start + DAY): 2.0}), FOREVER)
+        assert chdb_store._commit_log.pending().descriptors()
+        selectors = [
+            Selector(jobs=(one.job_key,)),
+            Selector(jobs=(one.job_key,), metrics=frozenset({one.metric}), projects=frozenset({one.project})),
+            Selector(nodes=((one.cluster, one.node),), jobs=(one.job_key,), since=slot.start + DAY),
+        ]
+        others = [
+            Selector(jobs=(other.job_key + 1,)),
+            Selector(jobs=(one.job_key,), metrics=frozenset({"cpu.limit"})),
+            Selector(jobs=(one.job_key,), projects=frozenset({"elsewhere"})),
+            Selector(jobs=(one.job_key,), since=slot.start + 2 * DAY),
+        ]
+        for _ in ("waiting", "inserted"):
+            assert [chdb_store.find(selector) for selector in selectors] == [[one]] * 3
+            assert [chdb_store.find(selector) for selector in others] == [[]] * 4
+            assert chdb_store.names(Selector(jobs=(one.job_key,)), NamePart.REPLICA) == ["worker-0"]
+            assert chdb_store.names(Selector(jobs=(one.job_key,)), NamePart.REPLICA, "x") == []
+            with pytest.raises(LimitExceededError):
+                chdb_store.find(Selector(jobs=(one.job_key,), limit=0))
+            chdb_store._commit_log.flush()
+            assert not chdb_store._commit_log.pending().descriptors()

@@ -66,6 +66,8 @@ def test_a_death_at_any_step_leaves_what_was_acknowledged(tmp_path, step):
     # The hour was rolled up with what was replaced since.
     assert not said["trusted"]
     assert said["right"]
+    # The series whose first samples waited in the journal.
+    assert said["described"]
     assert said["last"] == [first, 9.0]
 
 

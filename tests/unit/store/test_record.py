@@ -3,6 +3,7 @@
 import struct
 import zlib
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -10,6 +11,8 @@ from tests.unit.store.rows import GROUPS, LONG, days_of, listed, rows_of
 
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.retention import Retention
+from jobmeter.model.series import Series
+from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.record import AGAIN_BYTES, HEAD_BYTES, SeriesListTable, encode, scan
 
 RECORDS = st.lists(GROUPS, min_size=1, max_size=4)
@@ -76,9 +79,27 @@ def test_records_are_laid_out_as_documented():
         + struct.pack("<ddd", 1.5, 2.5, -1.0)
         + struct.pack("<II", 2, 1)
     )
-    assert encoded([first], lists) == record(b"JMJ2", body)
+    assert encoded([first], lists) == record(b"JMJ3", body)
     body = struct.pack("<IIHHHHQ", 2, 2, *days_of(LONG), 6, 1) + struct.pack("<q", 9) + struct.pack("<dd", 0.5, 0.25)
-    assert encoded([second], lists, 200) == record(b"JMJ2", body)
+    assert encoded([second], lists, 200) == record(b"JMJ3", body)
+
+
+def test_descriptors_of_new_series_come_with_their_rows():
+    new = [Series("gpu.power", job="a", device="gpu0", labels=(("b", "\n"), ("é", "1"))), Series("app.loss", job="b")]
+    keys = SeriesKeys.of(new)
+    days = np.array([20_000, 20_001])
+    rows = replace(rows_of([(5, 1, 1.0)]), descriptors=Descriptors(new, keys.job, keys.series, days, 90))
+    first, second = encoded([rows, rows_of([(6, 2, 2.0)])], SeriesListTable()), encoded([rows], SeriesListTable())
+    assert len(first) % 8 == len(second) % 8 == 0
+    found = scan(first + second)
+    assert (found.damaged, found.torn) == (0, 0)
+    assert listed(found.groups) == listed([rows, rows_of([(6, 2, 2.0)]), rows])
+    for place in (0, 2):
+        descriptors = found.groups[place].descriptors
+        assert list(descriptors.series) == new
+        assert (descriptors.job.tolist(), descriptors.ids.tolist()) == (keys.job.tolist(), keys.series.tolist())
+        assert (descriptors.days.tolist(), descriptors.keep_days) == ([20_000, 20_001], 90)
+    assert found.groups[1].descriptors is None
 
 
 def test_records_of_an_earlier_program_are_read():
@@ -90,8 +111,10 @@ def test_records_of_an_earlier_program_are_read():
         + struct.pack("<II", 2, 1)
     )
     new = rows_of([(7, 3000, 3.5)])
-    found = scan(record(b"JMJ1", old) + encoded([new], SeriesListTable()) + record(b"JMJ1", old)[:-1])
-    samples = [(7, 1000, 1.5), (7, 2000, 2.5), (3, 5, -1.0), (7, 3000, 3.5)]
+    without_descriptors = record(b"JMJ2", old[:14] + struct.pack("<HQ", 1, 1) + old[16:])
+    later = without_descriptors + encoded([new], SeriesListTable())
+    found = scan(record(b"JMJ1", old) + later + record(b"JMJ1", old)[:-1])
+    samples = [*[(7, 1000, 1.5), (7, 2000, 2.5), (3, 5, -1.0)] * 2, (7, 3000, 3.5)]
     assert listed(found.groups) == listed([rows_of(samples)])
     assert (found.damaged, found.torn) == (0, 24 + len(old) - 1)
 

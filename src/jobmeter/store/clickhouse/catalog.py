@@ -1,11 +1,10 @@
-"""Descriptors of series: written before the first sample of a series, and found again."""
+"""Which series there are: their descriptors are written with the first sample of each, and found again."""
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import product
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
@@ -13,9 +12,11 @@ from jobmeter.model.batch import Bools, Int64s, SampleBatch, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, Clock
-from jobmeter.store.base import Selector
+from jobmeter.store.base import Selector, names_of
+from jobmeter.store.clickhouse.descriptors import Descriptors, described
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.order import run_starts
+from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
 from jobmeter.store.clickhouse.target import Target
@@ -37,14 +38,14 @@ _PARTS = {
 class Catalog:
     """Which series there are. Safe for any number of threads.
 
-    It caches which descriptors it wrote, so that a further sample of a series costs no second insert: at most
+    It caches which descriptors are durable, so that a further sample of a series brings no second one: at most
     ``_MOST_CACHED`` of them, and where other servers may delete, for five minutes. When a day begins the descriptors
     of live series are written again.
     """
 
-    def __init__(self, write: Pool, read: Pool, target: Target, clock: Clock) -> None:
-        self._write = write
+    def __init__(self, read: Pool, target: Target, clock: Clock, pending: Callable[[], Pending]) -> None:
         self._read = read
+        self._pending = pending
         self._clock = clock
         self._exclusive = target.exclusive
         self._lock = threading.Lock()
@@ -56,7 +57,7 @@ class Catalog:
         self._countless = not target.exclusive
 
     def unwritten(self, ids: Uint64s) -> Bools:
-        """Which series certainly have no samples, because they have no descriptor: these are written first.
+        """Which series certainly have no samples, because they have no descriptor: it is written with the first.
 
         All of them are read at the first call. Where another process writes too, or where they are
         more than ``_MOST_CACHED``, it is unknown of any.
@@ -70,10 +71,12 @@ class Catalog:
             return new
 
     def _read_all(self) -> None:
+        waiting = self._pending().descriptors()
         with translated("read series"), self._read.client() as client:
             sql = "SELECT DISTINCT series FROM series LIMIT {most:UInt64}"
             columns = client.query(sql, parameters={"most": _MOST_CACHED + 1}).result_columns
-        ids = np.array(columns[0] if columns else [], np.uint64)
+        stored = np.array(columns[0] if columns else [], np.uint64)
+        ids = np.unique(np.concatenate([stored, *(one.ids for one in waiting)]))
         self._countless = len(ids) > _MOST_CACHED
         if not self._countless:
             self._all = WrittenDays()
@@ -86,19 +89,19 @@ class Catalog:
             if len(self._all) > _MOST_CACHED:
                 self._all, self._countless = None, True
 
-    def ensure(self, batches: Sequence[SampleBatch], retention: Retention) -> None:
-        """Make sure that the descriptors of the batches' series are stored: in one insert, which costs some 10 ms."""
-        missing = list[_Missing]()
+    def missing(self, batches: Sequence[SampleBatch], retention: Retention) -> list[Descriptors | None]:
+        """For each batch the descriptors of its series that are to be written with it."""
+        keep_days = max(retention.raw_days, retention.minute_days, retention.hour_days)
         with self._lock:
             self._forget_old()
-            for batch in batches:
-                missing += self._missing_of(batch)
-        if not missing:
+            return [self._missing_of(batch, keep_days) for batch in batches]
+
+    def note(self, written: Sequence[Descriptors | None]) -> None:
+        """Take it that these descriptors are durable."""
+        several = [one for one in written if one is not None]
+        if not several:
             return
-        for part in pieces([line for one in missing for line in one.lines(retention)], 50_000):
-            with translated("keep series"), self._write.client() as client:
-                client.raw_insert("series", None, b"\n".join(part), fmt="JSONEachRow")
-        ids, days = (np.concatenate(column) for column in zip(*[(one.ids, one.days) for one in missing], strict=True))
+        ids, days = (np.concatenate([getattr(one, name) for one in several]) for name in ("ids", "days"))
         order = np.lexsort((days, ids))
         last = order[np.append(ids[order][1:] != ids[order][:-1], True)]
         with self._lock:
@@ -107,20 +110,20 @@ class Catalog:
             self._written.put(ids[last], days[last])
             self._note(ids[last])
 
-    def _missing_of(self, batch: SampleBatch) -> "list[_Missing]":
-        """What of a batch is not written yet, or not for its day."""
+    def _missing_of(self, batch: SampleBatch, keep_days: int) -> Descriptors | None:
+        """Of what is not written yet, or not for its day."""
         keys = batch.keys
         # Lists come again and again: the day up to which the descriptors of all of their series are written.
         generation, day = keys.derived.get(self, _UNLISTED)
         if generation == self._generation and day >= batch.span[1] // DAY:
-            return []
+            return None
         days = _last_days(batch)
         missing = self._written.older(keys.series, days)
         if not len(missing):
             keys.derived[self] = self._generation, int(days.min())
-            return []
+            return None
         series = [batch.series[place] for place in missing.tolist()]
-        return [_Missing(series, keys.job[missing], keys.series[missing], days[missing])]
+        return Descriptors(series, keys.job[missing], keys.series[missing], days[missing], keep_days)
 
     def forget(self) -> None:
         """Forget which descriptors were written, because some were deleted, or others came from a backup."""
@@ -130,7 +133,7 @@ class Catalog:
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""
-        found: dict[tuple[int, int], Series] = {}
+        found = {(one.job_key, one.id): one for one in self._waiting(selector)}
         for conditions, parameters in _questions(selector):
             with translated("read series"), self._read.client() as client:
                 rows = client.query(
@@ -138,14 +141,15 @@ class Catalog:
                     "LIMIT {most:UInt64}",
                     parameters=parameters | {"most": selector.limit + 1},
                 ).result_rows
-            found.update(((row[0], row[1]), _series(row[2:])) for row in rows)
+            found.update(((row[0], row[1]), described(row[2:])) for row in rows)
             if len(found) > selector.limit:
                 raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return list(found.values())
 
     def names(self, selector: Selector, part: NamePart, prefix: str) -> list[str]:
         """See ``Store.names``."""
-        found: set[str] = set()
+        found = {name for one in self._waiting(selector) for name in names_of(one, part)}
+        found = {name for name in found if name and name.startswith(prefix)}
         column = _PARTS.get(part, part.value)
         for conditions, parameters in _questions(selector):
             with translated("read names"), self._read.client() as client:
@@ -157,6 +161,11 @@ class Catalog:
             found.update(row[0] for row in rows)
         return sorted(found)[: selector.limit]
 
+    def _waiting(self, selector: Selector) -> Iterator[Series]:
+        """Those that match and may not be in the engine yet. Read before it, so that none is missed meanwhile."""
+        for descriptors in self._pending().descriptors():
+            yield from descriptors.select(selector)
+
     def _forget_old(self) -> None:
         if not self._exclusive and self._clock.monotonic() - self._since > _FRESH_SECONDS:
             self._clear()
@@ -165,38 +174,6 @@ class Catalog:
         self._written.clear()
         self._generation += 1
         self._since = self._clock.monotonic()
-
-
-class _Missing(msgspec.Struct, frozen=True, eq=False):
-    """Series to be written: their keys, and the day of the last sample of each."""
-
-    series: Sequence[Series]
-    jobs: Uint64s
-    ids: Uint64s
-    days: Int64s
-
-    def lines(self, retention: Retention) -> Iterator[bytes]:
-        """A row of the table for each, as JSON."""
-        keep = max(retention.raw_days, retention.minute_days, retention.hour_days)
-        columns = self.series, self.jobs.tolist(), self.ids.tolist(), self.days.tolist()
-        for one, job, series, day in zip(*columns, strict=True):
-            yield msgspec.json.encode(
-                {
-                    "job": job,
-                    "series": series,
-                    "metric": one.metric,
-                    "project": one.project,
-                    "cluster": one.cluster,
-                    "node": one.node,
-                    "device": one.device,
-                    "job_id": one.job,
-                    "replica": one.replica,
-                    "attempt": one.attempt,
-                    "labels": dict(one.labels),
-                    "last_day": day,
-                    "keep_days": keep,
-                }
-            )
 
 
 def _last_days(batch: SampleBatch) -> Int64s:
@@ -223,18 +200,3 @@ def _questions(selector: Selector) -> Iterator[tuple[str, dict[str, Any]]]:
             conditions.append("last_day >= {day:UInt32}")
             parameters["day"] = selector.since // DAY
         yield " AND ".join(conditions) or "1", parameters
-
-
-def _series(row: Sequence[Any]) -> Series:
-    metric, project, cluster, node, device, job, replica, attempt, labels = row
-    return Series(
-        metric=metric,
-        project=project,
-        cluster=cluster,
-        node=node,
-        device=device,
-        job=job,
-        replica=replica,
-        attempt=attempt,
-        labels=tuple(sorted(labels.items())),
-    )

@@ -3,18 +3,20 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from clickhouse_connect.driver.client import Client
+
 from jobmeter.kernel.decimals import Decimals
+from jobmeter.store.clickhouse.descriptors import blocks
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.insert_stream import InsertStream
 from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, by_days, joined
+from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, by_days, descriptors_of, joined
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
-from jobmeter.store.clickhouse.target import Target
 
 _ROWS = 1 << 20
 _DAYS = 90
+_SORTED = {"optimize_on_insert": 0}
 _COLUMNS = ["job", "series", "time", "value", "number", "digits", *DAYS]
 
 
@@ -22,7 +24,9 @@ class CommitLog(Protocol):
     """What makes samples durable. Safe for any number of threads."""
 
     def append(self, group: Sequence[Rows]) -> None:
-        """Return when all of the rows, which count in this order, are on disk; raise when they may not be.
+        """Return when all of the rows, which count in this order, are on disk, and the descriptors that come with them.
+
+        Raises when they may not be.
 
         One sync for the whole group: who calls gathers the requests that share it (``jobmeter.ingest.commit``).
         """
@@ -58,6 +62,7 @@ class DirectInserts:
     def append(self, group: Sequence[Rows]) -> None:
         """See ``CommitLog.append``."""
         with translated("keep samples"), self._pool.client() as client:
+            _describe(client, group)
             for block in _blocks(group, joined, self._decimals):
                 client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
 
@@ -79,19 +84,22 @@ class DirectInserts:
 class Flusher:
     """Puts what waited in a journal into the embedded engine, sorted and each sample once, so that it need not."""
 
-    def __init__(self, target: Target) -> None:
-        self._stream = InsertStream(target)
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         self._decimals = Decimals()
 
     def __call__(self, group: Sequence[Rows]) -> None:
-        """Durable on return. One thread at a time."""
-        with translated("keep samples"):
+        """Durable on return."""
+        with translated("keep samples"), self._pool.client() as client:
+            _describe(client, group)
             for block in _blocks(group, sort_dedupe, self._decimals):
-                self._stream.insert("samples", _COLUMNS, parts(block))
+                client.raw_insert("samples", _COLUMNS, parts(block), fmt="Native", settings=_SORTED)
 
-    def close(self) -> None:
-        """Let go of the engine."""
-        self._stream.close()
+
+def _describe(client: Client, group: Sequence[Rows]) -> None:
+    """Insert the descriptors that come with some rows: before these, which nobody finds without."""
+    for lines in blocks(descriptors_of(group)):
+        client.raw_insert("series", None, lines, fmt="JSONEachRow")
 
 
 def _blocks(

@@ -62,7 +62,6 @@ class ClickHouseStore:
         self._closing = threading.Lock()
         self._pools: list[Pool] = []
         self._commit_log: CommitLog | None = None
-        self._flusher: Flusher | None = None
         try:
             self._open(target, clock)
         except BaseException:
@@ -83,8 +82,8 @@ class ClickHouseStore:
         self._damage = _damage(target, read, write)
         if mend(self._damage.parts(), write, target, clock):
             self._rollup_state.reload()
-        self._catalog = Catalog(write, read, target, clock)
         self._commit_log = self._opened_log(target, write)
+        self._catalog = Catalog(read, target, clock, self._commit_log.pending)
         self._reader = Reader(read, self._commit_log.pending)
         self._lookup = Lookup(read, self._reader, self._rollup_state, self._commit_log.pending)
         self._roller = Roller(write, self._rollup_state, self._commit_log.flush)
@@ -113,9 +112,14 @@ class ClickHouseStore:
     def _opened_log(self, target: Target, pool: Pool) -> CommitLog:
         if target.path is None:
             return DirectInserts(pool)
-        self._flusher = Flusher(target)
-        journal = self._commit_log = Journal(target.path / _JOURNAL, self._flusher)
-        # What the process that died had marked is marked; what it had not come to is now.
+        flusher = Flusher(pool)
+
+        def insert(group: Sequence[Rows]) -> None:
+            self._rollup_state.write()
+            flusher(group)
+
+        journal = self._commit_log = Journal(target.path / _JOURNAL, insert)
+        # What the process that died had marked, and not written, is marked again.
         journal.recover(lambda rows: self._rollup_state.dirty_before(rows.touched(self._rollup_state.intent())))
         return journal
 
@@ -132,15 +136,14 @@ class ClickHouseStore:
         batches = [batch for batch in batches if len(batch)]
         if not batches or self._commit_log is None:
             return
-        # First who the series are, then which hours are late, then the samples: whenever the power goes in between,
-        # nothing is acknowledged that is not durable.
-        self._catalog.ensure(batches, retention)
-        group = [Rows.of(batch, retention) for batch in batches]
+        new = self._catalog.missing(batches, retention)
+        group = [Rows.of(batch, retention, descriptors) for batch, descriptors in zip(batches, new, strict=True)]
         intent = self._rollup_state.intent()
         touched = _touched(group, intent)
         if touched:
             self._rollup_state.dirty_before(touched)
         self._commit_log.append(group)
+        self._catalog.note(new)
         # A roll-up may have begun since, and may have read before these samples were there.
         intent_now = self._rollup_state.intent()
         touched = touched if intent_now == intent else _touched(group, intent_now)
@@ -235,8 +238,6 @@ class ClickHouseStore:
         with self._closing:
             if self._commit_log is not None:
                 self._commit_log.close()
-            if self._flusher is not None:
-                self._flusher.close()
             for pool in self._pools:
                 pool.close()
             if self._lock is not None:

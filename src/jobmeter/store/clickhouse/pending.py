@@ -9,8 +9,9 @@ from jobmeter.kernel import sort_dedupe as kernel
 from jobmeter.kernel.sort_dedupe import Runs
 from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
+from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.order import last_of_each
-from jobmeter.store.clickhouse.rows import Section
+from jobmeter.store.clickhouse.rows import Section, descriptors_of
 
 PIECE_ROWS = 65_536
 """Rows that a reader is given at once, about."""
@@ -21,6 +22,10 @@ class Pending:
 
     def __init__(self, sections: Sequence[Section]) -> None:
         self._sections = sections
+
+    def descriptors(self) -> list[Descriptors]:
+        """Those of series that the engine may not have yet."""
+        return descriptors_of([section.rows for section in self._sections])
 
     def samples(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns:
         """The samples of some series in a span, sorted by (index, time), each once."""

@@ -6,7 +6,7 @@ sections name the list. A list is defined from its record to the end of its segm
 
 | head | |
 |---|---|
-| 4 bytes | ``JMJ2`` |
+| 4 bytes | ``JMJ3`` |
 | u32 | sections |
 | u64 | bytes of all sections |
 | u32 | CRC-32 of these bytes |
@@ -15,14 +15,15 @@ sections name the list. A list is defined from its record to the end of its segm
 | section | |
 |---|---|
 | u32, u32 | runs ``k``, rows ``n`` |
-| u16, u16, u16, u16 | days that raw samples, minutes, hours are stored; form: 1 keys, 2 single, 4 together |
+| u16, u16, u16, u16 | days that raw samples, minutes, hours are stored; form: 1 keys, 2 single, 4 together, 8 series |
 | u64 | number of the list |
 | u64[k], u64[k] | with ``keys``: job key and series id of each run, which are the list of that number from now on |
 | i64[n], f64[n] | time in milliseconds and value of each row; with ``together`` one time for all of them |
 | u32[k] | rows of each run, then zeros up to a multiple of eight bytes; with ``single`` nothing: each has one |
+| u64, bytes | with ``series``: their length, and rows of the table ``series`` as JSON, then zeros likewise |
 
-Records of an earlier program, ``JMJ1``, are read too: their sections have 0 as the form and no number, and have keys,
-all times and all counts.
+Records of earlier programs are read too: ``JMJ2`` has no descriptors; sections of ``JMJ1`` have 0 as the form and no
+number, and have keys, all times and all counts.
 """
 
 import re
@@ -37,10 +38,11 @@ from numpy.typing import NDArray
 
 from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.retention import Retention
+from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.rows import Rows
 
 Piece = bytes | memoryview
-MAGIC, OLD_MAGIC = b"JMJ2", b"JMJ1"
+MAGIC, OLD_MAGIC = b"JMJ3", b"JMJ1"
 _HEAD = struct.Struct("<4sIQI")
 _CHECK = struct.Struct("<I")
 _SECTION = struct.Struct("<IIHHHH")
@@ -49,11 +51,11 @@ _NUMBERED = struct.Struct("<IIHHHHQ")
 """Both of them."""
 _TIME = struct.Struct("<q")
 _IDS, _TIMES, _VALUES, _COUNTS = (np.dtype(kind) for kind in ("<u8", "<i8", "<f8", "<u4"))
-_KEYS, _SINGLE, _TOGETHER = 1, 2, 4
+_KEYS, _SINGLE, _TOGETHER, _DESCRIPTORS = 1, 2, 4, 8
 _OLD = _KEYS
 """The form of a section before there were forms."""
 HEAD_BYTES = _HEAD.size + _CHECK.size
-_ANY_MAGIC = re.compile(b"JMJ[12]")
+_ANY_MAGIC = re.compile(b"JMJ[123]")
 AGAIN_BYTES = 2 * 2**20
 """A list is written again when so much lies between: a damaged record takes no more than that with it."""
 
@@ -137,16 +139,23 @@ def _section(rows: Rows, number: int, written: bool) -> list[Piece]:
     first, last = rows.span
     together = first == last
     single = runs == len(rows)
-    form = _KEYS * written | _SINGLE * single | _TOGETHER * together
+    described = rows.descriptors is not None
+    form = _KEYS * written | _SINGLE * single | _TOGETHER * together | _DESCRIPTORS * described
     days = retention.raw_days, retention.minute_days, retention.hour_days
     pieces: list[Piece] = [_NUMBERED.pack(runs, len(rows), *days, form, number)]
     if written:
         pieces += [_memory(rows.job, _IDS), _memory(rows.series, _IDS)]
     pieces += [_TIME.pack(first) if together else _memory(rows.time, _TIMES), _memory(rows.value, _VALUES)]
     if not single:
-        count = rows.count.astype(_COUNTS).tobytes()
-        pieces.append(count + bytes(-len(count) % 8))
+        pieces.append(_padded(rows.count.astype(_COUNTS).tobytes()))
+    if rows.descriptors is not None:
+        lines = b"\n".join(rows.descriptors.lines())
+        pieces.append(_NUMBER.pack(len(lines)) + _padded(lines))
     return pieces
+
+
+def _padded(content: bytes) -> bytes:
+    return content + bytes(-len(content) % 8)
 
 
 def _memory(array: NDArray[Any], kind: np.dtype[Any]) -> memoryview:
@@ -198,10 +207,21 @@ def _sections(record: bytes, lists: dict[int, SeriesKeys]) -> Iterator[tuple[int
         if not form & _SINGLE:
             count = np.frombuffer(record, "<u4", runs, at).astype(np.int64)
             at += -(-4 * runs // 8) * 8
+        descriptors, at = _descriptors(record, at) if form & _DESCRIPTORS else (None, at)
         retention = Retention(raw_days=raw, minute_days=minute, hour_days=hour)
         keys = lists.get(number)
         there = keys is not None and len(keys) == runs
-        yield at - begin, Rows(keys, count, time, value, retention) if keys is not None and there else None
+        yield (
+            at - begin,
+            (Rows(keys, count, time, value, retention, None, descriptors) if keys is not None and there else None),
+        )
+
+
+def _descriptors(record: bytes, at: int) -> tuple[Descriptors, int]:
+    """The descriptors that begin at a place, and where they end."""
+    (length,) = _NUMBER.unpack_from(record, at)
+    at += _NUMBER.size
+    return Descriptors.parsed(record[at : at + length]), at - (-length // 8) * 8
 
 
 def _times(record: bytes, at: int, rows: int, *, together: bool) -> tuple[Int64s, int]:

@@ -49,6 +49,7 @@ class RollupState:
         self._lock = threading.Lock()
         self._standing: dict[JobHour, set[int]] = {}
         self._open: set[JobHour] = set()
+        self._unwritten: list[DirtyHour] = []
         self._progress: dict[str, int] = {}
         self.reload()
 
@@ -69,12 +70,25 @@ class RollupState:
         self._write_progress({"done": until_ms})
 
     def dirty_before(self, touched: Iterable[JobHour]) -> None:
-        """Mark what is about to be written. Durable on return."""
+        """Mark what is about to be written.
+
+        In a process that writes alone the marks are durable after ``write``, which comes before the samples reach the
+        engine: a start marks again what it finds in the journal.
+        """
         self._mark(touched)
+        if not self._exclusive:
+            self.write()
 
     def dirty_after(self, touched: Iterable[JobHour]) -> None:
         """Mark what became visible, unless the mark from before certainly stands. Durable on return."""
-        self._mark(touched)
+        if self._mark(touched):
+            self.write()
+
+    def write(self) -> None:
+        """Make all marks durable."""
+        with self._lock:
+            self._insert(self._unwritten, cleared=0)
+            self._unwritten.clear()
 
     def take(self) -> list[DirtyHour]:
         """The marks that stand. What is written from now on is marked anew, so these may be removed when done."""
@@ -87,6 +101,8 @@ class RollupState:
     def clear(self, marks: Sequence[DirtyHour]) -> None:
         """Remove these marks and no others."""
         with self._lock:
+            cleared = {mark.id for mark in marks}
+            self._unwritten = [mark for mark in self._unwritten if mark.id not in cleared]
             self._insert(marks, cleared=1)
             for mark in marks:
                 standing = self._standing.get((mark.job, mark.hour))
@@ -103,24 +119,24 @@ class RollupState:
         with self._lock:
             return {pair for pair in self._standing if pair[0] in pairs}
 
-    def _mark(self, touched: Iterable[JobHour]) -> None:
-        # The lock is taken while the marks are written: another writer of the same hour must wait for them.
+    def _mark(self, touched: Iterable[JobHour]) -> bool:
+        """False where all of them are marked already."""
         with self._lock:
             pairs = [pair for pair in touched if not (self._exclusive and pair in self._open)]
-            if not pairs:
-                return
             identity = secrets.randbits(64)
-            self._insert([DirtyHour(job, hour, identity) for job, hour in pairs], cleared=0)
+            self._unwritten += [DirtyHour(job, hour, identity) for job, hour in pairs]
             if self._exclusive:
                 for pair in pairs:
                     self._standing.setdefault(pair, set()).add(identity)
                 self._open.update(pairs)
+            return bool(pairs)
 
     def reload(self) -> None:
         """Read everything from the engine; on the first start roll-ups begin with the current hour."""
         with self._lock:
             self._standing.clear()
             self._open.clear()
+            self._unwritten.clear()
         self._progress = self._select_progress()
         missing = [name for name in ("done", "intent") if name not in self._progress]
         if missing:

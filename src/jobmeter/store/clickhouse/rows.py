@@ -13,6 +13,7 @@ from jobmeter.kernel.sort_dedupe import Runs
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR, TimeRange
+from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.order import Positions, run_starts
 
 T = TypeVar("T", bound=np.generic)
@@ -30,6 +31,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
 
     ``keys``: of each run; the very same object wherever the same list of series came again. ``count``: int64[k], the
     samples of each run, at least 1. ``time``: int64[n] ms; ``value``: float64[n]. ``existing_span``: see ``span``.
+    ``descriptors``: of those of the series that have none in the engine, for the day of the samples.
     """
 
     keys: SeriesKeys
@@ -38,6 +40,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
     value: Float64s
     retention: Retention
     existing_span: tuple[int, int] | None = None
+    descriptors: Descriptors | None = None
 
     def __len__(self) -> int:
         return len(self.time)
@@ -48,20 +51,20 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
         return self.existing_span or (int(self.time.min()), int(self.time.max()))
 
     @classmethod
-    def of(cls, batch: SampleBatch, retention: Retention) -> "Rows":
+    def of(cls, batch: SampleBatch, retention: Retention, descriptors: Descriptors | None = None) -> "Rows":
         """The rows of a batch that has some."""
         index, keys, span = batch.index, batch.keys, batch.span
         if batch.single:
             ones: Int64s | None = keys.derived.get(Rows)
             if ones is None:
                 ones = keys.derived[Rows] = np.ones(len(index), np.int64)
-            return cls(keys, ones, batch.time, batch.value, retention, span)
+            return cls(keys, ones, batch.time, batch.value, retention, span, descriptors)
         starts = run_starts(index)
         chosen = index[starts]
         count = np.diff(starts, append=len(index))
         if len(chosen) != len(keys) or int(chosen[0]) or (chosen[1:] != chosen[:-1] + np.uint32(1)).any():
             keys = SeriesKeys(keys.job[chosen], keys.series[chosen])
-        return cls(keys, count, batch.time, batch.value, retention, span)
+        return cls(keys, count, batch.time, batch.value, retention, span, descriptors)
 
     @property
     def job(self) -> Uint64s:
@@ -76,7 +79,8 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
     @property
     def bytes(self) -> int:
         """Memory that the arrays take."""
-        return 24 * len(self.count) + 16 * len(self.time)
+        described = self.descriptors.nbytes if self.descriptors else 0
+        return 24 * len(self.count) + 16 * len(self.time) + described
 
     def alone(self) -> "Rows":
         """The same rows with arrays of their own, so that no larger ones stay referenced."""
@@ -194,6 +198,11 @@ def joined(group: Sequence[Rows]) -> Table:
         np.concatenate([rows.value for rows in group]),
         tuple(np.repeat(days_of(group, name), lengths) for name in DAYS),
     )
+
+
+def descriptors_of(group: Sequence[Rows]) -> list[Descriptors]:
+    """All descriptors that come with some rows."""
+    return [rows.descriptors for rows in group if rows.descriptors is not None]
 
 
 def days_of(group: Sequence[Rows], name: str) -> NDArray[np.uint16]:
