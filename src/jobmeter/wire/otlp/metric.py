@@ -1,4 +1,4 @@
-"""How each kind of metric is stored, for both encodings.
+"""How each kind of metric is stored.
 
 Histograms and summaries become the series that Prometheus has for them
 (https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#otlp-metric-points-to-prometheus).

@@ -11,7 +11,6 @@ from jobmeter.wire.otlp import metric
 from jobmeter.wire.otlp.metric import Named, Point
 from jobmeter.wire.otlp.numbers import Numbers
 from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
-from jobmeter.wire.otlp.usual import BEFORE, usual
 from jobmeter.wire.otlp.values import part
 from jobmeter.wire.otlp.written import (
     AS_DOUBLE,
@@ -40,6 +39,9 @@ _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS = 0x4A, 0x50
 _COUNTS, _COUNT_ALONE, _BOUNDS, _BOUND_ALONE = 0x32, 0x31, 0x3A, 0x39
 _QUANTILES, _QUANTILE, _QUANTILE_VALUE = 0x32, 0x09, 0x11
 _LONG = 128
+_START = 0x11
+_BEFORE = 17
+"""Bytes between the begin of a time and the attributes that follow time and value."""
 
 Span = tuple[int, int]
 
@@ -114,7 +116,7 @@ class _Walk:
         begins, stops = own[first : first + row.points], ends[first : first + row.points]
         into.spans.append((len(keys), header))
         into.indexes.extend(range(len(keys), len(keys) + row.points))
-        into.places.extend([at - BEFORE for at in begins])
+        into.places.extend([at - _BEFORE for at in begins])
         into.points += row.points
         keys.extend([prefix + data[begin:stop] for begin, stop in zip(begins, stops, strict=True)])
 
@@ -256,12 +258,12 @@ class _Walk:
         keys, indexes, places = into.keys, into.indexes, into.places
         into.spans.append((len(keys), header))
         for begin, end in points:
-            own = usual(data, begin, end)
+            own = _usual(data, begin, end)
             if own < 0:
                 self._number(header, begin, end)
                 continue
             into.points += 1
-            places.append(own - BEFORE)
+            places.append(own - _BEFORE)
             indexes.append(len(keys))
             keys.append(prefix + data[own:end])
 
@@ -281,6 +283,21 @@ class _Walk:
             elif tag == _FLAGS:
                 flags, _ = varint(data, content, stop)
         metric.number(self.into, header, b"".join(own), time_ns, flags, value)
+
+
+def _usual(data: bytes, begin: int, end: int) -> int:
+    """Where the attributes of a data point in the usual form begin; -1 for another one."""
+    at = begin + 9 if end - begin >= 27 and data[begin] == _START else begin
+    if end - at < 18 or data[at] != _TIME or data[at + 9] not in {AS_DOUBLE, AS_INT}:
+        return -1
+    own = at = at + 18
+    if end - own > MOST_OWN:
+        return -1
+    while at < end:
+        if data[at] != ATTRIBUTES or at + 1 >= end or data[at + 1] >= _LONG:
+            return -1
+        at += 2 + data[at + 1]
+    return own if at == end else -1
 
 
 def _eights(content: bytes, tag: int, attributes: int) -> bytes:

@@ -8,20 +8,18 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.span import Attributes
+from jobmeter.model.span import Attributes, SpanScope
 from jobmeter.wire.otlp.telemetry import (
-    Group,
     RefusedError,
     Sent,
     attributes,
     by_tag,
-    check_size,
+    collect,
     count32,
     fixed,
-    items,
     merged,
     plain,
-    shared,
+    scopes,
     text,
     whole,
 )
@@ -50,26 +48,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def decode(data: bytes, most: int) -> Sent[Record]:
     """The records of a request, at most ``most``. Raises as ``jobmeter.wire.otlp.spans.decode``."""
     sent: Sent[Record] = Sent(most)
-    for resource, scope, places in items(data, sent):
-        try:
-            own, made, _ = shared(resource, scope)
-        except RefusedError as error:
-            sent.refused[error.reason] += len(places)
-            continue
-        group: Group[Record] = Group(own, made, [])
-        for at, end in places:
-            sent.count(end - at)
-            try:
-                group.items.append(_record(data, at, end))
-            except RefusedError as error:
-                sent.refuse(error.reason)
-        sent.groups.append(group)
-    return sent
+    return collect(sent, scopes(data, sent), record, repeated=False)
 
 
-def _record(data: bytes, at: int, end: int) -> Record:
-    check_size(end - at)
-    found = by_tag(data, at, end)
+def record(data: bytes, resource: Attributes, scope: SpanScope) -> Record:  # noqa: ARG001 - as of spans
+    """A record of its message. Raises RefusedError."""
+    found = by_tag(data)
     return Record(
         time_ns=fixed(data, found, _TIME) or fixed(data, found, _OBSERVED),
         severity=count32(whole(data, found, _NUMBER)),

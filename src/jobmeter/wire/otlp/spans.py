@@ -7,19 +7,16 @@ from typing import TypeVar
 
 from jobmeter.model.span import KINDS, STATUSES, Attributes, Span, SpanEvent, SpanLink, SpanScope
 from jobmeter.wire.otlp.telemetry import (
-    Group,
-    RefusedError,
     Sent,
     attributes,
     by_tag,
     check_many,
-    check_size,
+    collect,
     count32,
     fixed,
     identifier,
-    items,
     merged,
-    shared,
+    scopes,
     text,
     whole,
 )
@@ -32,7 +29,7 @@ _EVENTS, _DROPPED_EVENTS, _LINKS, _DROPPED_LINKS, _STATUS, _FLAGS = 0x5A, 0x60, 
 _STATUS_MESSAGE, _STATUS_CODE = 0x12, 0x18
 _EVENT_TIME, _EVENT_NAME, _EVENT_ATTRIBUTES, _EVENT_DROPPED = 0x09, 0x12, 0x1A, 0x20
 _LINK_STATE, _LINK_ATTRIBUTES, _LINK_DROPPED, _LINK_FLAGS = 0x1A, 0x22, 0x28, 0x35
-TRACE_DIGITS, SPAN_DIGITS = 32, 16
+_TRACE_DIGITS, _SPAN_DIGITS = 32, 16
 
 
 def decode(data: bytes, most: int) -> Sent[Span]:
@@ -41,39 +38,25 @@ def decode(data: bytes, most: int) -> Sent[Span]:
     Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too much of it.
     """
     sent: Sent[Span] = Sent(most)
-    for resource, scope, places in items(data, sent):
-        try:
-            own, made, size = shared(resource, scope)
-        except RefusedError as error:
-            sent.refused[error.reason] += len(places)
-            continue
-        group: Group[Span] = Group(own, made, [])
-        for at, end in places:
-            sent.count(end - at + size)
-            try:
-                group.items.append(_span(data, at, end, own, made))
-            except RefusedError as error:
-                sent.refuse(error.reason)
-        sent.groups.append(group)
-    return sent
+    return collect(sent, scopes(data, sent), span, repeated=True)
 
 
-def _span(data: bytes, at: int, end: int, resource: Attributes, scope: SpanScope) -> Span:
-    check_size(end - at)
-    found = by_tag(data, at, end)
+def span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
+    """A span of its message. Raises RefusedError."""
+    found = by_tag(data)
     status = merged(data, found.get(_STATUS, [(0, 0)]))
-    ended = by_tag(status, 0, len(status))
+    ended = by_tag(status)
     events, links = found.get(_EVENTS, ()), found.get(_LINKS, ())
     check_many(max(len(events), len(links)))
     return Span(
-        trace=identifier(_hex(data, found, _TRACE), TRACE_DIGITS),
-        span=identifier(_hex(data, found, _SPAN), SPAN_DIGITS),
-        parent=identifier(_hex(data, found, _PARENT), SPAN_DIGITS, empty=True),
+        trace=identifier(_hex(data, found, _TRACE), _TRACE_DIGITS),
+        span=identifier(_hex(data, found, _SPAN), _SPAN_DIGITS),
+        parent=identifier(_hex(data, found, _PARENT), _SPAN_DIGITS, empty=True),
         name=text(data, found, _NAME),
-        kind=one_of(KINDS, count32(whole(data, found, _KIND))),
+        kind=_one_of(KINDS, count32(whole(data, found, _KIND))),
         start_ns=fixed(data, found, _START),
         end_ns=fixed(data, found, _END),
-        status=one_of(STATUSES, count32(whole(status, ended, _STATUS_CODE))),
+        status=_one_of(STATUSES, count32(whole(status, ended, _STATUS_CODE))),
         message=text(status, ended, _STATUS_MESSAGE),
         attributes=attributes(data, found.get(_ATTRIBUTES, ())),
         resource=resource,
@@ -103,8 +86,8 @@ def _event(data: bytes, at: int, end: int) -> SpanEvent:
 def _link(data: bytes, at: int, end: int) -> SpanLink:
     found = by_tag(data, at, end)
     return SpanLink(
-        trace=identifier(_hex(data, found, _TRACE), TRACE_DIGITS),
-        span=identifier(_hex(data, found, _SPAN), SPAN_DIGITS),
+        trace=identifier(_hex(data, found, _TRACE), _TRACE_DIGITS),
+        span=identifier(_hex(data, found, _SPAN), _SPAN_DIGITS),
         state=text(data, found, _LINK_STATE),
         attributes=attributes(data, found.get(_LINK_ATTRIBUTES, ())),
         flags=fixed(data, found, _LINK_FLAGS),
@@ -119,6 +102,6 @@ def _hex(data: bytes, found: dict[int, list[tuple[int, int]]], tag: int) -> str:
     return data[at : min(end, at + 17)].hex()
 
 
-def one_of(values: tuple[T, ...], number: int) -> T:
+def _one_of(values: tuple[T, ...], number: int) -> T:
     """The member of an enumeration; the first one, which means unspecified, for an unknown number."""
     return values[number] if 0 <= number < len(values) else values[0]

@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -23,6 +23,20 @@ _FIELDS = 4
 """How many times as many fields as parts of one kind a message may have."""
 Span = tuple[int, int]
 Pieces = Sequence[Span]
+
+
+class Part(Protocol):
+    """A message, which ``bytes`` gives in protocol buffers. Its length is that of what was sent."""
+
+    def __len__(self) -> int: ...
+
+    def __bytes__(self) -> bytes: ...
+
+
+Scoped = tuple[Part, Part, Sequence[Part]]
+"""A resource, a scope, and the items of both."""
+Make = Callable[[bytes, Attributes, SpanScope], T]
+"""An item of its message, the attributes of its resource, and its scope. Raises RefusedError."""
 
 
 class Group(msgspec.Struct, Generic[T], frozen=True):
@@ -57,10 +71,6 @@ class Sent(Generic[T]):
         """Raises LimitExceededError (field ``body``) for more items than a request may bring."""
         if number > self.most:
             raise LimitExceededError(f"a request may bring {self.most} spans or log records", "body")
-
-    def refuse(self, reason: str) -> None:
-        """Count an item that cannot be stored."""
-        self.refused[reason] += 1
 
 
 class RefusedError(Exception):
@@ -124,10 +134,10 @@ def merged(data: bytes, pieces: Pieces) -> bytes:
     return data[pieces[0][0] : pieces[0][1]] if len(pieces) == 1 else b"".join(data[at:end] for at, end in pieces)
 
 
-def by_tag(data: bytes, at: int, end: int) -> dict[int, list[Span]]:
+def by_tag(data: bytes, at: int = 0, end: int | None = None) -> dict[int, list[Span]]:
     """The places of the fields of a message by tag. Raises InvalidRequestError (field ``body``), RefusedError."""
     found: dict[int, list[Span]] = {}
-    for number, (tag, _, content, stop) in enumerate(fields(data, at, end)):
+    for number, (tag, _, content, stop) in enumerate(fields(data, at, len(data) if end is None else end)):
         check_many(number // _FIELDS)
         found.setdefault(tag, []).append((content, stop))
     return found
@@ -161,21 +171,45 @@ def count32(value: int) -> int:
 
 _ATTRIBUTES, _NAME, _VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0A, 0x12, 0x1A
 _FIRST, _SECOND = 0x0A, 0x12
-Shared = tuple[Attributes, SpanScope, int]
 
 
-def items(data: bytes, sent: Sent[Any]) -> Iterable[tuple[bytes, bytes, Pieces]]:
-    """Of each scope in a request: the message of its resource, its own, and the places of its items.
+def scopes(data: bytes, sent: Sent[Any]) -> Iterator[Scoped]:
+    """The scopes of a request in protocol buffers; each counts as an item of ``sent``.
 
-    Requests of spans and of log records are of the same form. Each scope counts as an item of ``sent``.
+    Requests of spans and of log records are of the same form.
     """
     for at, end in _places(data, 0, len(data), sent)[0]:
-        resources, scopes = _places(data, at, end, sent)
+        resources, parts = _places(data, at, end, sent)
         resource = merged(data, resources or [(0, 0)])
-        for begin, stop in scopes:
+        for begin, stop in parts:
             sent.count(0)
             named, found = _places(data, begin, stop, sent)
-            yield resource, merged(data, named or [(0, 0)]), found
+            yield resource, merged(data, named or [(0, 0)]), [data[first:last] for first, last in found]
+
+
+def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated: bool) -> Sent[T]:
+    """``sent`` with the items of some scopes; ``repeated``: each item is stored with what its scope shares.
+
+    Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too much of it.
+    """
+    for resource, scope, items in scopes:
+        try:
+            own, made = _shared(resource, scope)
+        except RefusedError as error:
+            sent.check(len(items))
+            sent.refused[error.reason] += len(items)
+            continue
+        size = len(resource) + len(scope) if repeated else 0
+        group: Group[T] = Group(own, made, [])
+        for item in items:
+            sent.count(len(item) + size)
+            try:
+                check_size(len(item))
+                group.items.append(make(bytes(item), own, made))
+            except RefusedError as error:
+                sent.refused[error.reason] += 1
+        sent.groups.append(group)
+    return sent
 
 
 def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span], list[Span]]:
@@ -190,14 +224,15 @@ def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span]
     return first, second
 
 
-def shared(resource: bytes, scope: bytes) -> Shared:
-    """The shared fields of the items of a scope, and their size. Raises RefusedError where that is too large."""
+def _shared(resource: Part, scope: Part) -> tuple[Attributes, SpanScope]:
+    """The shared fields of the items of a scope. Raises RefusedError where these are too large."""
     if len(resource) > MOST_SHARED or len(scope) > MOST_SHARED:
         raise RefusedError("resource-too-large")
-    own, of_scope = by_tag(resource, 0, len(resource)), by_tag(scope, 0, len(scope))
+    resource, scope = bytes(resource), bytes(scope)
+    own, of_scope = by_tag(resource), by_tag(scope)
     made = SpanScope(
         name=text(scope, of_scope, _NAME),
         version=text(scope, of_scope, _VERSION),
         attributes=attributes(scope, of_scope.get(_SCOPE_ATTRIBUTES, ())),
     )
-    return attributes(resource, own.get(_ATTRIBUTES, ())), made, len(resource) + len(scope)
+    return attributes(resource, own.get(_ATTRIBUTES, ())), made

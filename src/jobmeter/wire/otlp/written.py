@@ -1,4 +1,4 @@
-"""The samples of a request as columns, and the ``Builder`` that both encodings write into."""
+"""The samples of a request as columns, and the ``Builder`` that collects them."""
 
 import bisect
 from collections import Counter
@@ -288,19 +288,3 @@ class _Rows:
         """The arrays."""
         time = np.array(self.time, np.uint64)
         return np.array(self.index, np.uint32), _milliseconds(time), np.array(self.value, np.float64)
-
-
-def check_unsigned(number: int, field: str) -> int:
-    """The number, if it fits 64 bits without a sign. Raises InvalidRequestError."""
-    return _within(number, 0, 2**64, field)
-
-
-def check_signed(number: int, field: str) -> int:
-    """The same of 64 bits with a sign."""
-    return _within(number, -(2**63), 2**63, field)
-
-
-def _within(number: int, lowest: int, end: int, field: str) -> int:
-    if not lowest <= number < end:
-        raise InvalidRequestError(f"{field} has more than 64 bits, or a sign that it may not have", "body")
-    return number
