@@ -12,7 +12,7 @@ from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
-from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
+from jobmeter.dialects.baseten.operations.common import JOB_PATH, answer, job_ref, operation
 from jobmeter.model.catalog import CATALOG, Scope
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.order import natural
@@ -174,20 +174,16 @@ _STEP = "Seconds between points, at least 1. Default: so many that there are at 
 
 
 def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of Parameter's literals
-    return Operation(
-        name=f"{method.lower()}_training_projects_jobs_metrics",
+    return operation(
+        f"{method.lower()}_training_projects_jobs_metrics",
+        method,
+        f"{JOB_PATH}/metrics",
+        job_metrics,
+        _TEXT,
+        Parameter("start_epoch_millis", where, _START),
+        Parameter("end_epoch_millis", where, _END),
+        Parameter("step_seconds", where, _STEP),
         action="metrics:read",
-        method=method,
-        path=f"{JOB_PATH}/metrics",
-        answer=job_metrics,
-        parameters=(
-            *JOB_PARAMETERS,
-            Parameter("start_epoch_millis", where, _START),
-            Parameter("end_epoch_millis", where, _END),
-            Parameter("step_seconds", where, _STEP),
-        ),
-        text=_TEXT,
-        rate=RATE,
     )
 
 
