@@ -12,7 +12,7 @@ import msgspec
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
-from jobmeter.access.signatures.trace import PREFIX
+from jobmeter.access.signatures.tokens import TRACE_PREFIX
 from jobmeter.access.vault import Vault
 from jobmeter.errors import ConfigurationError, ForbiddenError, UnauthenticatedError
 from jobmeter.model.time import DAY
@@ -41,12 +41,12 @@ def issue(vault: Vault, principal: Principal, now_ms: int) -> tuple[str, int]:
     if not principal.access_key_id:
         raise ForbiddenError("only the holder of a key may request a trace token")
     content = f"{principal.access_key_id} {project} {now_ms + LIFE_MS}"
-    return PREFIX + urlsafe_b64encode(vault.seal(content, _USE)).decode().rstrip("="), now_ms + LIFE_MS
+    return TRACE_PREFIX + urlsafe_b64encode(vault.seal(content, _USE)).decode().rstrip("="), now_ms + LIFE_MS
 
 
 def read(vault: Vault, token: str, now_ms: int) -> TraceGrant:
     """The content of a token. Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``."""
-    body = token.removeprefix(PREFIX)
+    body = token.removeprefix(TRACE_PREFIX)
     try:
         sealed = urlsafe_b64decode(body.encode("ascii") + b"=" * (-len(body) % 4))
     except (EncodingError, UnicodeEncodeError) as error:
