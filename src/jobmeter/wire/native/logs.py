@@ -5,6 +5,7 @@ See ``docs/reference/wire-format.md``. Standard library and msgspec only, as an 
 
 import zlib
 from collections.abc import Iterable
+from operator import attrgetter
 
 import msgspec
 
@@ -34,6 +35,10 @@ class StreamLines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     lines: list[_Line]
 
 
+_COMMON = StreamLines.__struct_fields__[:-1]
+_common = attrgetter(*_COMMON)
+
+
 class LinesPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a frame of lines holds."""
 
@@ -49,27 +54,11 @@ def encode_lines(lines: Iterable[LogLine]) -> bytes:
     """The payload of a frame of lines."""
     streams: dict[tuple[object, ...], StreamLines] = {}
     for line in lines:
-        names = (line.project, line.job, line.replica, line.attempt, line.node, line.stream)
-        key = (*names, line.facility, line.severity, line.tag)
-        if key not in streams:
-            streams[key] = _stream_of(line)
-        streams[key].lines.append(_Line(line.time_ns, line.text, line.level))
+        common = _common(line)
+        if common not in streams:
+            streams[common] = StreamLines(**dict(zip(_COMMON, common, strict=True)), lines=[])
+        streams[common].lines.append(_Line(line.time_ns, line.text, line.level))
     return msgspec.json.encode(LinesPayload(list(streams.values())))
-
-
-def _stream_of(line: LogLine) -> StreamLines:
-    return StreamLines(
-        project=line.project,
-        job=line.job,
-        replica=line.replica,
-        attempt=line.attempt,
-        node=line.node,
-        stream=line.stream,
-        facility=line.facility,
-        severity=line.severity,
-        tag=line.tag,
-        lines=[],
-    )
 
 
 def count_lines(frame: Frame) -> int:
