@@ -396,14 +396,17 @@ class Dialect(Protocol):
         ...
 
 
-def matched(routes: Routes[Operation], call: Call) -> Match | None:
-    """The operation; None for an unknown path. Raises NotFoundError naming the methods of the path."""
+def matched(routes: Routes[Operation], call: Call, refusal: str = "{method} is not allowed here") -> Match | None:
+    """The operation; None for an unknown path.
+
+    Raises NotFoundError naming the ``allowed`` methods of the path, as ``refusal`` says it of another ``method``.
+    """
     found = routes.find(call.method, call.raw_path)
     if found is not None:
         return Match(*found)
-    methods = ", ".join(routes.methods(call.raw_path))
-    if methods:
-        raise NotFoundError(f"{call.method[:20]} is not allowed here", "method", methods)
+    allowed = ", ".join(routes.methods(call.raw_path))
+    if allowed:
+        raise NotFoundError(refusal.format(method=call.method[:20], allowed=allowed), "method", allowed)
     return None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import BEARER, Scheme
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, matched
 from jobmeter.dialects.baseten import errors, names
 from jobmeter.dialects.baseten.gaps import GAPS
 from jobmeter.dialects.baseten.operations import OPERATIONS
@@ -31,14 +31,10 @@ class Baseten:
         """
         if not _is_own(call.raw_path):
             return None
-        found = _ROUTES.find(call.method, call.raw_path)
-        if found is not None:
-            return Match(*found)
-        methods = _ROUTES.methods(call.raw_path)
-        if methods:
-            allowed = ", ".join(methods)
-            raise NotFoundError(f"This path takes {allowed}, not {call.method[:16]}.", "method", allowed)
-        raise NotFoundError(f"There is nothing at {call.raw_path[:200]}.", "path")
+        found = matched(_ROUTES, call, "This path takes {allowed}, not {method}.")
+        if found is None:
+            raise NotFoundError(f"There is nothing at {call.raw_path[:200]}.", "path")
+        return found
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG002
         """See ``Dialect.render_error``."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import HUAWEI, Scheme
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation, matched
 from jobmeter.dialects.modelarts import errors, names
 from jobmeter.dialects.modelarts.gaps import GAPS
 from jobmeter.dialects.modelarts.operations import OPERATIONS
@@ -28,16 +28,10 @@ class ModelArts:
 
     def match(self, call: Call) -> Match | None:
         """See ``Dialect.match``."""
-        found = _ROUTES.find(call.method, call.raw_path)
-        if found is not None:
-            return Match(*found)
-        methods = _ROUTES.methods(call.raw_path)
-        if methods:
-            allowed = ", ".join(methods)
-            raise NotFoundError(f"The method {call.method} is not allowed here: {allowed}.", "method", allowed)
-        if call.raw_path.startswith("/v2/") and len(call.raw_path.split("/")) >= _SEGMENTS:
+        found = matched(_ROUTES, call, "The method {method} is not allowed here: {allowed}.")
+        if found is None and call.raw_path.startswith("/v2/") and len(call.raw_path.split("/")) >= _SEGMENTS:
             raise NotFoundError(f"The path {call.raw_path[:200]} is not found.", "path")
-        return None
+        return found
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
         """See ``Dialect.render_error``."""

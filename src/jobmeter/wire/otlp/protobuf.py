@@ -165,22 +165,13 @@ class _Walk:
         """The places of the data points; the aggregation temporality; whether the sum is monotonic."""
         data, found, temporality, monotonic = self._data, [], 0, False
         for begin, end in spans:
-            at = begin
-            while at < end:
-                if data[at] == _DATA_POINT and at + 1 < end and data[at + 1] < _LONG:
-                    content = at + 2
-                    at = content + data[at + 1]
-                    if at > end:
-                        raise damaged("it ends inside a field")
-                    found.append((content, at))
-                    continue
-                tag, _, content, at = next(fields(data, at, end))
+            for tag, _, content, stop in fields(data, begin, end):
                 if tag == _DATA_POINT:
-                    found.append((content, at))
+                    found.append((content, stop))
                 elif tag == _TEMPORALITY:
-                    temporality, _ = varint(data, content, at)
+                    temporality, _ = varint(data, content, stop)
                 elif tag == _MONOTONIC:
-                    monotonic = varint(data, content, at)[0] != 0
+                    monotonic = varint(data, content, stop)[0] != 0
         self.into.count(len(found))
         return found, temporality, monotonic
 
