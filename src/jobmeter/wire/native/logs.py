@@ -3,7 +3,6 @@
 See ``docs/reference/wire-format.md``. Standard library and msgspec only, as an agent carries it.
 """
 
-import zlib
 from collections.abc import Iterable
 from operator import attrgetter
 
@@ -11,7 +10,7 @@ import msgspec
 
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.frame import Codec, Frame, FrameKind, write_frame
+from jobmeter.wire.native.frame import Frame, FrameKind, unpacked, write_frame
 
 
 class _Line(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -61,18 +60,12 @@ def encode_lines(lines: Iterable[LogLine]) -> bytes:
     return msgspec.json.encode(LinesPayload(list(streams.values())))
 
 
-def count_lines(frame: Frame) -> int:
-    """How many lines a frame of ours holds; 0 for other kinds, other senders' codecs, and what cannot be read."""
-    if frame.kind is not FrameKind.LOGS or frame.codec is Codec.ZSTD:
-        return 0
+def line_times(frame: Frame) -> list[int]:
+    """The times of the lines of a frame of ours, in nanoseconds; none for other kinds and for what cannot be read."""
+    if frame.kind is not FrameKind.LOGS:
+        return []
     try:
-        plain = zlib.decompress(frame.payload) if frame.codec is Codec.ZLIB else bytes(frame.payload)
-        streams = msgspec.json.decode(plain, type=LinesPayload).streams
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return 0
-    return sum(len(stream.lines) for stream in streams)
-
-
-def line_times(payload: bytes) -> list[int]:
-    """The times of a payload's lines, in nanoseconds. Raises what msgspec does for what is no payload."""
-    return [line.time_ns for stream in msgspec.json.decode(payload, type=LinesPayload).streams for line in stream.lines]
+        streams = msgspec.json.decode(unpacked(frame), type=LinesPayload).streams
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    return [line.time_ns for stream in streams for line in stream.lines]
