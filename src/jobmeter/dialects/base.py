@@ -7,6 +7,7 @@ one line in ``jobmeter.dialects.registry``.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
@@ -396,18 +397,45 @@ class Dialect(Protocol):
         ...
 
 
-def matched(routes: Routes[Operation], call: Call, refusal: str = "{method} is not allowed here") -> Match | None:
-    """The operation; None for an unknown path.
+@dataclass(kw_only=True)
+class PathDialect:
+    """A dialect whose operations are found by method and path. See ``Dialect``.
 
-    Raises NotFoundError naming the ``allowed`` methods of the path, as ``refusal`` says it of another ``method``.
+    ``wrong_method`` is the refusal of a ``method`` where others are ``allowed``, ``wrong_path`` that of a ``path`` of
+    which ``owns`` says that it is the dialect's; without ``owns`` none is.
     """
-    found = routes.find(call.method, call.raw_path)
-    if found is not None:
-        return Match(*found)
-    allowed = ", ".join(routes.methods(call.raw_path))
-    if allowed:
-        raise NotFoundError(refusal.format(method=call.method[:20], allowed=allowed), "method", allowed)
-    return None
+
+    name: str
+    title: str
+    schemes: Sequence[Scheme]
+    operations: Sequence[Operation]
+    gaps: Sequence[Gap]
+    render: Callable[[Call, Context, JobmeterError], Answer]
+    wrong_method: str = "{method} is not allowed here"
+    wrong_path: str = ""
+    owns: Callable[[str], bool] | None = None
+
+    def __post_init__(self) -> None:
+        self._routes = Routes(self.operations)
+
+    def match(self, call: Call) -> Match | None:
+        """See ``Dialect.match``."""
+        path = call.raw_path
+        if self.owns is not None and not self.owns(path):
+            return None
+        found = self._routes.find(call.method, path)
+        if found is not None:
+            return Match(*found)
+        allowed = ", ".join(self._routes.methods(path))
+        if allowed:
+            raise NotFoundError(self.wrong_method.format(method=call.method[:20], allowed=allowed), "method", allowed)
+        if self.owns is not None:
+            raise NotFoundError(self.wrong_path.format(path=path[:200]), "path")
+        return None
+
+    def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
+        """See ``Dialect.render_error``."""
+        return self.render(call, context, error)
 
 
 def not_negative(value: float) -> float:

@@ -7,7 +7,7 @@ https://opentelemetry.io/docs/specs/otlp/#failures
 from enum import IntEnum
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer
+from jobmeter.dialects.base import Answer, Context
 from jobmeter.dialects.otlp.forms import ENCODING, JSON, PROTOBUF, TYPE, UNPACKED, encoding_of, media_of
 from jobmeter.errors import (
     ConflictError,
@@ -71,7 +71,7 @@ def retry_ms_of(error: JobmeterError) -> int | None:
     return RETRY_MS if isinstance(error, QueryTimeoutError) else None
 
 
-def render(call: Call, error: JobmeterError) -> Answer:
+def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
     """The answer of an error."""
     json = media_of(call) != PROTOBUF
     http, code = kind_of(error)

@@ -3,7 +3,8 @@
 A sender retries after 429 or 5xx, and drops the data after other 4xx.
 """
 
-from jobmeter.dialects.base import Answer
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context
 from jobmeter.errors import (
     ConflictError,
     ForbiddenError,
@@ -42,7 +43,7 @@ def text(status: int, message: str, headers: Headers = ()) -> Answer:
     return Answer(status, message.encode() + b"\n", headers, TEXT)
 
 
-def render(error: JobmeterError) -> Answer:
+def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
     """The answer of an error."""
     if isinstance(error, InvalidRequestError) and error.field in {ENCODING, TYPE}:
         return text(415, error.message)
