@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jobmeter.kernel.otlp import Row, Scanned, scan
 from jobmeter.wire.otlp import metric
-from jobmeter.wire.otlp.metric import Named, Point
+from jobmeter.wire.otlp.metric import Point
 from jobmeter.wire.otlp.numbers import Numbers
 from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
 from jobmeter.wire.otlp.values import part
@@ -21,6 +21,7 @@ from jobmeter.wire.otlp.written import (
     Builder,
     Header,
     Kind,
+    Named,
     Owner,
     Written,
 )
@@ -111,13 +112,12 @@ class _Walk:
         if reason:
             into.refuse(reason, row.points)
             return
-        header = named.header(into, Kind.COUNTER if summed and row.monotonic else Kind.GAUGE)
+        header = into.header(named, Kind.COUNTER if summed and row.monotonic else Kind.GAUGE)
         prefix, keys, first = header.prefix, into.keys, row.first
         begins, stops = own[first : first + row.points], ends[first : first + row.points]
         into.spans.append((len(keys), header))
         into.indexes.extend(range(len(keys), len(keys) + row.points))
         into.places.extend([at - _BEFORE for at in begins])
-        into.points += row.points
         keys.extend([prefix + data[begin:stop] for begin, stop in zip(begins, stops, strict=True)])
 
     def _fields(self, at: int, end: int) -> Iterator[Field]:
@@ -177,7 +177,7 @@ class _Walk:
 
     def gauge(self, named: Named, spans: Sequence[Span]) -> None:
         """A gauge."""
-        self._numbers(named.header(self.into, Kind.GAUGE), self._points(spans)[0])
+        self._numbers(self.into.header(named, Kind.GAUGE), self._points(spans)[0])
 
     def sum(self, named: Named, spans: Sequence[Span]) -> None:
         """A sum: a counter when it is monotonic."""
@@ -186,7 +186,7 @@ class _Walk:
         if reason:
             self.into.refuse(reason, len(points))
         else:
-            self._numbers(named.header(self.into, Kind.COUNTER if monotonic else Kind.GAUGE), points)
+            self._numbers(self.into.header(named, Kind.COUNTER if monotonic else Kind.GAUGE), points)
 
     def histogram(self, named: Named, spans: Sequence[Span]) -> None:
         """A histogram with explicit bounds."""
@@ -253,7 +253,6 @@ class _Walk:
             if own < 0:
                 self._number(header, begin, end)
                 continue
-            into.points += 1
             places.append(own - _BEFORE)
             indexes.append(len(keys))
             keys.append(prefix + data[own:end])
