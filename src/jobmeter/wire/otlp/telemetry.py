@@ -19,8 +19,8 @@ MOST_SHARED = 32 * 1_024
 """Largest resource, and largest scope, as they were sent: they are stored again with each span."""
 MOST_TOTAL = 256 * 2**20
 """Most bytes of the spans of a request, each with its resource and its scope."""
-_FIELDS = 4
-"""How many times as many fields as parts of one kind a message may have."""
+_MOST_FIELDS = 4 * MOST_PARTS
+"""Fields of a message, of all kinds."""
 Span = tuple[int, int]
 Pieces = Sequence[Span]
 
@@ -138,7 +138,8 @@ def by_tag(data: bytes, at: int = 0, end: int | None = None) -> dict[int, list[S
     """The places of the fields of a message by tag. Raises InvalidRequestError (field ``body``), RefusedError."""
     found: dict[int, list[Span]] = {}
     for number, (tag, _, content, stop) in enumerate(fields(data, at, len(data) if end is None else end)):
-        check_many(number // _FIELDS)
+        if number >= _MOST_FIELDS:
+            raise RefusedError("too-many-parts")
         found.setdefault(tag, []).append((content, stop))
     return found
 

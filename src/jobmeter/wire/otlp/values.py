@@ -26,7 +26,8 @@ Value = str | bool | int | float | list[object] | dict[str, object] | None
 
 def part(tag: int, content: bytes) -> bytes:
     """A field of bytes, by its tag (below 128)."""
-    return bytes((tag,)) + encode_varint(len(content)) + content
+    size = len(content)
+    return (bytes((tag, size)) if size < 128 else bytes((tag,)) + encode_varint(size)) + content
 
 
 def attributes(raw: bytes, tag: int) -> dict[str, str]:
