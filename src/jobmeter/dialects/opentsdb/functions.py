@@ -8,7 +8,6 @@ The same functions join the readings of one series in a step (downsampling) and 
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -160,5 +159,5 @@ _ALL = (
 NONE = "none"
 """The aggregator that joins nothing: every series is answered by itself."""
 
-AGGREGATORS: Mapping[str, Aggregator] = MappingProxyType({one.name: one for one in _ALL})
+AGGREGATORS: Mapping[str, Aggregator] = {one.name: one for one in _ALL}
 """Every aggregator by its name."""

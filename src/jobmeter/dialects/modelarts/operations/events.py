@@ -4,7 +4,6 @@ https://support.huaweicloud.com/intl/en-us/api-modelarts/ListTrainingJobEvents.h
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -33,20 +32,16 @@ DEFAULT_LIMIT, MAX_LIMIT = 50, 100
 MAX_PATTERN = 256
 MAX_TYPE = 256
 REPORT_TYPE = "training-event"
-_LEVELS: Mapping[str, frozenset[Level]] = MappingProxyType(
-    {
-        "Info": frozenset({Level.DEBUG, Level.INFO}),
-        "Warning": frozenset({Level.WARNING}),
-        "Error": frozenset({Level.ERROR}),
-    }
-)
-_SOURCES: Mapping[str, frozenset[EventSource]] = MappingProxyType(
-    {
-        "Job": frozenset({EventSource.STATE, EventSource.JOB, EventSource.SERVER}),
-        "Task": frozenset({EventSource.REPLICA}),
-        "K8S": frozenset({EventSource.NODE}),
-    }
-)
+_LEVELS: Mapping[str, frozenset[Level]] = {
+    "Info": frozenset({Level.DEBUG, Level.INFO}),
+    "Warning": frozenset({Level.WARNING}),
+    "Error": frozenset({Level.ERROR}),
+}
+_SOURCES: Mapping[str, frozenset[EventSource]] = {
+    "Job": frozenset({EventSource.STATE, EventSource.JOB, EventSource.SERVER}),
+    "Task": frozenset({EventSource.REPLICA}),
+    "K8S": frozenset({EventSource.NODE}),
+}
 
 
 class ReportBody(msgspec.Struct):

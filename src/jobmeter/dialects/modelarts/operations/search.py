@@ -5,7 +5,6 @@ https://support.huaweicloud.com/intl/en-us/api-modelarts/ListTrainingJobs.html
 
 import re
 from collections.abc import Generator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -28,18 +27,16 @@ MAX_PAGE = 50
 MAX_TAGS = 10
 MAX_HOSTS = 10
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SORTS: Mapping[str, str] = MappingProxyType(
-    {
-        "create_time": "created",
-        "start_time": "start",
-        "duration": "duration",
-        "name": "name",
-        "job_name": "name",
-        "user_name": "user",
-        "user_id": "user",
-        "id": "id",
-    }
-)
+_SORTS: Mapping[str, str] = {
+    "create_time": "created",
+    "start_time": "start",
+    "duration": "duration",
+    "name": "name",
+    "job_name": "name",
+    "user_name": "user",
+    "user_id": "user",
+    "id": "id",
+}
 
 
 class TagFilter(msgspec.Struct):
