@@ -18,7 +18,18 @@ from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
 from jobmeter.access.signatures import Scheme
 from jobmeter.dialects.routes import Routes
-from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.batch import SampleBatch
@@ -436,6 +447,24 @@ class PathDialect:
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
         """See ``Dialect.render_error``."""
         return self.render(call, context, error)
+
+
+_STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
+    (LimitExceededError, 413),
+    (InvalidRequestError, 400),
+    (UnauthenticatedError, 401),
+    (ForbiddenError, 403),
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (ThrottledError, 429),
+    (UnavailableError, 503),
+    (QueryTimeoutError, 504),
+)
+
+
+def http_status(error: JobmeterError) -> int:
+    """The status for an error of ours, where the vendor's is the usual one; 500 for a bug."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def not_negative(value: float) -> float:
