@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from jobmeter.kernel.otlp import Row, Scanned, scan
 from jobmeter.wire.otlp import metric
 from jobmeter.wire.otlp.metric import Point
-from jobmeter.wire.otlp.numbers import Numbers
 from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
 from jobmeter.wire.otlp.values import part
 from jobmeter.wire.otlp.written import (
@@ -22,6 +21,7 @@ from jobmeter.wire.otlp.written import (
     Header,
     Kind,
     Named,
+    Numbers,
     Owner,
     Written,
 )

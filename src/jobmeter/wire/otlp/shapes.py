@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Int64s, Uint32s
-from jobmeter.wire.otlp.numbers import Numbers
-from jobmeter.wire.otlp.written import Builder, Header, Written, usual_columns
+from jobmeter.wire.otlp.written import Builder, Header, Numbers, Written, usual_columns
 
 LEAST = 64
 """Data points of a request that is worth it."""

@@ -1,8 +1,10 @@
 """The samples of a request as columns, and the ``Builder`` that collects them."""
 
 import bisect
+import itertools
+import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -14,7 +16,6 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
-from jobmeter.wire.otlp.numbers import WIDTH, Numbers
 from jobmeter.wire.otlp.values import attributes, utf8
 from jobmeter.wire.protobuf import fields
 
@@ -28,6 +29,11 @@ _LONGEST_NAME = 1_024
 """Bytes of a name or a unit; longer ones are no names."""
 MOST_OWN = 32 * 1_024
 """Bytes of a data point's attributes; more than that is never stored, and would be remembered."""
+
+_WIDTH = 8
+"""Bytes of each number in a key."""
+_PACK = struct.Struct("<Q").pack
+_MOST_NUMBERS, _NUMBERS_BYTES = 1_000_000, 64 * 2**20
 
 Columns = tuple[Uint32s, Int64s, Float64s]
 """Index, time in ms (-1 where there is none), value."""
@@ -57,6 +63,38 @@ class Described(msgspec.Struct, frozen=True):
 
 
 Scope = tuple[str, str, Mapping[str, str]]
+
+
+class Numbers:
+    """A number for each value, as ``_WIDTH`` bytes, the same in every request. Safe for several threads.
+
+    With too many values all are dropped; a number is never used twice.
+    """
+
+    def __init__(self, bound: int = _NUMBERS_BYTES) -> None:
+        """``bound``: bytes of all values together, about."""
+        self._bound = bound
+        self._numbers: dict[Hashable, bytes] = {}
+        self._next = itertools.count()
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the values take."""
+        return self._bytes
+
+    def of(self, value: Hashable, size: int) -> bytes:
+        """The number; ``size``: about how many bytes the value takes."""
+        numbers = self._numbers
+        found = numbers.get(value)
+        if found is None:
+            if len(numbers) > _MOST_NUMBERS or self._bytes > self._bound:
+                self._numbers = numbers = {}
+                self._bytes = 0
+            # If two threads add the same value, the first number wins.
+            found = numbers.setdefault(value, _PACK(next(self._next)))
+            self._bytes += size
+        return found
 
 
 class Owner:
@@ -124,7 +162,7 @@ class Written:
         owner, name, unit = header.named
         if len(name) > _LONGEST_NAME or len(unit) > _LONGEST_NAME:
             raise InvalidRequestError(f"a name may have {_LONGEST_NAME} bytes", "metric")
-        own = attributes(self.keys[at][WIDTH:], ATTRIBUTES)
+        own = attributes(self.keys[at][_WIDTH:], ATTRIBUTES)
         if header.extra[0]:
             own[header.extra[0]] = header.extra[1]
         full_name = utf8(name, "metric") + header.suffix if name else ""
