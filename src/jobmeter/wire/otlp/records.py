@@ -9,20 +9,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.span import Attributes, SpanScope
-from jobmeter.wire.otlp.telemetry import (
-    RefusedError,
-    Sent,
-    attributes,
-    by_tag,
-    collect,
-    count32,
-    fixed,
-    merged,
-    plain,
-    scopes,
-    text,
-    whole,
-)
+from jobmeter.wire.otlp.telemetry import Fields, RefusedError, Sent, collect, plain, scopes
 from jobmeter.wire.otlp.values import any_value
 
 _TIME, _NUMBER, _TEXT, _BODY, _ATTRIBUTES = 0x09, 0x10, 0x1A, 0x2A, 0x32
@@ -53,16 +40,16 @@ def decode(data: bytes, most: int) -> Sent[Record]:
 
 def record(data: bytes, resource: Attributes, scope: SpanScope) -> Record:  # noqa: ARG001 - as of spans
     """A record of its message. Raises RefusedError."""
-    found = by_tag(data)
+    found = Fields(data)
     return Record(
-        time_ns=fixed(data, found, _TIME) or fixed(data, found, _OBSERVED),
-        severity=count32(whole(data, found, _NUMBER)),
-        word=text(data, found, _TEXT),
-        body=_body(merged(data, found.get(_BODY, [(0, 0)]))),
-        attributes=attributes(data, found.get(_ATTRIBUTES, ())),
-        event=text(data, found, _EVENT),
-        trace=_hex(data, found, _TRACE, 16),
-        span=_hex(data, found, _SPAN, 8),
+        time_ns=found.fixed(_TIME) or found.fixed(_OBSERVED),
+        severity=found.count(_NUMBER),
+        word=found.text(_TEXT),
+        body=_body(found.message(_BODY)),
+        attributes=found.attributes(_ATTRIBUTES),
+        event=found.text(_EVENT),
+        trace=_hex(found.content(_TRACE), 16),
+        span=_hex(found.content(_SPAN), 8),
     )
 
 
@@ -75,9 +62,6 @@ def _body(message: bytes) -> Any:  # noqa: ANN401 - any value of JSON
         raise RefusedError("body") from error
 
 
-def _hex(data: bytes, found: dict[int, list[tuple[int, int]]], tag: int, size: int) -> str:
+def _hex(raw: bytes, size: int) -> str:
     """An id; an invalid one counts as absent, and the record is stored."""
-    if tag not in found:
-        return ""
-    at, end = found[tag][-1]
-    return data[at:end].hex() if end - at == size and any(data[at:end]) else ""
+    return raw.hex() if len(raw) == size and any(raw) else ""

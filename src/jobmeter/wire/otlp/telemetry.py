@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,7 +22,6 @@ MOST_TOTAL = 256 * 2**20
 _MOST_FIELDS = 4 * MOST_PARTS
 """Fields of a message, of all kinds."""
 Span = tuple[int, int]
-Pieces = Sequence[Span]
 
 
 class Part(Protocol):
@@ -93,16 +92,6 @@ def check_many(count: int) -> None:
         raise RefusedError("too-many-parts")
 
 
-def identifier(text: str, digits: int, *, empty: bool = False) -> str:
-    """An id in lower-case hexadecimal digits. Raises RefusedError for one of another length, or of zeros alone."""
-    found = text.lower()
-    if empty and not found.strip("0"):
-        return ""
-    if len(found) != digits or not found.strip("0") or found.strip("0123456789abcdef"):
-        raise RefusedError("id")
-    return found
-
-
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     """The value as JSON can hold it: a number that is not finite becomes a text."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -114,60 +103,58 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     return value
 
 
-def attributes(data: bytes, pieces: Iterable[Span]) -> dict[str, Any]:
-    """The attributes at these places of a message. Raises RefusedError."""
-    found: dict[str, Any] = {}
-    try:
-        for at, end in pieces:
-            key, value = pair(data, at, end)
-            found[key] = plain(value)
-    except InvalidRequestError as error:
-        if error.field == "body":
-            raise
-        raise RefusedError("attributes") from error
-    check_many(len(found))
-    return found
+class Fields:
+    """The fields of a message by tag; of several where one may be, the last one counts."""
 
+    def __init__(self, data: bytes) -> None:
+        """Raises InvalidRequestError (field ``body``), RefusedError for too many."""
+        self._data = data
+        self._places: dict[int, list[Span]] = {}
+        for number, (tag, _, content, stop) in enumerate(fields(data, 0, len(data))):
+            if number >= _MOST_FIELDS:
+                raise RefusedError("too-many-parts")
+            self._places.setdefault(tag, []).append((content, stop))
 
-def merged(data: bytes, pieces: Pieces) -> bytes:
-    """One message of the pieces in which it came."""
-    return data[pieces[0][0] : pieces[0][1]] if len(pieces) == 1 else b"".join(data[at:end] for at, end in pieces)
+    def content(self, tag: int) -> bytes:
+        """The content of a field; empty for an absent one."""
+        if tag not in self._places:
+            return b""
+        at, end = self._places[tag][-1]
+        return self._data[at:end]
 
+    def text(self, tag: int) -> str:
+        """The text of a field."""
+        return utf8(self.content(tag), "body")
 
-def by_tag(data: bytes, at: int = 0, end: int | None = None) -> dict[int, list[Span]]:
-    """The places of the fields of a message by tag. Raises InvalidRequestError (field ``body``), RefusedError."""
-    found: dict[int, list[Span]] = {}
-    for number, (tag, _, content, stop) in enumerate(fields(data, at, len(data) if end is None else end)):
-        if number >= _MOST_FIELDS:
-            raise RefusedError("too-many-parts")
-        found.setdefault(tag, []).append((content, stop))
-    return found
+    def count(self, tag: int) -> int:
+        """The whole number of a field that is a varint, truncated to 32 bits."""
+        return varint(self._data, *self._places[tag][-1])[0] & 0xFFFF_FFFF if tag in self._places else 0
 
+    def fixed(self, tag: int) -> int:
+        """The whole number of a field of fixed length."""
+        return int.from_bytes(self.content(tag), "little")
 
-def text(data: bytes, found: Mapping[int, Pieces], tag: int) -> str:
-    """The text of a field, the last one counting."""
-    if tag not in found:
-        return ""
-    at, end = found[tag][-1]
-    return utf8(data[at:end], "body")
+    def message(self, tag: int) -> bytes:
+        """One message of the pieces in which it came."""
+        return b"".join(self.messages(tag))
 
+    def messages(self, tag: int) -> list[bytes]:
+        """The messages of a field that may be there several times."""
+        return [self._data[at:end] for at, end in self._places.get(tag, ())]
 
-def whole(data: bytes, found: Mapping[int, Pieces], tag: int) -> int:
-    """The whole number of a field that is a varint."""
-    return varint(data, *found[tag][-1])[0] if tag in found else 0
-
-
-def fixed(data: bytes, found: Mapping[int, Pieces], tag: int) -> int:
-    """The whole number of a field of fixed length."""
-    if tag not in found:
-        return 0
-    at, end = found[tag][-1]
-    return int.from_bytes(data[at:end], "little")
-
-
-def count32(value: int) -> int:
-    """A varint truncated to 32 bits."""
-    return value & 0xFFFF_FFFF
+    def attributes(self, tag: int) -> dict[str, Any]:
+        """The attributes of that field. Raises RefusedError."""
+        found: dict[str, Any] = {}
+        try:
+            for at, end in self._places.get(tag, ()):
+                key, value = pair(self._data, at, end)
+                found[key] = plain(value)
+        except InvalidRequestError as error:
+            if error.field == "body":
+                raise
+            raise RefusedError("attributes") from error
+        check_many(len(found))
+        return found
 
 
 _ATTRIBUTES, _NAME, _VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0A, 0x12, 0x1A
@@ -181,11 +168,16 @@ def scopes(data: bytes, sent: Sent[Any]) -> Iterator[Scoped]:
     """
     for at, end in _places(data, 0, len(data), sent)[0]:
         resources, parts = _places(data, at, end, sent)
-        resource = merged(data, resources or [(0, 0)])
+        resource = _merged(data, resources)
         for begin, stop in parts:
             sent.count(0)
             named, found = _places(data, begin, stop, sent)
-            yield resource, merged(data, named or [(0, 0)]), [data[first:last] for first, last in found]
+            yield resource, _merged(data, named), [data[first:last] for first, last in found]
+
+
+def _merged(data: bytes, pieces: Sequence[Span]) -> bytes:
+    """One message of the pieces in which it came."""
+    return b"".join([data[at:end] for at, end in pieces])
 
 
 def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated: bool) -> Sent[T]:
@@ -229,11 +221,10 @@ def _shared(resource: Part, scope: Part) -> tuple[Attributes, SpanScope]:
     """The shared fields of the items of a scope. Raises RefusedError where these are too large."""
     if len(resource) > MOST_SHARED or len(scope) > MOST_SHARED:
         raise RefusedError("resource-too-large")
-    resource, scope = bytes(resource), bytes(scope)
-    own, of_scope = by_tag(resource), by_tag(scope)
+    own, of_scope = Fields(bytes(resource)), Fields(bytes(scope))
     made = SpanScope(
-        name=text(scope, of_scope, _NAME),
-        version=text(scope, of_scope, _VERSION),
-        attributes=attributes(scope, of_scope.get(_SCOPE_ATTRIBUTES, ())),
+        name=of_scope.text(_NAME),
+        version=of_scope.text(_VERSION),
+        attributes=of_scope.attributes(_SCOPE_ATTRIBUTES),
     )
-    return attributes(resource, own.get(_ATTRIBUTES, ())), made
+    return own.attributes(_ATTRIBUTES), made
