@@ -5,18 +5,15 @@ Services of Alibaba Cloud: https://www.alibabacloud.com/help/en/ram/product-over
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
-SERVICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "pai-dlc": ("paidlc", "pai"),
-        "pai-studio": ("pai",),
-        "eflo": ("eflo", "pai"),
-        "eas": ("eas", "pai"),
-        "pai-llm-trace": ("paillmtrace", "xtrace"),
-        "native": ("jobmeter",),
-    }
-)
+SERVICES: Mapping[str, tuple[str, ...]] = {
+    "pai-dlc": ("paidlc", "pai"),
+    "pai-studio": ("pai",),
+    "eflo": ("eflo", "pai"),
+    "eas": ("eas", "pai"),
+    "pai-llm-trace": ("paillmtrace", "xtrace"),
+    "native": ("jobmeter",),
+}
 """The services of each API's operations, by the API's name; by default the service has the API's name."""
 
 

@@ -46,9 +46,9 @@ class Credential(msgspec.Struct):
 
     scheme: Scheme
     claim: Claim
+    principal: Principal
     key: StoredKey | None = None
     secret: str = ""
-    principal: Principal | None = None
 
     def __repr__(self) -> str:
         """Without what it was given as, and its secret."""
@@ -126,7 +126,7 @@ class Authenticator:
         """
         key = credential.key
         if key is None:
-            return _require_principal(credential)
+            return credential.principal
         if credential.signed:
             if not credential.scheme.verify(call, credential.secret):
                 raise _bad_signature()
@@ -134,7 +134,7 @@ class Authenticator:
         if credential.claim.kind is ClaimKind.LINK:
             self._sessions.redeem(credential.claim.value)
         self._note_use(key)
-        return _require_principal(credential)
+        return credential.principal
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
         """The claim of a call, not verified. Raises UnauthenticatedError when there is none, or a malformed one."""
@@ -204,7 +204,7 @@ class Authenticator:
         self, scheme: Scheme, claim: Claim, name: bytes | str | None, found: _CachedKey | None
     ) -> Credential:
         if found is None:
-            return Credential(scheme, claim, principal=read_share(self._vault, claim.value, self._clock.now_ms()))
+            return Credential(scheme, claim, read_share(self._vault, claim.value, self._clock.now_ms()))
         key = found.key
         if key and isinstance(name, bytes) and not hmac.compare_digest(key.token_hash, name):
             key = None
@@ -222,7 +222,7 @@ class Authenticator:
         principal = found.principal
         if claim.kind is ClaimKind.TRACE:
             principal = self._grant(claim).narrowed(principal)
-        return Credential(scheme, claim, key, found.secret, principal)
+        return Credential(scheme, claim, principal, key, found.secret)
 
     def _grant(self, claim: Claim) -> TraceGrant:
         return read_trace(self._vault, claim.value, self._clock.now_ms())
@@ -306,12 +306,6 @@ def _principal(key: StoredKey) -> Principal:
         access_key_id=key.access_key_id,
         policies=compiled(key.policies) if key.policies else None,
     )
-
-
-def _require_principal(credential: Credential) -> Principal:
-    if credential.principal is None:
-        raise UnauthenticatedError("a credential is required", "missing")
-    return credential.principal
 
 
 def _bad_signature() -> UnauthenticatedError:

@@ -143,7 +143,7 @@ class Scheme(Protocol):
 
     name: str
 
-    def claim(self, call: Call) -> Claim | None:
+    def claim(self, call: Call, /) -> Claim | None:
         """What the call claims under this scheme; None when it does not use it.
 
         Raises UnauthenticatedError (``malformed`` or ``incomplete-signature``) when it does use it, but wrongly.
@@ -160,15 +160,3 @@ class Scheme(Protocol):
     def verify(self, call: Call, secret: str) -> bool:
         """True when only a holder of ``secret`` could have sent exactly this call. Always True for a bare token."""
         ...
-
-
-class TokenScheme:
-    """A scheme without signatures: whoever has the whole secret is its holder. See ``Scheme``."""
-
-    def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify_headers``."""
-        return True
-
-    def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify``."""
-        return True

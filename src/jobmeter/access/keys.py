@@ -79,21 +79,19 @@ def create_key(
         role=Role(role),
         project=project,
     )
-    registry.add_key(
-        StoredKey(
-            id=created.id,
-            name=name,
-            role=created.role.value,
-            project=project,
-            token_hash=token_hash(created.token),
-            access_key_id=created.access_key_id,
-            sealed_secret=vault.seal(created.access_key_secret, created.access_key_id),
-            created=clock.now_ms(),
-            policies=policies,
-        )
+    key = StoredKey(
+        id=created.id,
+        name=name,
+        role=created.role.value,
+        project=project,
+        token_hash=token_hash(created.token),
+        access_key_id=created.access_key_id,
+        sealed_secret=vault.seal(created.access_key_secret, created.access_key_id),
+        created=clock.now_ms(),
+        policies=policies,
     )
-    message = f"Key {name} of role {created.role} was made{_with(policies)}."
-    emit(registry, clock.now_ms(), "KeyCreated", message, subject=f"key {created.id}", project=project, actor=actor)
+    registry.add_key(key)
+    _emit(registry, key, "KeyCreated", f"was made{_with(policies)}", clock, actor)
     return created
 
 
@@ -123,8 +121,8 @@ def policies_of(
 
     Raises NotFoundError when those projects (None: all) have no such key.
     """
-    key = next((key for key in registry.keys(projects) if key.id == key_id and not key.job), None)
-    if key is None:
+    key = _find(registry, key_id, projects)
+    if key is None or key.job:
         raise NotFoundError(f"there is no key {key_id[:64]!r}", "key", key_id[:64])
     return documents(key.policies)
 
@@ -133,11 +131,10 @@ def revoke_key(
     registry: Registry, clock: Clock, key_id: str, projects: frozenset[str] | None = None, *, actor: str = ""
 ) -> None:
     """Revoke a key. Raises NotFoundError when those projects (None: all) have no such valid key."""
-    key = next((key for key in registry.keys(projects) if key.id == key_id), None)
+    key = _find(registry, key_id, projects)
     if key is None or not registry.revoke_key(key_id, clock.now_ms()):
         raise NotFoundError(f"there is no key {key_id[:64]!r} that is valid", "key", key_id[:64])
-    message = f"Key {key.name} of role {key.role} was revoked."
-    emit(registry, clock.now_ms(), "KeyRevoked", message, subject=f"key {key.id}", project=key.project, actor=actor)
+    _emit(registry, key, "KeyRevoked", "was revoked", clock, actor)
 
 
 def change_policies(
@@ -156,21 +153,21 @@ def change_policies(
     """
     if not policies:
         raise InvalidRequestError("a key that has no policy may do all that its role may: name one", "policies")
-    key = next((key for key in registry.keys(projects) if key.id == key_id), None)
+    key = _find(registry, key_id, projects)
     if key is None or not registry.set_policies(key_id, policies):
         raise NotFoundError(f"there is no key {key_id[:64]!r} that is valid", "key", key_id[:64])
     before = ", ".join(name for name, _ in documents(key.policies)) or "none"
-    message = f"Key {key.name} of role {key.role} has other policies{_with(policies)}; before: {before}."
-    emit(
-        registry,
-        clock.now_ms(),
-        "KeyPoliciesChanged",
-        message,
-        subject=f"key {key.id}",
-        project=key.project,
-        actor=actor,
-    )
+    _emit(registry, key, "KeyPoliciesChanged", f"has other policies{_with(policies)}; before: {before}", clock, actor)
     return next(one for one in list_keys(registry, projects) if one.id == key_id)
+
+
+def _find(registry: Registry, key_id: str, projects: frozenset[str] | None) -> StoredKey | None:
+    return next((key for key in registry.keys(projects) if key.id == key_id), None)
+
+
+def _emit(registry: Registry, key: StoredKey, reason: str, what: str, clock: Clock, actor: str) -> None:
+    message = f"Key {key.name} of role {key.role} {what}."
+    emit(registry, clock.now_ms(), reason, message, subject=f"key {key.id}", project=key.project, actor=actor)
 
 
 def _with(policies: str) -> str:

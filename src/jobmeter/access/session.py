@@ -5,14 +5,13 @@ and links that were used are remembered until they would have expired.
 """
 
 import secrets
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as EncodingError
 
 import msgspec
 
 from jobmeter.access.nonces import WINDOW_MS, NonceMemory
+from jobmeter.access.sealed import seal, unseal
 from jobmeter.access.vault import Vault
-from jobmeter.errors import ConfigurationError, UnauthenticatedError
+from jobmeter.errors import UnauthenticatedError
 from jobmeter.model.time import HOUR, SECOND, Clock
 
 LIFE_MS = 12 * HOUR
@@ -83,23 +82,12 @@ class Sessions:
 
     def _sealed(self, access_key_id: str, use: str, life_ms: int) -> tuple[str, int]:
         now_ms = self._clock.now_ms()
-        content = f"{access_key_id} {secrets.token_hex(_ID_BYTES)} {now_ms} {now_ms + life_ms}"
-        return urlsafe_b64encode(self._vault.seal(content, use)).decode().rstrip("="), now_ms + life_ms
+        words, expires_ms = (access_key_id, secrets.token_hex(_ID_BYTES), str(now_ms)), now_ms + life_ms
+        return seal(self._vault, use, *words, expires_ms=expires_ms), expires_ms
 
     def _opened(self, text: str, use: str, what: str) -> Opened:
-        try:
-            sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-        except (EncodingError, UnicodeEncodeError) as error:
-            raise UnauthenticatedError(f"the {what} is malformed", "malformed") from error
-        try:
-            content = self._vault.open(sealed, use)
-        except ConfigurationError as error:
-            raise UnauthenticatedError(f"the {what} was not made here, or was changed", "bad-signature") from error
-        access_key_id, name, issued, expires = content.split(" ")
-        opened = Opened(access_key_id, name, int(issued), int(expires))
-        if opened.expires_ms <= self._clock.now_ms():
-            raise UnauthenticatedError(f"the {what} has expired", "expired")
-        return opened
+        (access_key_id, name, issued), expires_ms = unseal(self._vault, use, text, what, self._clock.now_ms())
+        return Opened(access_key_id, name, int(issued), expires_ms)
 
 
 def _fingerprints(opened: Opened) -> tuple[str, str, int]:

@@ -5,10 +5,9 @@ A token carries its own content under the vault's signature; nothing is stored f
 
 import hmac
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as EncodingError
 
 from jobmeter.access.principal import Principal, Role
+from jobmeter.access.sealed import decoded, encoded
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, UnauthenticatedError
 from jobmeter.model.series import check_job_id, check_project
@@ -33,7 +32,7 @@ def issue(
     expires_ms = now_ms + life_seconds * SECOND
     name = project.encode()
     content = _HEAD.pack(_VERSION, expires_ms, len(name)) + name + job.encode()
-    return PREFIX + urlsafe_b64encode(content + vault.sign(content)).decode().rstrip("="), expires_ms
+    return PREFIX + encoded(content + vault.sign(content)), expires_ms
 
 
 def read(vault: Vault, token: str, now_ms: int) -> Principal:
@@ -53,17 +52,10 @@ def read(vault: Vault, token: str, now_ms: int) -> Principal:
 
 
 def _checked(vault: Vault, token: str) -> bytes:
-    malformed = UnauthenticatedError("the share token is malformed", "malformed")
-    body = token.removeprefix(PREFIX)
-    if body == token:
-        raise malformed
-    try:
-        data = urlsafe_b64decode(body.encode("ascii") + b"=" * (-len(body) % 4))
-    except (EncodingError, UnicodeEncodeError) as error:
-        raise malformed from error
+    data = decoded(token.removeprefix(PREFIX)) if token.startswith(PREFIX) else None
+    if data is None or len(data) <= _HEAD.size + _SEAL_BYTES:
+        raise UnauthenticatedError("the share token is malformed", "malformed")
     content, seal = data[:-_SEAL_BYTES], data[-_SEAL_BYTES:]
-    if len(content) <= _HEAD.size or urlsafe_b64encode(data).decode().rstrip("=") != body:
-        raise malformed
     if not hmac.compare_digest(vault.sign(content), seal):
         raise UnauthenticatedError("the share token was not issued here, or was changed", "bad-signature")
     return content

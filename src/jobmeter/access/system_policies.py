@@ -1,7 +1,6 @@
 """Policies that a key may have by name: those that the vendor's pages name, and what goes with them."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 _PAI = ("pai", "paidlc", "eas", "eflo")
@@ -15,13 +14,11 @@ def _allow(services: tuple[str, ...], operations: tuple[str, ...]) -> Mapping[st
     return {"Version": "1", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": "*"}]}
 
 
-SYSTEM_POLICIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "AliyunPAIFullAccess": _allow(_PAI, _EVERYTHING),
-        "AliyunPAIReadOnlyAccess": _allow(_PAI, _READS),
-        "AliyunARMSFullAccess": _allow(_ARMS, _EVERYTHING),
-        "AliyunARMSReadOnlyAccess": _allow(_ARMS, _READS),
-        "JobmeterFullAccess": _allow(_EVERYTHING, _EVERYTHING),
-    }
-)
+SYSTEM_POLICIES: Mapping[str, Mapping[str, Any]] = {
+    "AliyunPAIFullAccess": _allow(_PAI, _EVERYTHING),
+    "AliyunPAIReadOnlyAccess": _allow(_PAI, _READS),
+    "AliyunARMSFullAccess": _allow(_ARMS, _EVERYTHING),
+    "AliyunARMSReadOnlyAccess": _allow(_ARMS, _READS),
+    "JobmeterFullAccess": _allow(_EVERYTHING, _EVERYTHING),
+}
 """By name, each in the form of a document."""

@@ -4,17 +4,16 @@ A token carries its own content under the vault's seal; nothing is stored for it
 expires, or its key is revoked.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as EncodingError
 from dataclasses import replace
 
 import msgspec
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.principal import Principal
-from jobmeter.access.signatures.trace import PREFIX
+from jobmeter.access.sealed import seal, unseal
+from jobmeter.access.signatures.tokens import TRACE_PREFIX
 from jobmeter.access.vault import Vault
-from jobmeter.errors import ConfigurationError, ForbiddenError, UnauthenticatedError
+from jobmeter.errors import ForbiddenError
 from jobmeter.model.time import DAY
 
 LIFE_MS = 7 * DAY
@@ -40,24 +39,11 @@ def issue(vault: Vault, principal: Principal, now_ms: int) -> tuple[str, int]:
     project = write_project(principal)
     if not principal.access_key_id:
         raise ForbiddenError("only the holder of a key may request a trace token")
-    content = f"{principal.access_key_id} {project} {now_ms + LIFE_MS}"
-    return PREFIX + urlsafe_b64encode(vault.seal(content, _USE)).decode().rstrip("="), now_ms + LIFE_MS
+    expires_ms = now_ms + LIFE_MS
+    return TRACE_PREFIX + seal(vault, _USE, principal.access_key_id, project, expires_ms=expires_ms), expires_ms
 
 
 def read(vault: Vault, token: str, now_ms: int) -> TraceGrant:
     """The content of a token. Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``."""
-    body = token.removeprefix(PREFIX)
-    try:
-        sealed = urlsafe_b64decode(body.encode("ascii") + b"=" * (-len(body) % 4))
-    except (EncodingError, UnicodeEncodeError) as error:
-        raise UnauthenticatedError("the trace token is malformed", "malformed") from error
-    if urlsafe_b64encode(sealed).decode().rstrip("=") != body:
-        raise UnauthenticatedError("the trace token is malformed", "malformed")
-    try:
-        content = vault.open(sealed, _USE)
-    except ConfigurationError as error:
-        raise UnauthenticatedError("the trace token was not made here, or was changed", "bad-signature") from error
-    access_key_id, project, expires = content.split(" ")
-    if int(expires) <= now_ms:
-        raise UnauthenticatedError("the trace token has expired", "expired")
+    (access_key_id, project), _ = unseal(vault, _USE, token.removeprefix(TRACE_PREFIX), "trace token", now_ms)
     return TraceGrant(access_key_id, project)

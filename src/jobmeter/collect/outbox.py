@@ -7,7 +7,7 @@ from threading import Event, Lock
 from jobmeter.collect.spool import Batch, Position, Spool
 from jobmeter.wire.native.encode import count_samples
 from jobmeter.wire.native.frame import read_frame
-from jobmeter.wire.native.logs import count_lines
+from jobmeter.wire.native.logs import line_times
 
 _log = logging.getLogger(__name__)
 
@@ -128,4 +128,4 @@ class Outbox:
         found = read_frame(frame)
         if found:
             self._dropped += count_samples(found[0])
-            self._dropped_lines += count_lines(found[0])
+            self._dropped_lines += len(line_times(found[0]))

@@ -17,7 +17,7 @@ from threading import Lock
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.wire.native.encode import count_samples
 from jobmeter.wire.native.frame import MAGIC, Frame, read_frame
-from jobmeter.wire.native.logs import count_lines
+from jobmeter.wire.native.logs import line_times
 
 _SUFFIX = ".frames"
 _MOST_REJECTED = 64
@@ -225,7 +225,7 @@ class Spool:
     def _count(self, body: bytes, reason: str) -> None:
         for frame in _frames_of(body):
             self.dropped[reason] += count_samples(frame)
-            self.dropped_lines += count_lines(frame)
+            self.dropped_lines += len(line_times(frame))
 
     def _frames(self, segment: int, start: int, max_bytes: int, max_frames: int) -> Batch | None:
         """The next frames of one segment; None when there is no whole frame left in it."""

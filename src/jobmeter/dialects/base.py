@@ -7,6 +7,7 @@ one line in ``jobmeter.dialects.registry``.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
@@ -17,7 +18,18 @@ from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
 from jobmeter.access.signatures import Scheme
 from jobmeter.dialects.routes import Routes
-from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
+from jobmeter.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobmeterError,
+    LimitExceededError,
+    NotFoundError,
+    QueryTimeoutError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.model.batch import SampleBatch
@@ -396,15 +408,63 @@ class Dialect(Protocol):
         ...
 
 
-def matched(routes: Routes[Operation], call: Call) -> Match | None:
-    """The operation; None for an unknown path. Raises NotFoundError naming the methods of the path."""
-    found = routes.find(call.method, call.raw_path)
-    if found is not None:
-        return Match(*found)
-    methods = ", ".join(routes.methods(call.raw_path))
-    if methods:
-        raise NotFoundError(f"{call.method[:20]} is not allowed here", "method", methods)
-    return None
+@dataclass(kw_only=True)
+class PathDialect:
+    """A dialect whose operations are found by method and path. See ``Dialect``.
+
+    ``wrong_method`` is the refusal of a ``method`` where others are ``allowed``, ``wrong_path`` that of a ``path`` of
+    which ``owns`` says that it is the dialect's; without ``owns`` none is.
+    """
+
+    name: str
+    title: str
+    schemes: Sequence[Scheme]
+    operations: Sequence[Operation]
+    gaps: Sequence[Gap]
+    render: Callable[[Call, Context, JobmeterError], Answer]
+    wrong_method: str = "{method} is not allowed here"
+    wrong_path: str = ""
+    owns: Callable[[str], bool] | None = None
+
+    def __post_init__(self) -> None:
+        self._routes = Routes(self.operations)
+
+    def match(self, call: Call) -> Match | None:
+        """See ``Dialect.match``."""
+        path = call.raw_path
+        if self.owns is not None and not self.owns(path):
+            return None
+        found = self._routes.find(call.method, path)
+        if found is not None:
+            return Match(*found)
+        allowed = ", ".join(self._routes.methods(path))
+        if allowed:
+            raise NotFoundError(self.wrong_method.format(method=call.method[:20], allowed=allowed), "method", allowed)
+        if self.owns is not None:
+            raise NotFoundError(self.wrong_path.format(path=path[:200]), "path")
+        return None
+
+    def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
+        """See ``Dialect.render_error``."""
+        return self.render(call, context, error)
+
+
+_STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
+    (LimitExceededError, 413),
+    (InvalidRequestError, 400),
+    (UnauthenticatedError, 401),
+    (ForbiddenError, 403),
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (ThrottledError, 429),
+    (UnavailableError, 503),
+    (QueryTimeoutError, 504),
+)
+
+
+def http_status(error: JobmeterError) -> int:
+    """The status for an error of ours, where the vendor's is the usual one; 500 for a bug."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def not_negative(value: float) -> float:

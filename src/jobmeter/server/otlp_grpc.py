@@ -21,8 +21,7 @@ from jobmeter.access.memory import MemoryAccount, drop_frames
 from jobmeter.dialects.base import Answer, Match, Operation, drive
 from jobmeter.dialects.otlp import OTLP
 from jobmeter.dialects.otlp.errors import kind_of, message_of, retry_ms_of
-from jobmeter.dialects.otlp.forms import PROTOBUF
-from jobmeter.dialects.otlp.operations.export import BODY_BYTES
+from jobmeter.dialects.otlp.forms import BODY_BYTES, PROTOBUF
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
 from jobmeter.server.commands import perform
 from jobmeter.server.dialect_router import context_of

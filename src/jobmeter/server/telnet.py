@@ -37,7 +37,7 @@ from jobmeter.server.http.limits import Connections, Reason
 from jobmeter.server.pipeline import AccessRule, Incoming, Request, authorise, enter, finish
 from jobmeter.server.services import Services
 from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
-from jobmeter.wire.opentsdb.point import Points, Writer
+from jobmeter.wire.opentsdb.point import Points
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -333,7 +333,7 @@ class _Connection:
             self._say(f"auth: {error.message}\n")
             return
         self._token, self._principal = token, principal
-        self._reader.points = Points(Writer(principal.project))
+        self._reader.points = Points(principal.project)
 
     def _leave(self) -> None:
         """The connection has no key any more: its data points are not read."""

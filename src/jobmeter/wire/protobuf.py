@@ -22,6 +22,8 @@ def damaged(what: str) -> InvalidRequestError:
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """An unsigned varint of at most 64 bits, and where the next field begins."""
+    if at < end and data[at] < 128:  # nearly every one
+        return data[at], at + 1
     value = 0
     for place in range(_LONGEST):
         if at >= end:
@@ -38,6 +40,8 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 def encode_varint(value: int) -> bytes:
     """A number that is not negative, seven bits a byte."""
+    if value < 128:
+        return bytes((value,))
     out = bytearray()
     while value >= 128:
         out.append(value & 127 | 128)

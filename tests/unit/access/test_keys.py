@@ -10,6 +10,7 @@ from jobmeter.access.authenticate import Credential, token_hash
 from jobmeter.access.call import Claim, ClaimKind
 from jobmeter.access.keys import create_key, list_keys, revoke_key
 from jobmeter.access.links import Link
+from jobmeter.access.principal import Principal, Role
 from jobmeter.access.signatures import BEARER
 from jobmeter.access.vault import Vault
 from jobmeter.errors import InvalidRequestError, NotFoundError
@@ -44,7 +45,7 @@ def test_what_has_a_secret_does_not_show_it(tmp_path: Path) -> None:
     secret = "a-secret-0123456789"
     claim = Claim(kind=ClaimKind.TOKEN, value=secret)
     shown = (
-        Credential(BEARER, claim, secret=secret),
+        Credential(BEARER, claim, Principal(id="key-1", name="ci", role=Role.READER), secret=secret),
         Link(id="link-1", token=secret, by="ci", created=1, expires=2, last_used=None),
         Settings(data=tmp_path, opentsdb_key=secret),
     )

@@ -13,7 +13,7 @@ from tests.otlp import Request, add, metric, request
 from tests.serving import serving
 
 from jobmeter.dialects.otlp import OTLP
-from jobmeter.dialects.otlp.operations.export import BODY_BYTES
+from jobmeter.dialects.otlp.forms import BODY_BYTES
 from jobmeter.errors import ConfigurationError, ThrottledError, UnavailableError
 from jobmeter.model.series import Series
 from jobmeter.server.otlp_grpc import GrpcServer, _Exports

@@ -15,7 +15,7 @@ from jobmeter.settings import Limits
 from jobmeter.wire.native.decode import decode
 from jobmeter.wire.native.frame import read_frame
 from jobmeter.wire.native.log_columns import decode_lines
-from jobmeter.wire.native.logs import count_lines, encode_lines, logs_frame
+from jobmeter.wire.native.logs import encode_lines, line_times, logs_frame
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 lines = st.lists(
@@ -57,7 +57,7 @@ def test_what_is_sent_is_read(sent):
         assert one == other
     frame = read_frame(logs_frame(sent))
     assert frame is not None
-    assert count_lines(frame[0]) == len(sent)
+    assert len(line_times(frame[0])) == len(sent)
 
 
 @given(lines)
@@ -125,7 +125,7 @@ def test_anything_else_is_refused_by_name(payload):
     assert caught.value.field == "lines"
     frame = read_frame(write.frame(payload, kind=3, codec=1))
     assert frame is not None
-    assert count_lines(frame[0]) == 0
+    assert len(line_times(frame[0])) == 0
 
 
 @given(st.binary(min_size=1, max_size=200))

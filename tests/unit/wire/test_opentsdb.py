@@ -11,10 +11,10 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.model.series import Series
 from jobmeter.wire.opentsdb.line import MAX_LINE, Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.names import from_opentsdb, to_opentsdb
-from jobmeter.wire.opentsdb.point import Points, RefusedError, Writer, number_of, time_of
+from jobmeter.wire.opentsdb.point import Points, RefusedError, number_of, time_of
 from jobmeter.wire.opentsdb.put import DataPoint, decode
 
-ALL = Writer(None)
+ALL = None
 
 # As tcollector's collectors write them (a line is prefixed with put by its sender).
 TCOLLECTOR = b"""\
@@ -139,7 +139,7 @@ def test_a_line_that_is_too_long_is_dropped_and_nothing_else(step):
 
 
 def test_a_key_of_a_project_writes_there():
-    batch, events = read(b"put a 1288946927 1 host=b\nput a 1288946927 1 project=x\n", Writer("lab"))
+    batch, events = read(b"put a 1288946927 1 host=b\nput a 1288946927 1 project=x\n", "lab")
     assert [one.project for one in batch.series] == ["lab"]
     assert [event.reason for event in events] == ["project"]
     batch, _ = read(b"put a 1288946927 1 host=b\nput a 1288946927 1 project=x\n")

@@ -1,14 +1,12 @@
-"""Credential schemes: pure functions over a raw call. One file each; ``SCHEMES`` below names them all."""
+"""Credential schemes: pure functions over a raw call. ``SCHEMES`` names them all."""
 
 from jobmeter.access.call import Claim, ClaimKind, Scheme
 from jobmeter.access.signatures.acs3 import ACS3
-from jobmeter.access.signatures.bearer import ACS_BEARER, API_KEY, BASIC, BEARER, X_AUTH_TOKEN
 from jobmeter.access.signatures.roa import ROA
 from jobmeter.access.signatures.rpc import RPC
 from jobmeter.access.signatures.sdk_hmac import SDK_HMAC
 from jobmeter.access.signatures.session import LINK, SESSION
-from jobmeter.access.signatures.share import SHARE, ShareToken
-from jobmeter.access.signatures.trace import TRACE
+from jobmeter.access.signatures.tokens import ACS_BEARER, API_KEY, BASIC, BEARER, SHARE, TRACE, X_AUTH_TOKEN
 
 TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
 """A key's token, in each of the places where one may be."""
@@ -47,5 +45,4 @@ __all__ = [
     "Claim",
     "ClaimKind",
     "Scheme",
-    "ShareToken",
 ]

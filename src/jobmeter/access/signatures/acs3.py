@@ -6,12 +6,12 @@ https://www.alibabacloud.com/help/en/sdk/product-overview/v3-request-structure-a
 import hashlib
 import hmac
 import re
-from datetime import UTC, datetime
-
-import msgspec
 
 from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import (
+    MAX_NONCE,
+    credential,
+    date_ms,
     encode,
     encoded_path,
     header_values,
@@ -26,20 +26,13 @@ REQUIRED = frozenset(
     {"host", "x-acs-action", "x-acs-version", "x-acs-date", "x-acs-signature-nonce", "x-acs-content-sha256"}
 )
 """Headers that must be signed, so that operation, body and date cannot be changed."""
-MAX_NONCE = 256
 
+_WRONG_DATE = "x-acs-date must be like 2026-11-20T15:33:56Z"
 _HASHES = {"ACS3-HMAC-SHA256": "sha256", "ACS3-HMAC-SM3": "sm3"}
 _CREDENTIAL = re.compile(
     r"(?P<algorithm>ACS3-[A-Z0-9-]+) +Credential=(?P<key>[^,\s]{1,128}), *"
     r"SignedHeaders=(?P<headers>[a-z0-9;_-]{1,4096}), *Signature=(?P<signature>[0-9a-f]{1,128})"
 )
-
-
-class _Parsed(msgspec.Struct, frozen=True):
-    algorithm: str
-    key: str
-    headers: str
-    signature: str
 
 
 class Acs3:
@@ -52,7 +45,7 @@ class Acs3:
         parsed = _parse(call)
         if parsed is None:
             return None
-        signed = set(parsed.headers.split(";"))
+        signed = set(parsed["headers"].split(";"))
         present = {name for name, _ in call.headers}
         unsigned = (REQUIRED - (signed & present)) | {name for name in present - signed if name.startswith("x-acs-")}
         if unsigned:
@@ -64,8 +57,8 @@ class Acs3:
             raise UnauthenticatedError(f"x-acs-signature-nonce must have 1 to {MAX_NONCE} characters", "malformed")
         return Claim(
             kind=ClaimKind.ACCESS_KEY,
-            value=parsed.key,
-            date_ms=_date(call.header("x-acs-date").strip()),
+            value=parsed["key"],
+            date_ms=date_ms(call.header("x-acs-date").strip(), "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
             nonce=nonce,
         )
 
@@ -74,15 +67,15 @@ class Acs3:
         parsed = _parse(call)
         if parsed is None:
             return False
-        request = canonical_request(call, parsed.headers, call.header("x-acs-content-sha256").strip())
-        return same(sign(parsed.algorithm, request, secret), parsed.signature)
+        request = canonical_request(call, parsed["headers"], call.header("x-acs-content-sha256").strip())
+        return same(sign(parsed["algorithm"], request, secret), parsed["signature"])
 
     def verify(self, call: Call, secret: str) -> bool:
         """See ``Scheme.verify``."""
         parsed = _parse(call)
         if parsed is None:
             return False
-        hashed = _digest(parsed.algorithm, call.body)
+        hashed = _digest(parsed["algorithm"], call.body)
         return same(hashed, call.header("x-acs-content-sha256").strip()) and self.verify_headers(call, secret)
 
 
@@ -100,29 +93,12 @@ def sign(algorithm: str, request: bytes, secret: str) -> str:
     return hmac.new(secret.encode(), to_sign.encode(), _HASHES[algorithm]).hexdigest()
 
 
-def _parse(call: Call) -> _Parsed | None:
-    text = call.header("authorization").strip()
-    if not text.startswith("ACS3-"):
-        return None
-    match = _CREDENTIAL.fullmatch(text)
-    if match is None:
-        raise UnauthenticatedError("the Authorization header is not of the form ACS3-... Credential=,...", "malformed")
-    algorithm = match["algorithm"]
-    if _HASHES.get(algorithm) not in hashlib.algorithms_available:
-        raise UnauthenticatedError(f"the signature algorithm {algorithm} is not supported here", "malformed")
-    return _Parsed(algorithm, match["key"], match["headers"], match["signature"])
+def _parse(call: Call) -> re.Match[str] | None:
+    return credential(call, ("ACS3-",), _CREDENTIAL, "ACS3-... Credential=,...", _HASHES)
 
 
 def _digest(algorithm: str, data: bytes) -> str:
     return hashlib.new(_HASHES[algorithm], data).hexdigest()
-
-
-def _date(text: str) -> int:
-    try:
-        moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise UnauthenticatedError("x-acs-date must be like 2026-11-20T15:33:56Z", "malformed") from error
-    return int(moment.timestamp()) * 1000
 
 
 ACS3 = Acs3()

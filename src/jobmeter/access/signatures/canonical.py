@@ -1,12 +1,16 @@
 """Parts of a call in the forms that signatures are made over. Everything is bytes: nothing is lost in decoding."""
 
+import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from jobmeter.access.call import Call
+from jobmeter.errors import UnauthenticatedError
 
+MAX_NONCE = 256
 Pairs = list[tuple[bytes, bytes]]
 _ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
 
@@ -62,6 +66,33 @@ def header_values(call: Call, name: str) -> list[str]:
 def same(one: str, other: str) -> bool:
     """Equality that takes the same time wherever the texts differ."""
     return hmac.compare_digest(one.encode(), other.encode())
+
+
+def date_ms(text: str, form: str, wrong: str) -> int:
+    """Epoch milliseconds of a time in UTC of a ``form`` of ``strptime``. Raises UnauthenticatedError with ``wrong``."""
+    try:
+        moment = datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise UnauthenticatedError(wrong, "malformed") from error
+    return int(moment.timestamp()) * 1000
+
+
+def credential(
+    call: Call, begins: tuple[str, ...], pattern: re.Pattern[str], form: str, hashes: Mapping[str, str]
+) -> re.Match[str] | None:
+    """The Authorization header that begins so, by a pattern with the group ``algorithm``; None for any other.
+
+    Raises UnauthenticatedError where it is not of its ``form``, or the hash of its algorithm is not there.
+    """
+    text = call.header("authorization").strip()
+    if not text.startswith(begins):
+        return None
+    match = pattern.fullmatch(text)
+    if match is None:
+        raise UnauthenticatedError(f"the Authorization header is not of the form {form}", "malformed")
+    if hashes.get(match["algorithm"]) not in hashlib.algorithms_available:
+        raise UnauthenticatedError(f"the signature algorithm {match['algorithm']} is not supported here", "malformed")
+    return match
 
 
 def _form_decoded(text: str) -> bytes:

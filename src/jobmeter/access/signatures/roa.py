@@ -16,6 +16,7 @@ from itertools import product
 
 from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures.canonical import (
+    MAX_NONCE,
     encoded_path,
     header_values,
     query_pairs,
@@ -26,7 +27,6 @@ from jobmeter.access.signatures.canonical import (
 )
 from jobmeter.errors import UnauthenticatedError
 
-MAX_NONCE = 256
 _CREDENTIAL = re.compile(r"acs +(?P<key>[^:\s]{1,128}):(?P<signature>[A-Za-z0-9+/=]{1,128})")
 _PLAIN = ("accept", "content-md5", "content-type", "date")
 

@@ -8,14 +8,13 @@ https://www.alibabacloud.com/help/en/sdk/product-overview/rpc-mechanism
 
 import base64
 import hmac
-from datetime import UTC, datetime
 
 from jobmeter.access.call import Call, Claim, ClaimKind
-from jobmeter.access.signatures.canonical import Pairs, encode, query_pairs, same, sorted_by_name
+from jobmeter.access.signatures.canonical import MAX_NONCE, Pairs, date_ms, encode, query_pairs, same, sorted_by_name
 from jobmeter.errors import UnauthenticatedError
 
-MAX_NONCE = 256
 MAX_KEY = 128
+_WRONG_DATE = "Timestamp must be like 2026-11-20T15:33:58Z"
 _FORM = "application/x-www-form-urlencoded"
 _HASHES = {"HMAC-SHA1": "sha1", "HMAC-SHA256": "sha256"}
 _NEEDED = ("Action", "Version", "AccessKeyId", "Timestamp", "SignatureNonce")
@@ -42,7 +41,7 @@ class Rpc:
         return Claim(
             kind=ClaimKind.ACCESS_KEY,
             value=key,
-            date_ms=_date(call.parameter("Timestamp") or ""),
+            date_ms=date_ms(call.parameter("Timestamp") or "", "%Y-%m-%dT%H:%M:%SZ", _WRONG_DATE),
             nonce=nonce,
         )
 
@@ -91,14 +90,6 @@ def _form(call: Call) -> Pairs:
 
 def _is_form(call: Call) -> bool:
     return call.header("content-type").partition(";")[0].strip().lower() == _FORM
-
-
-def _date(text: str) -> int:
-    try:
-        moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise UnauthenticatedError("Timestamp must be like 2026-11-20T15:33:58Z", "malformed") from error
-    return int(moment.timestamp()) * 1000
 
 
 RPC = Rpc()

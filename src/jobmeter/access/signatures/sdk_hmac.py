@@ -10,14 +10,22 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import product
 
 import msgspec
 
 from jobmeter.access.call import Call, Claim, ClaimKind
 from jobmeter.access.signatures import sdk_keys
-from jobmeter.access.signatures.canonical import encode, encoded_path, query_pairs, raw, same, sorted_by_name
+from jobmeter.access.signatures.canonical import (
+    credential,
+    date_ms,
+    encode,
+    encoded_path,
+    query_pairs,
+    raw,
+    same,
+    sorted_by_name,
+)
 from jobmeter.errors import UnauthenticatedError
 
 DATE_HEADER = "x-sdk-date"
@@ -71,11 +79,8 @@ class SdkHmac:
             raise UnauthenticatedError("a header that is signed is there more than once", "malformed")
         date = call.header(DATE_HEADER).strip()
         _check_info(parsed, date)
-        return Claim(
-            kind=ClaimKind.ACCESS_KEY,
-            value=parsed.key,
-            date_ms=_date(date),
-        )
+        moment = date_ms(date, "%Y%m%dT%H%M%SZ", "X-Sdk-Date must be like 20261120T153356Z")
+        return Claim(kind=ClaimKind.ACCESS_KEY, value=parsed.key, date_ms=moment)
 
     def verify_headers(self, call: Call, secret: str) -> bool:
         """See ``Scheme.verify_headers``. Without a header that names it, the body's hash is signed all the same."""
@@ -162,17 +167,10 @@ def _named_payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
 
 
 def _parse(call: Call) -> _Parsed | None:
-    text = call.header("authorization").strip()
-    if not text.startswith(("SDK-", "V11-")):
-        return None
-    match = _CREDENTIAL.fullmatch(text)
+    match = credential(call, ("SDK-", "V11-"), _CREDENTIAL, "SDK-HMAC-SHA256 Access=...", _HASHES)
     if match is None:
-        raise UnauthenticatedError(
-            "the Authorization header is not of the form SDK-HMAC-SHA256 Access=...", "malformed"
-        )
+        return None
     algorithm = match["algorithm"]
-    if _HASHES.get(algorithm) not in hashlib.algorithms_available:
-        raise UnauthenticatedError(f"the signature algorithm {algorithm} is not supported here", "malformed")
     if bool(match["info"]) != (algorithm == V11):
         raise UnauthenticatedError(f"{V11}, and it alone, names Credential=ID/DAY/REGION/SERVICE", "malformed")
     return _Parsed(algorithm, match["key"], match["info"] or "", tuple(match["headers"].split(";")), match["signature"])
@@ -190,14 +188,6 @@ def _check_info(parsed: _Parsed, date: str) -> None:
 
 def _digest(parsed: _Parsed, data: bytes) -> str:
     return hashlib.new(parsed.hash, data).hexdigest()
-
-
-def _date(text: str) -> int:
-    try:
-        moment = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise UnauthenticatedError("X-Sdk-Date must be like 20261120T153356Z", "malformed") from error
-    return int(moment.timestamp()) * 1000
 
 
 SDK_HMAC = SdkHmac()

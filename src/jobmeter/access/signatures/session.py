@@ -7,7 +7,8 @@ https://cheatsheetseries.owasp.org/cheatsheets/Cross-Site_Request_Forgery_Preven
 
 from urllib.parse import urlsplit
 
-from jobmeter.access.call import Call, Claim, ClaimKind, TokenScheme
+from jobmeter.access.call import Call, Claim, ClaimKind
+from jobmeter.access.signatures.tokens import TokenScheme
 from jobmeter.errors import UnauthenticatedError
 
 MAX_COOKIE = 1024
@@ -28,36 +29,26 @@ def cookie_name(call: Call, *, secure: bool) -> str:
     return f"{_SECURE}{name}" if secure else name
 
 
-class SessionCookie(TokenScheme):
-    """The sealed session in a cookie. See ``Scheme``."""
-
-    name = "session"
-
-    def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. Raises UnauthenticatedError (``cross-origin``) for a change from another site."""
-        value = _cookie(call)
-        if not value:
-            return None
-        if len(value) > MAX_COOKIE:
-            raise UnauthenticatedError(f"a session may have {MAX_COOKIE} characters", "malformed")
-        if call.method not in SAFE and not (call.header(PAGE_HEADER) and same_origin(call)):
-            raise UnauthenticatedError("a session changes nothing on behalf of another site", "cross-origin")
-        return Claim(kind=ClaimKind.SESSION, value=value)
+def _session(call: Call) -> Claim | None:
+    """The sealed session in a cookie. Raises UnauthenticatedError (``cross-origin``) for a change from another site."""
+    value = _cookie(call)
+    if not value:
+        return None
+    if len(value) > MAX_COOKIE:
+        raise UnauthenticatedError(f"a session may have {MAX_COOKIE} characters", "malformed")
+    if call.method not in SAFE and not (call.header(PAGE_HEADER) and same_origin(call)):
+        raise UnauthenticatedError("a session changes nothing on behalf of another site", "cross-origin")
+    return Claim(kind=ClaimKind.SESSION, value=value)
 
 
-class LinkCode(TokenScheme):
-    """``Authorization: Link CODE``: the code of a link that signs in once. See ``Scheme``."""
-
-    name = "link"
-
-    def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``."""
-        scheme, _, code = call.header("authorization").strip().partition(" ")
-        if scheme.lower() != "link":
-            return None
-        if not 1 <= len(code) <= MAX_COOKIE:
-            raise UnauthenticatedError(f"a code has 1 to {MAX_COOKIE} characters", "malformed")
-        return Claim(kind=ClaimKind.LINK, value=code)
+def _link(call: Call) -> Claim | None:
+    """``Authorization: Link CODE``: the code of a link that signs in once."""
+    scheme, _, code = call.header("authorization").strip().partition(" ")
+    if scheme.lower() != "link":
+        return None
+    if not 1 <= len(code) <= MAX_COOKIE:
+        raise UnauthenticatedError(f"a code has 1 to {MAX_COOKIE} characters", "malformed")
+    return Claim(kind=ClaimKind.LINK, value=code)
 
 
 def same_origin(call: Call) -> bool:
@@ -83,5 +74,5 @@ def _cookie(call: Call) -> str:
     return found.get(cookie_name(call, secure=True)) or found.get(cookie_name(call, secure=False)) or ""
 
 
-SESSION = SessionCookie()
-LINK = LinkCode()
+SESSION = TokenScheme("session", _session)
+LINK = TokenScheme("link", _link)

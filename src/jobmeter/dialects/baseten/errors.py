@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.base import Answer
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context
 from jobmeter.dialects.baseten.names import FIELDS
 from jobmeter.errors import (
     ConflictError,
@@ -25,7 +26,7 @@ from jobmeter.errors import (
 )
 
 
-def render(error: JobmeterError) -> Answer:  # noqa: PLR0911 - one line a kind
+def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001, PLR0911 - one line a kind
     """The error as an answer: a JSON object whatever the status."""
     match error:
         case ThrottledError():

@@ -1,53 +1,46 @@
 """Baseten's names for metrics, states and fields, and ours."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from jobmeter.model.catalog import by_dialect_name
 from jobmeter.model.job import JobState
 
 NAME = "baseten"
 
-METRICS: Mapping[str, str] = MappingProxyType({name: metric.name for name, metric in by_dialect_name(NAME).items()})
+METRICS: Mapping[str, str] = {name: metric.name for name, metric in by_dialect_name(NAME).items()}
 """Our metric of each of theirs. A dot parts the name of an object from that of its member."""
 CACHE_METRICS = tuple(metric for name, metric in METRICS.items() if name.startswith("cache."))
 """What is reported for the whole job."""
 NODE_METRICS = tuple(metric for metric in METRICS.values() if metric not in CACHE_METRICS)
 """What is reported for each node, and of the GPUs in it."""
 
-STATUSES: Mapping[str, JobState] = MappingProxyType(
-    {
-        "TRAINING_JOB_PENDING": JobState.QUEUED,
-        "TRAINING_JOB_CREATED": JobState.QUEUED,
-        "TRAINING_JOB_QUEUED": JobState.QUEUED,
-        "TRAINING_JOB_DEPLOYING": JobState.QUEUED,
-        "TRAINING_JOB_RUNNING": JobState.RUNNING,
-        "TRAINING_JOB_COMPLETED": JobState.SUCCEEDED,
-        "TRAINING_JOB_FAILED": JobState.FAILED,
-        "TRAINING_JOB_DEPLOY_FAILED": JobState.FAILED,
-        "TRAINING_JOB_STOPPED": JobState.STOPPED,
-    }
-)
+STATUSES: Mapping[str, JobState] = {
+    "TRAINING_JOB_PENDING": JobState.QUEUED,
+    "TRAINING_JOB_CREATED": JobState.QUEUED,
+    "TRAINING_JOB_QUEUED": JobState.QUEUED,
+    "TRAINING_JOB_DEPLOYING": JobState.QUEUED,
+    "TRAINING_JOB_RUNNING": JobState.RUNNING,
+    "TRAINING_JOB_COMPLETED": JobState.SUCCEEDED,
+    "TRAINING_JOB_FAILED": JobState.FAILED,
+    "TRAINING_JOB_DEPLOY_FAILED": JobState.FAILED,
+    "TRAINING_JOB_STOPPED": JobState.STOPPED,
+}
 """The state that each of their statuses is a finer word for."""
-DEFAULT_STATUS: Mapping[JobState, str] = MappingProxyType(
-    {
-        **{state: status for status, state in reversed(tuple(STATUSES.items()))},
-        # Theirs have none for an unknown end: this one means neither success nor failure.
-        JobState.UNKNOWN: "TRAINING_JOB_STOPPED",
-    }
-)
+DEFAULT_STATUS: Mapping[JobState, str] = {
+    **{state: status for status, state in reversed(tuple(STATUSES.items()))},
+    # Theirs have none for an unknown end: this one means neither success nor failure.
+    JobState.UNKNOWN: "TRAINING_JOB_STOPPED",
+}
 """The status of a job of which only the state is known: the first one above."""
 STATUS_KEY = "current_status"
 """The key of the finer status in ``Job.extra["baseten"]``."""
 
-FIELDS: Mapping[str, str] = MappingProxyType(
-    {
-        "job": "training_job_id",
-        "project": "training_project_id",
-        "start": "start_epoch_millis",
-        "end": "end_epoch_millis",
-        "step": "step_seconds",
-        "range": "start_epoch_millis",
-    }
-)
+FIELDS: Mapping[str, str] = {
+    "job": "training_job_id",
+    "project": "training_project_id",
+    "start": "start_epoch_millis",
+    "end": "end_epoch_millis",
+    "step": "step_seconds",
+    "range": "start_epoch_millis",
+}
 """Their name of a field that one of our own errors names."""

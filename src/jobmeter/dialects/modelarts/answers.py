@@ -1,5 +1,6 @@
 """Answers, each with the request's id in the form of their gateway: 32 hexadecimal digits."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -25,3 +26,9 @@ def request_id(context: Context) -> str:
 def id_header(context: Context) -> tuple[tuple[str, str], ...]:
     """The header from which their SDK reads the request's id."""
     return (("X-Request-Id", request_id(context)),)
+
+
+def iso_with_offset(time_ms: int) -> str:
+    """``2026-11-20T15:33:56+00:00``, with milliseconds only where there are some."""
+    moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
+    return moment.isoformat(timespec="seconds" if time_ms % 1000 == 0 else "milliseconds")

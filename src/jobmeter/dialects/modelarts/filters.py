@@ -1,7 +1,6 @@
 """The filters of a job search as ours. A filter without a value (``[]``, ``[""]``, ``["", ""]``) filters nothing."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 import msgspec
 
@@ -128,21 +127,19 @@ def _no_operator(one: Filter) -> RefusedError:
     return RefusedError(UNSUPPORTED_OPERATOR, f"{one.operator} is not supported for {one.key}", "filters.operator")
 
 
-_KEYS: Mapping[str, Callable[[Filter, list[str]], SearchFilter]] = MappingProxyType(
-    {
-        "name": _text("name", "id"),
-        "create_time": _create_time,
-        "phase": _phase,
-        "algorithm_name": _text(f"extra.{NAME}.algorithm/name", f"extra.{NAME}.algorithm_name"),
-        "kind": _kind,
-        "user_id": _text("user"),
-        "user_name": _text("user", f"extra.{NAME}.metadata/user_name"),
-        "runtime_type": _text(f"extra.{NAME}.runtime_type"),
-        "id": _text("id"),
-        "job_id": _text("id"),
-        "pool_id": _text(f"extra.{NAME}.spec/resource/pool_id", "resource_group"),
-        "description": _text(f"extra.{NAME}.description", f"extra.{NAME}.metadata/description"),
-    }
-)
+_KEYS: Mapping[str, Callable[[Filter, list[str]], SearchFilter]] = {
+    "name": _text("name", "id"),
+    "create_time": _create_time,
+    "phase": _phase,
+    "algorithm_name": _text(f"extra.{NAME}.algorithm/name", f"extra.{NAME}.algorithm_name"),
+    "kind": _kind,
+    "user_id": _text("user"),
+    "user_name": _text("user", f"extra.{NAME}.metadata/user_name"),
+    "runtime_type": _text(f"extra.{NAME}.runtime_type"),
+    "id": _text("id"),
+    "job_id": _text("id"),
+    "pool_id": _text(f"extra.{NAME}.spec/resource/pool_id", "resource_group"),
+    "description": _text(f"extra.{NAME}.description", f"extra.{NAME}.metadata/description"),
+}
 KEYS = tuple(_KEYS)
 """The keys of search filters."""

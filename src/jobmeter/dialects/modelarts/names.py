@@ -1,7 +1,6 @@
 """ModelArts' words for metrics, phases and fields, and ours."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from jobmeter.dialects.base import not_negative, rounded
 from jobmeter.model.catalog import by_dialect_name
@@ -12,16 +11,14 @@ NAME = "modelarts"
 METRICS = by_dialect_name(NAME)
 """The metric of each name, in the order in which an answer has them."""
 
-PHASES: Mapping[JobState, tuple[str, str]] = MappingProxyType(
-    {
-        JobState.QUEUED: ("Pending", "Queuing"),
-        JobState.RUNNING: ("Running", "Running"),
-        JobState.SUCCEEDED: ("Completed", "Completed"),
-        JobState.FAILED: ("Failed", "Failed"),
-        JobState.STOPPED: ("Terminated", "Terminated"),
-        JobState.UNKNOWN: ("Abnormal", "Unknown"),
-    }
-)
+PHASES: Mapping[JobState, tuple[str, str]] = {
+    JobState.QUEUED: ("Pending", "Queuing"),
+    JobState.RUNNING: ("Running", "Running"),
+    JobState.SUCCEEDED: ("Completed", "Completed"),
+    JobState.FAILED: ("Failed", "Failed"),
+    JobState.STOPPED: ("Terminated", "Terminated"),
+    JobState.UNKNOWN: ("Abnormal", "Unknown"),
+}
 """The phase and the secondary phase of each state."""
 LOST_PHASE = "Lost"
 """The secondary phase of a job that failed because its run was lost."""
@@ -40,16 +37,14 @@ KINDS = (
     "federated_pool_job",
 )
 
-FIELDS: Mapping[str, str] = MappingProxyType(
-    {
-        "job": "training_job_id",
-        "job_id": "training_job_id",
-        "start": "start_time",
-        "end": "end_time",
-        "range": "start_time",
-        "project": "project_id",
-    }
-)
+FIELDS: Mapping[str, str] = {
+    "job": "training_job_id",
+    "job_id": "training_job_id",
+    "start": "start_time",
+    "end": "end_time",
+    "range": "start_time",
+    "project": "project_id",
+}
 """Their name of a field that one of our own errors names."""
 
 

@@ -4,17 +4,29 @@ A series contributes from its first point to its last. Missing points in between
 says.
 """
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from jobmeter.dialects.opentsdb.columns import Columns, run_starts
 from jobmeter.dialects.opentsdb.functions import Aggregator, Missing
-from jobmeter.dialects.opentsdb.interpolate import fill_in
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 
 MOST_CELLS = 100_000_000
 """Values, made up ones included, that one group may be joined from."""
 _AT_A_TIME = 2_000_000
+_LEAST, _GREATEST, _TOTAL = np.fmin.reduce, np.fmax.reduce, np.nansum
+_ACROSS: Mapping[str, Callable[..., Float64s]] = {
+    "max": _GREATEST,
+    "mimmax": _GREATEST,
+    "mimmin": _LEAST,
+    "min": _LEAST,
+    "pfsum": _TOTAL,
+    "sum": _TOTAL,
+    "zimsum": _TOTAL,
+}
+"""Functions that need no runs: the same, quicker."""
 
 
 def aggregate(columns: Columns, aggregator: Aggregator, missing: Missing) -> tuple[Int64s, Float64s]:
@@ -55,8 +67,35 @@ def _table(columns: Columns, starts: Int64s, ends: Int64s, times: Int64s, missin
     """float64[series, times]: the value of each series at each time, NaN where it has none."""
     table = np.empty((len(starts), len(times)))
     for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        table[at] = fill_in(columns.time[start:end], columns.value[start:end], times, missing)
+        table[at] = _fill_in(columns.time[start:end], columns.value[start:end], times, missing)
     return table
+
+
+def _fill_in(time: Int64s, value: Float64s, times: Int64s, missing: Missing) -> Float64s:
+    """The values of one series, whose points are (``time``, ``value``), at ``times``, which are sorted.
+
+    NaN before its first point, after its last one, and where missing values are not replaced. ``time`` has at least one
+    point. https://opentsdb.net/docs/build/html/user_guide/query/aggregators.html#interpolation
+    """
+    after = np.searchsorted(time, times)
+    exact = after < len(time)
+    exact[exact] = time[after[exact]] == times[exact]
+    found = np.full(len(times), np.nan)
+    found[exact] = value[after[exact]]
+    if missing is Missing.SKIP:
+        return found
+    between = ~exact & (after > 0) & (after < len(time))
+    if missing is Missing.ZERO:
+        found[between] = 0.0
+        return found
+    right = after[between]
+    left = right - 1
+    if missing is Missing.PREVIOUS:
+        found[between] = value[left]
+        return found
+    part = (times[between] - time[left]) / (time[right] - time[left])
+    found[between] = value[left] + part * (value[right] - value[left])
+    return found
 
 
 def _joined(table: Float64s, aggregator: Aggregator) -> Float64s:
@@ -64,7 +103,7 @@ def _joined(table: Float64s, aggregator: Aggregator) -> Float64s:
     there = ~np.isnan(table)
     sizes = there.sum(axis=0)
     if across is not None:
-        return np.where(sizes > 0, across(np.where(there, table, 0.0) if across is _total else table), np.nan)
+        return np.where(sizes > 0, across(table, axis=0), np.nan)
     result = np.full(table.shape[1], np.nan)
     filled = np.flatnonzero(sizes)
     if len(filled):
@@ -72,30 +111,3 @@ def _joined(table: Float64s, aggregator: Aggregator) -> Float64s:
         # By time and then by series, which is the order of the functions' runs.
         result[filled] = aggregator.function(table.T[there.T], starts)
     return result
-
-
-def _total(table: Float64s) -> Float64s:
-    found: Float64s = table.sum(axis=0)
-    return found
-
-
-def _least(table: Float64s) -> Float64s:
-    found: Float64s = np.fmin.reduce(table, axis=0)
-    return found
-
-
-def _greatest(table: Float64s) -> Float64s:
-    found: Float64s = np.fmax.reduce(table, axis=0)
-    return found
-
-
-_ACROSS = {
-    "max": _greatest,
-    "mimmax": _greatest,
-    "mimmin": _least,
-    "min": _least,
-    "pfsum": _total,
-    "sum": _total,
-    "zimsum": _total,
-}
-"""Functions that need no runs: the same, quicker."""

@@ -6,15 +6,11 @@ https://opentsdb.net/docs/build/html/api_http/index.html#errors
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer
+from jobmeter.dialects.base import Answer, http_status
 from jobmeter.errors import (
-    ConflictError,
-    ForbiddenError,
     InvalidRequestError,
     JobmeterError,
-    LimitExceededError,
     NotFoundError,
-    QueryTimeoutError,
     ThrottledError,
     UnauthenticatedError,
     UnavailableError,
@@ -35,15 +31,6 @@ Headers = tuple[tuple[str, str], ...]
 Parts = tuple[int, str, str, Headers]
 """Status, message, details and headers."""
 
-_STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
-    (LimitExceededError, 413),
-    (InvalidRequestError, 400),
-    (UnauthenticatedError, 401),
-    (ForbiddenError, 403),
-    (ConflictError, 409),
-    (UnavailableError, 503),
-    (QueryTimeoutError, 504),
-)
 _CHALLENGE: Headers = (("WWW-Authenticate", 'Basic realm="jobmeter"'),)
 """Without this header no client with a user and a password shows them."""
 
@@ -65,10 +52,10 @@ def _parts(call: Call, error: JobmeterError) -> Parts:
         return 429, "Please throttle", error.message, (("Retry-After", str(seconds)),)
     if isinstance(error, PutError):
         return 400, error.message, 'Append "details" to the put request to see which', ()
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            return status, error.message, _details(error), _headers(error)
-    return 500, "Internal Server Error", "An internal error occurred", ()
+    status = http_status(error)
+    if status == 500:
+        return 500, "Internal Server Error", "An internal error occurred", ()
+    return status, error.message, _details(error), _headers(error)
 
 
 def _headers(error: JobmeterError) -> Headers:

@@ -7,7 +7,6 @@ Regular expressions are matched by RE2 (through Arrow), in time linear in the te
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 import msgspec
 
@@ -156,24 +155,22 @@ _OR = "One or more exact values, apart by | (pipe); a series passes when its tag
 _NOT = "One or more exact values, apart by | (pipe); a series passes when its tag has another value."
 _GLOB = "A pattern in which * (asterisk) stands for any text; at least one is needed. Alone it passes every value."
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
-    dict(
-        (
-            _kind("iliteral_or", _iliteral_or, "web01|web02|web03", f"{_OR} {_CASE}"),
-            _kind("iwildcard", _iwildcard, "web*.tsdb.net", f"{_GLOB} {_CASE}"),
-            _kind("literal_or", _literal_or, "web01|web02|web03", _OR),
-            _kind("not_iliteral_or", _not(_iliteral_or), "web01|web02|web03", f"{_NOT} {_CASE}"),
-            _kind("not_key", _wildcard, "", "Passes series without the tag, whatever its value. The filter is empty."),
-            _kind("not_literal_or", _not(_literal_or), "web01|web02|web03", _NOT),
-            _kind(
-                "regexp",
-                _regexp,
-                "web.*",
-                "A regular expression that is searched for in the value; ^ and $ tie it to the ends. The syntax is "
-                "that of RE2: there is no look-around and no back reference.",
-            ),
-            _kind("wildcard", _wildcard, "web*.tsdb.net", _GLOB),
-        )
+KINDS: Mapping[str, Kind] = dict(
+    (
+        _kind("iliteral_or", _iliteral_or, "web01|web02|web03", f"{_OR} {_CASE}"),
+        _kind("iwildcard", _iwildcard, "web*.tsdb.net", f"{_GLOB} {_CASE}"),
+        _kind("literal_or", _literal_or, "web01|web02|web03", _OR),
+        _kind("not_iliteral_or", _not(_iliteral_or), "web01|web02|web03", f"{_NOT} {_CASE}"),
+        _kind("not_key", _wildcard, "", "Passes series without the tag, whatever its value. The filter is empty."),
+        _kind("not_literal_or", _not(_literal_or), "web01|web02|web03", _NOT),
+        _kind(
+            "regexp",
+            _regexp,
+            "web.*",
+            "A regular expression that is searched for in the value; ^ and $ tie it to the ends. The syntax is "
+            "that of RE2: there is no look-around and no back reference.",
+        ),
+        _kind("wildcard", _wildcard, "web*.tsdb.net", _GLOB),
     )
 )
 """Every type of filter by its name."""

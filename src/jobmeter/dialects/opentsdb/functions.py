@@ -8,7 +8,6 @@ The same functions join the readings of one series in a step (downsampling) and 
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -39,22 +38,13 @@ class Aggregator(NamedTuple):
     missing: Missing
 
 
+_sum, _min, _max = np.add.reduceat, np.minimum.reduceat, np.maximum.reduceat
+
+
 def counts(starts: Int64s, size: int) -> Int64s:
     """How many values each run has."""
     found: Int64s = np.diff(np.r_[starts, size])
     return found
-
-
-def _sum(values: Float64s, starts: Int64s) -> Float64s:
-    return np.add.reduceat(values, starts)
-
-
-def _min(values: Float64s, starts: Int64s) -> Float64s:
-    return np.minimum.reduceat(values, starts)
-
-
-def _max(values: Float64s, starts: Int64s) -> Float64s:
-    return np.maximum.reduceat(values, starts)
 
 
 def _avg(values: Float64s, starts: Int64s) -> Float64s:
@@ -84,10 +74,6 @@ def _last(values: Float64s, starts: Int64s) -> Float64s:
 
 def _diff(values: Float64s, starts: Int64s) -> Float64s:
     return _last(values, starts) - _first(values, starts)
-
-
-def _multiply(values: Float64s, starts: Int64s) -> Float64s:
-    return np.multiply.reduceat(values, starts)
 
 
 def _square_sum(values: Float64s, starts: Int64s) -> Float64s:
@@ -158,8 +144,8 @@ _ALL = (
     Aggregator("mimmax", _max, Missing.SKIP),
     Aggregator("mimmin", _min, Missing.SKIP),
     Aggregator("min", _min, Missing.LINEAR),
-    Aggregator("mult", _multiply, Missing.LINEAR),
-    Aggregator("multiply", _multiply, Missing.LINEAR),
+    Aggregator("mult", np.multiply.reduceat, Missing.LINEAR),
+    Aggregator("multiply", np.multiply.reduceat, Missing.LINEAR),
     Aggregator("none", _last, Missing.SKIP),
     Aggregator("pfsum", _sum, Missing.PREVIOUS),
     Aggregator("squareSum", _square_sum, Missing.ZERO),
@@ -173,5 +159,5 @@ _ALL = (
 NONE = "none"
 """The aggregator that joins nothing: every series is answered by itself."""
 
-AGGREGATORS: Mapping[str, Aggregator] = MappingProxyType({one.name: one for one in _ALL})
+AGGREGATORS: Mapping[str, Aggregator] = {one.name: one for one in _ALL}
 """Every aggregator by its name."""

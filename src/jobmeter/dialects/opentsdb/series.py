@@ -21,13 +21,8 @@ def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[An
     if not found.series and name not in CATALOG:
         names = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=name, limit=1))
         if name not in names:
-            raise no_name(metric)
+            raise NotFoundError(f"No such name for 'metrics': '{metric[:200]}'", NO_NAME, metric)
     return found
-
-
-def no_name(metric: str) -> NotFoundError:
-    """The error for a metric that does not exist for the caller."""
-    return NotFoundError(f"No such name for 'metrics': '{metric[:200]}'", NO_NAME, metric)
 
 
 def of_tsuids(tsuids: Sequence[str]) -> Generator[Question[Any], Any, FoundSeries]:

@@ -41,14 +41,13 @@ def moment(value: object, field: str, now_ms: int, zone: ZoneInfo) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidRequestError(f"Invalid {field} time: it must be a text or a number", field)
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    found = _relative(text, field, now_ms) if text == "now" or text.endswith("-ago") else _absolute(text, field, zone)
+    if text.endswith("-ago"):
+        found = max(0, now_ms - duration(text.removesuffix("-ago"), field))
+    else:
+        found = now_ms if text == "now" else _absolute(text, field, zone)
     if not 0 <= found <= MAX_TIME_MS:
         raise InvalidRequestError(f"Invalid {field} time: {text[:64]} is not between 1970 and 2100", field)
     return found
-
-
-def _relative(text: str, field: str, now_ms: int) -> int:
-    return now_ms if text == "now" else max(0, now_ms - duration(text.removesuffix("-ago"), field))
 
 
 def _absolute(text: str, field: str, zone: ZoneInfo) -> int:

@@ -7,14 +7,11 @@ https://opentelemetry.io/docs/specs/otlp/#failures
 from enum import IntEnum
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer
+from jobmeter.dialects.base import Answer, Context, http_status
 from jobmeter.dialects.otlp.forms import ENCODING, JSON, PROTOBUF, TYPE, UNPACKED, encoding_of, media_of
 from jobmeter.errors import (
-    ConflictError,
-    ForbiddenError,
     InvalidRequestError,
     JobmeterError,
-    LimitExceededError,
     NotFoundError,
     QueryTimeoutError,
     ThrottledError,
@@ -41,22 +38,23 @@ class Code(IntEnum):
     UNAUTHENTICATED = 16
 
 
-_KINDS: tuple[tuple[type[JobmeterError], int, Code], ...] = (
-    (LimitExceededError, 413, Code.RESOURCE_EXHAUSTED),
-    (InvalidRequestError, 400, Code.INVALID_ARGUMENT),
-    (UnauthenticatedError, 401, Code.UNAUTHENTICATED),
-    (ForbiddenError, 403, Code.PERMISSION_DENIED),
-    (NotFoundError, 404, Code.NOT_FOUND),
-    (ConflictError, 409, Code.ALREADY_EXISTS),
-    (ThrottledError, 429, Code.RESOURCE_EXHAUSTED),
-    (UnavailableError, 503, Code.UNAVAILABLE),
-    (QueryTimeoutError, 503, Code.UNAVAILABLE),
-)
+_CODES = {
+    400: Code.INVALID_ARGUMENT,
+    401: Code.UNAUTHENTICATED,
+    403: Code.PERMISSION_DENIED,
+    404: Code.NOT_FOUND,
+    409: Code.ALREADY_EXISTS,
+    413: Code.RESOURCE_EXHAUSTED,
+    429: Code.RESOURCE_EXHAUSTED,
+    500: Code.INTERNAL,
+    503: Code.UNAVAILABLE,
+}
 
 
 def kind_of(error: JobmeterError) -> tuple[int, Code]:
     """The status of HTTP and the code of gRPC."""
-    return next(((http, code) for kind, http, code in _KINDS if isinstance(error, kind)), (500, Code.INTERNAL))
+    status = 503 if isinstance(error, QueryTimeoutError) else http_status(error)
+    return status, _CODES[status]
 
 
 def message_of(error: JobmeterError) -> str:
@@ -71,7 +69,7 @@ def retry_ms_of(error: JobmeterError) -> int | None:
     return RETRY_MS if isinstance(error, QueryTimeoutError) else None
 
 
-def render(call: Call, error: JobmeterError) -> Answer:
+def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
     """The answer of an error."""
     json = media_of(call) != PROTOBUF
     http, code = kind_of(error)

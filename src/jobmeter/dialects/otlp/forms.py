@@ -1,12 +1,18 @@
-"""The two encodings of a body, and how a call names its own."""
+"""The two encodings of a body, how a call names its own, and operations that take both."""
+
+from collections.abc import Callable
 
 from jobmeter.access.call import Call
+from jobmeter.dialects.base import Context, Operation, Parameter, Steps, read_as_json
+from jobmeter.errors import InvalidRequestError
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 ENCODING, TYPE = "Content-Encoding", "Content-Type"
 """Fields of InvalidRequestError for a form of the body that is not taken: 415."""
 UNPACKED = frozenset({"", "identity", "gzip", "x-gzip"})
 """Content encodings that the server undoes."""
+BODY_BYTES = 32 * 2**20
+"""Largest message, as sent and after decompression where the transport undoes that."""
 
 
 def media_of(call: Call) -> str:
@@ -17,3 +23,43 @@ def media_of(call: Call) -> str:
 def encoding_of(call: Call) -> str:
     """Content-Encoding in lower case."""
     return call.header("content-encoding").strip().lower()
+
+
+def encoding_of_body(call: Call) -> str:
+    """``PROTOBUF`` or ``JSON``. Raises InvalidRequestError for anything else."""
+    media = media_of(call)
+    if media not in {PROTOBUF, JSON}:
+        raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {PROTOBUF} and {JSON} are", TYPE)
+    return media
+
+
+def operation(
+    name: str,
+    path: str,
+    answer: Callable[[Call, Context], Steps],
+    message: str,
+    text: str,
+    *,
+    action: str = "traces:write",
+    in_memory: int = 24,
+) -> Operation:
+    """An operation that takes such a message.
+
+    ``in_memory``: how many times one in protocol buffers is in memory, what is read from it included, at most.
+    """
+    return Operation(
+        name=name,
+        action=action,
+        method="POST",
+        path=path,
+        answer=answer,
+        parameters=(
+            Parameter("Content-Type", "header", f"`{PROTOBUF}` or `{JSON}`. Anything else is 415.", required=True),
+            Parameter("Content-Encoding", "header", "`gzip` or none. Anything else is 415."),
+            Parameter("body", "body", f"An `{message}`.", required=True),
+        ),
+        text=text,
+        body_bytes=BODY_BYTES,
+        decoded_bytes=BODY_BYTES,
+        read_bytes=lambda call: read_as_json(call) if media_of(call) == JSON else in_memory * len(call.body),
+    )

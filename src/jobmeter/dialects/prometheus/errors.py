@@ -3,17 +3,14 @@
 A sender retries after 429 or 5xx, and drops the data after other 4xx.
 """
 
-from jobmeter.dialects.base import Answer
+from jobmeter.access.call import Call
+from jobmeter.dialects.base import Answer, Context, http_status
 from jobmeter.errors import (
-    ConflictError,
-    ForbiddenError,
     InvalidRequestError,
     JobmeterError,
-    LimitExceededError,
     NotFoundError,
     QueryTimeoutError,
     ThrottledError,
-    UnauthenticatedError,
     UnavailableError,
 )
 
@@ -23,17 +20,6 @@ ENCODING, TYPE = "Content-Encoding", "Content-Type"
 
 Headers = tuple[tuple[str, str], ...]
 
-_STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
-    (LimitExceededError, 413),
-    (InvalidRequestError, 400),
-    (UnauthenticatedError, 401),
-    (ForbiddenError, 403),
-    (NotFoundError, 404),
-    (ConflictError, 409),
-    (ThrottledError, 429),
-    (UnavailableError, 503),
-    (QueryTimeoutError, 503),
-)
 _RETRY_SECONDS = 5
 
 
@@ -42,11 +28,11 @@ def text(status: int, message: str, headers: Headers = ()) -> Answer:
     return Answer(status, message.encode() + b"\n", headers, TEXT)
 
 
-def render(error: JobmeterError) -> Answer:
+def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
     """The answer of an error."""
     if isinstance(error, InvalidRequestError) and error.field in {ENCODING, TYPE}:
         return text(415, error.message)
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    status = 503 if isinstance(error, QueryTimeoutError) else http_status(error)
     if isinstance(error, NotFoundError) and error.kind == "method":
         return text(405, error.message, (("Allow", error.name),))
     return text(status, error.message if status != 500 else "internal error", _headers(error, status))

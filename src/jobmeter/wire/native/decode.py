@@ -25,18 +25,14 @@ from jobmeter.model.record import Records, check_records, invalid_record
 from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, at_place, check_series
 from jobmeter.settings import Limits
 from jobmeter.wire.json_shape import shape_of
+from jobmeter.wire.native.frame import HEADER, MAGIC, MAX_PLAIN, MAX_SENT, VERSION, Codec, FrameKind
 from jobmeter.wire.native.log_columns import decode_lines
 from jobmeter.wire.native.newer import decode_lenient
 from jobmeter.wire.native.series_lists import ListedSeries, SeriesListCache
 
-MAGIC = b"JM"
-VERSION = 1
-SAMPLES, RECORDS, LOGS = 1, 2, 3
-NONE, ZLIB, ZSTD = 0, 1, 2
-MAX_SENT = 64 * 2**20
-MAX_UNPACKED = 256 * 2**20
+SAMPLES, RECORDS, LOGS = map(int, FrameKind)
+NONE, ZLIB, ZSTD = map(int, Codec)
 
-_HEADER = struct.Struct("<2sBBB3sIII")
 _COUNTS = struct.Struct("<II")
 _LENGTH = struct.Struct("<I")
 _SHORT = struct.Struct("<H")
@@ -163,12 +159,12 @@ def _heads(body: bytes, limits: Limits) -> Iterator[_Head]:
         raise InvalidRequestError("the body is empty: at least one frame is needed", "body")
     at, left = 0, limits.decoded_bytes
     while at < len(body):
-        if len(body) - at < _HEADER.size:
+        if len(body) - at < HEADER.size:
             raise InvalidRequestError(f"the body ends inside the header of the frame at byte {at}", "body")
-        magic, version, kind, codec, zero, sent, size, checksum = _HEADER.unpack_from(body, at)
+        magic, version, kind, codec, zero, sent, size, checksum = HEADER.unpack_from(body, at)
         _check_header(magic, version, kind, codec, zero)
         _check_sizes(sent, size, left)
-        at += _HEADER.size
+        at += HEADER.size
         if sent > len(body) - at:
             raise InvalidRequestError(
                 f"the body ends {sent - (len(body) - at)} bytes before the frame that it holds", "body"
@@ -181,7 +177,7 @@ def _heads(body: bytes, limits: Limits) -> Iterator[_Head]:
 def _payload(body: bytes, head: _Head, take: Take | None = None) -> bytes:
     packed = body[head.at : head.at + head.sent]
     if _checksum(packed) != head.checksum:
-        raise InvalidRequestError(f"the checksum of the frame at byte {head.at - _HEADER.size} is wrong", "frame")
+        raise InvalidRequestError(f"the checksum of the frame at byte {head.at - HEADER.size} is wrong", "frame")
     if take is not None:
         # The payload, and the columns that samples are read into and joined in.
         take(head.size if head.kind != SAMPLES else int(_COLUMNS * head.size))
@@ -218,7 +214,7 @@ def _check_header(magic: bytes, version: int, kind: int, codec: int, zero: bytes
 def _check_sizes(sent: int, size: int, left: int) -> None:
     if sent > MAX_SENT:
         raise LimitExceededError(f"a frame may have {MAX_SENT} bytes as sent, this one declares {sent}", "frame")
-    if size > min(MAX_UNPACKED, left):
+    if size > min(MAX_PLAIN, left):
         raise LimitExceededError(
             f"the frames of a body may have {left} more bytes after decompression, this one declares {size}", "frame"
         )

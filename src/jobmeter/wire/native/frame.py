@@ -89,3 +89,13 @@ def read_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int] |
         raise InvalidRequestError(
             f"the frame at byte {offset} has an unknown kind or codec: {error}", "frame"
         ) from error
+
+
+def unpacked(frame: Frame) -> bytes:
+    """The payload of a frame of ours before its compression; empty for other codecs and for what is damaged."""
+    if frame.codec is Codec.ZSTD:
+        return b""
+    try:
+        return zlib.decompress(frame.payload) if frame.codec is Codec.ZLIB else bytes(frame.payload)
+    except zlib.error:
+        return b""

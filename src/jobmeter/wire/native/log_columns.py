@@ -1,6 +1,7 @@
 """A frame of log lines read into columns: what a server does with what ``jobmeter.wire.native.logs`` writes."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 import numpy as np
@@ -9,6 +10,8 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, LogSource, times
 from jobmeter.wire.native.logs import LinesPayload, StreamLines
 from jobmeter.wire.native.newer import decode_lenient
+
+_common = attrgetter(*LogSource._fields)
 
 
 def decode_lines(payload: bytes, project: str, most: int) -> tuple[LogBatch, tuple[str, ...]]:
@@ -44,14 +47,4 @@ def _columns(streams: Sequence[StreamLines], project: str) -> LogBatch:
 
 
 def _source(stream: StreamLines, project: str) -> LogSource:
-    return LogSource(
-        project=stream.project or project,
-        job=stream.job,
-        replica=stream.replica,
-        attempt=stream.attempt,
-        node=stream.node,
-        stream=stream.stream,
-        facility=stream.facility,
-        severity=stream.severity,
-        tag=stream.tag,
-    )
+    return LogSource(*_common(stream))._replace(project=stream.project or project)

@@ -3,14 +3,14 @@
 See ``docs/reference/wire-format.md``. Standard library and msgspec only, as an agent carries it.
 """
 
-import zlib
 from collections.abc import Iterable
+from operator import attrgetter
 
 import msgspec
 
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
-from jobmeter.wire.native.frame import Codec, Frame, FrameKind, write_frame
+from jobmeter.wire.native.frame import Frame, FrameKind, unpacked, write_frame
 
 
 class _Line(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -34,6 +34,10 @@ class StreamLines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     lines: list[_Line]
 
 
+_COMMON = StreamLines.__struct_fields__[:-1]
+_common = attrgetter(*_COMMON)
+
+
 class LinesPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a frame of lines holds."""
 
@@ -49,41 +53,19 @@ def encode_lines(lines: Iterable[LogLine]) -> bytes:
     """The payload of a frame of lines."""
     streams: dict[tuple[object, ...], StreamLines] = {}
     for line in lines:
-        names = (line.project, line.job, line.replica, line.attempt, line.node, line.stream)
-        key = (*names, line.facility, line.severity, line.tag)
-        if key not in streams:
-            streams[key] = _stream_of(line)
-        streams[key].lines.append(_Line(line.time_ns, line.text, line.level))
+        common = _common(line)
+        if common not in streams:
+            streams[common] = StreamLines(**dict(zip(_COMMON, common, strict=True)), lines=[])
+        streams[common].lines.append(_Line(line.time_ns, line.text, line.level))
     return msgspec.json.encode(LinesPayload(list(streams.values())))
 
 
-def _stream_of(line: LogLine) -> StreamLines:
-    return StreamLines(
-        project=line.project,
-        job=line.job,
-        replica=line.replica,
-        attempt=line.attempt,
-        node=line.node,
-        stream=line.stream,
-        facility=line.facility,
-        severity=line.severity,
-        tag=line.tag,
-        lines=[],
-    )
-
-
-def count_lines(frame: Frame) -> int:
-    """How many lines a frame of ours holds; 0 for other kinds, other senders' codecs, and what cannot be read."""
-    if frame.kind is not FrameKind.LOGS or frame.codec is Codec.ZSTD:
-        return 0
+def line_times(frame: Frame) -> list[int]:
+    """The times of the lines of a frame of ours, in nanoseconds; none for other kinds and for what cannot be read."""
+    if frame.kind is not FrameKind.LOGS:
+        return []
     try:
-        plain = zlib.decompress(frame.payload) if frame.codec is Codec.ZLIB else bytes(frame.payload)
-        streams = msgspec.json.decode(plain, type=LinesPayload).streams
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return 0
-    return sum(len(stream.lines) for stream in streams)
-
-
-def line_times(payload: bytes) -> list[int]:
-    """The times of a payload's lines, in nanoseconds. Raises what msgspec does for what is no payload."""
-    return [line.time_ns for stream in msgspec.json.decode(payload, type=LinesPayload).streams for line in stream.lines]
+        streams = msgspec.json.decode(unpacked(frame), type=LinesPayload).streams
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    return [line.time_ns for stream in streams for line in stream.lines]

@@ -2,12 +2,9 @@
 
 import struct
 import sys
-import zlib
 from array import array
 
-import msgspec
-
-from jobmeter.wire.native.frame import Codec, Frame, FrameKind, read_frame
+from jobmeter.wire.native.frame import Frame, FrameKind, read_frame, unpacked
 from jobmeter.wire.native.logs import line_times
 
 _COUNTS = struct.Struct("<II")
@@ -28,13 +25,10 @@ def newest_time(body: bytes) -> int:
 
 
 def _newest(frame: Frame) -> int:
-    if frame.kind is FrameKind.RECORDS or frame.codec is Codec.ZSTD:
-        return 0
-    try:
-        plain = zlib.decompress(frame.payload) if frame.codec is Codec.ZLIB else bytes(frame.payload)
-        if frame.kind is FrameKind.LOGS:
-            return max(line_times(plain), default=0) // _NS
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    if frame.kind is FrameKind.LOGS:
+        return max(line_times(frame), default=0) // _NS
+    plain = unpacked(frame) if frame.kind is FrameKind.SAMPLES else b""
+    if not plain:
         return 0
     _, count = _COUNTS.unpack_from(plain)
     times = array("q", plain[len(plain) - _SAMPLE * count : len(plain) - _SAMPLE // 2 * count])

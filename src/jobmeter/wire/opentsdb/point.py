@@ -43,20 +43,6 @@ class RefusedError(InvalidRequestError):
         self.reason = reason
 
 
-class Writer(NamedTuple):
-    """The writer of data points: the project of the key, None for a key that may write to all."""
-
-    project: str | None
-
-    def project_of(self, named: str | None) -> str:
-        """The project of a data point. Raises RefusedError for one that the key may not write to."""
-        if self.project is None:
-            return named or DEFAULT_PROJECT
-        if named and named != self.project:
-            raise RefusedError(f"this key belongs to project {self.project}, not to {named[:64]}", "project")
-        return self.project
-
-
 class Column(NamedTuple):
     """A series, and the bounds of its values."""
 
@@ -65,14 +51,14 @@ class Column(NamedTuple):
     highest: float
 
 
-def column_of(metric: str, tags: Mapping[str, str], writer: Writer) -> Column:
+def column_of(metric: str, tags: Mapping[str, str], project: str | None) -> Column:
     """The series of a metric and its tags. Raises RefusedError naming what is not legal."""
     if not metric:
         raise RefusedError("Metric name was empty", "name")
     if not tags:
         raise RefusedError("Missing tags", "tags")
     try:
-        series = check_series(_series(metric, tags, writer))
+        series = check_series(_series(metric, tags, project))
     except RefusedError:
         raise
     except InvalidRequestError as error:
@@ -86,11 +72,20 @@ def column_of(metric: str, tags: Mapping[str, str], writer: Writer) -> Column:
     return Column(series, lowest, math.inf if described.maximum is None else described.maximum)
 
 
+def _project(named: str, own: str | None) -> str:
+    """The project of a data point. Raises RefusedError for one that a key of project ``own`` may not write to."""
+    if own is None:
+        return named or DEFAULT_PROJECT
+    if named and named != own:
+        raise RefusedError(f"this key belongs to project {own}, not to {named[:64]}", "project")
+    return own
+
+
 def _no_metric(metric: str) -> RefusedError:
     return RefusedError(f"metric {metric[:128]!r} is not a metric name", "name")
 
 
-def _series(metric: str, tags: Mapping[str, str], writer: Writer) -> Series:
+def _series(metric: str, tags: Mapping[str, str], project: str | None) -> Series:
     for name, value in tags.items():
         if not name or not value:
             raise RefusedError(f"tag {name[:64]!r} has no name or no value", "tags")
@@ -100,7 +95,7 @@ def _series(metric: str, tags: Mapping[str, str], writer: Writer) -> Series:
         raise RefusedError(f"attempt {attempt[:20]!r} is not a number of restarts", "tags")
     return Series(
         metric=from_opentsdb(metric),
-        project=writer.project_of(tags.get(PROJECT)),
+        project=_project(tags.get(PROJECT, ""), project),
         cluster=tags.get(CLUSTER, ""),
         node=tags.get(used, ""),
         device=tags.get(DEVICE, ""),
@@ -177,8 +172,9 @@ class Points:
     Series are cached for the next batch, so that a known one costs a look-up.
     """
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+    def __init__(self, project: str | None) -> None:
+        """``project`` is that of the sender's key, None for a key that may write to all."""
+        self._project = project
         self._columns: dict[object, Column] = {}
         self._places: dict[object, int] = {}
         self._used: list[Column] = []
@@ -200,7 +196,7 @@ class Points:
         """
         column = self._columns.get(key)
         if column is None:
-            column = column_of(metric, tags, self._writer)
+            column = column_of(metric, tags, self._project)
             if len(self._columns) >= _MOST_CACHED:
                 self._columns.clear()
             self._columns[key] = column

@@ -1,270 +1,266 @@
-"""``ExportMetricsServiceRequest`` in JSON to columns.
+"""Messages in JSON, written as the same messages in protocol buffers: each has one reader. Then requests of metrics.
 
-Names of fields are in lowerCamelCase, numbers of 64 bits texts or numbers.
-
-https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
-
-Attributes are written as protocol buffers, so that a series has one key whichever encoding its samples come in.
+https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding: names of fields are in lowerCamelCase, numbers of 64
+bits texts or numbers, enumerations numbers, ids hexadecimal digits, bytes base64.
 """
 
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+import struct
+from binascii import unhexlify
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.wire.otlp import metric, values
-from jobmeter.wire.otlp.metric import Named, Point
+from jobmeter.wire.otlp import protobuf
 from jobmeter.wire.otlp.shapes import Shapes
-from jobmeter.wire.otlp.written import ATTRIBUTES, Builder, Header, Kind, Owner, Written, check_signed, check_unsigned
+from jobmeter.wire.otlp.values import MOST_DEEP, part
+from jobmeter.wire.otlp.written import Written
+from jobmeter.wire.protobuf import encode_varint
 
-_ATTRIBUTE, _NAME, _VERSION, _SCOPE_ATTRIBUTE = 0x0A, 0x0A, 0x12, 0x1A
+S = TypeVar("S")
+P = TypeVar("P")
+Write = Callable[[Any], bytes]
+"""A field with its tag, from a value that is not None."""
+_NO_ID = b"\xff"
+"""Too short for any id."""
+_ARRAY, _MAP, _KEY, _ITEM, _VALUE = 0x2A, 0x32, 0x0A, 0x0A, 0x12
+_SIGNED = struct.Struct("<q")
+_MOST_BYTES = 64 * 2**20
+MOST_OBJECTS = 2_000_000
 
 
-class _Part(msgspec.Struct, rename="camel", gc=False):
-    """Unknown fields are ignored; ``null`` counts as absent."""
+def text(tag: int) -> Write:
+    """A text; an empty one is absent."""
+    return lambda value: part(tag, value.encode()) if value else b""
 
 
-class AnyValue(_Part):
+def varint(tag: int) -> Write:
+    """A whole number or a truth value; 0 is absent."""
+    head = bytes((tag,))
+    return lambda value: head + encode_varint(value % 2**64) if value else b""
+
+
+def fixed(tag: int, form: str) -> Write:
+    """A number of fixed length, in a ``form`` of ``struct``."""
+    head, pack = bytes((tag,)), struct.Struct(f"<{form}").pack
+    return lambda value: head + pack(value)
+
+
+def bits32(tag: int) -> Write:
+    """The lowest 32 bits of a number, in fixed length."""
+    head = encode_varint(tag)
+    return lambda value: head + struct.pack("<I", value % 2**32)
+
+
+def packed(tag: int, form: str) -> Write:
+    """Numbers of fixed length, one after the other."""
+    return lambda values: part(tag, struct.pack(f"<{len(values)}{form}", *values))
+
+
+def identifier(tag: int) -> Write:
+    """An id; one of zeros alone is absent, and what is no id is one that no reader accepts."""
+
+    def write(digits: str) -> bytes:
+        try:
+            return part(tag, unhexlify(digits)) if digits.strip("0") else b""
+        except ValueError:
+            return part(tag, _NO_ID)
+
+    return write
+
+
+def message(tag: int) -> Write:
+    """A message."""
+    return lambda sent: part(tag, encode(sent))
+
+
+def messages(tag: int) -> Write:
+    """Messages, each a field."""
+    return lambda sent: b"".join([part(tag, encode(one)) for one in sent])
+
+
+def pairs(tag: int) -> Write:
+    """Attributes, each a field."""
+    return lambda sent: b"".join([part(tag, _pair(one, 0)) for one in sent])
+
+
+def attribute_value(tag: int) -> Write:
+    """An AnyValue."""
+    return lambda sent: part(tag, _any(sent, 0))
+
+
+class Message(msgspec.Struct, rename="camel", gc=False):
+    """Its fields in the order in which they are written, each annotated with how.
+
+    Unknown fields are ignored; ``null`` counts as absent.
+    """
+
+
+class AnyValue(Message):
     """The value of an attribute: one of these."""
 
-    string_value: str | None = None
-    bool_value: bool | None = None
-    int_value: int | None = None
-    double_value: float | None = None
     array_value: "Values | None" = None
     kvlist_value: "KeyValues | None" = None
-    bytes_value: bytes | None = None
+    bytes_value: Annotated[bytes | None, lambda value: part(0x3A, value)] = None
+    double_value: Annotated[float | None, fixed(0x21, "d")] = None
+    bool_value: Annotated[bool | None, lambda value: bytes((0x10, value))] = None
+    int_value: Annotated[int | None, lambda value: b"\x18" + encode_varint(_bits(value))] = None
+    string_value: Annotated[str | None, lambda value: part(0x0A, value.encode())] = None
 
 
-class Values(_Part):
+class Values(Message):
     """A list of values."""
 
     values: list[AnyValue] | None = None
 
 
-class KeyValue(_Part):
+class KeyValue(Message):
     """An attribute."""
 
     key: str | None = None
     value: AnyValue | None = None
 
 
-class KeyValues(_Part):
+class KeyValues(Message):
     """A map of values."""
 
     values: list[KeyValue] | None = None
 
 
-class Attributed(_Part):
-    """What has attributes: a resource."""
+class Resource(Message):
+    """A resource."""
 
-    attributes: list[KeyValue] | None = None
+    attributes: Annotated[list[KeyValue] | None, pairs(0x0A)] = None
 
 
-class Scope(Attributed):
+class Scope(Message):
     """An instrumentation scope."""
 
-    name: str | None = None
-    version: str | None = None
+    name: Annotated[str | None, text(0x0A)] = None
+    version: Annotated[str | None, text(0x12)] = None
+    attributes: Annotated[list[KeyValue] | None, pairs(0x1A)] = None
 
 
-class DataPoint(Attributed):
-    """The common fields of data points."""
-
-    time_unix_nano: int | None = None
-    flags: int | None = None
-
-
-class NumberPoint(DataPoint):
-    """A data point of a gauge or a sum."""
-
-    as_double: float | None = None
-    as_int: int | None = None
+class _NumberPoint(Message):
+    # In the usual form of protocol buffers, which is read quickest.
+    time_unix_nano: Annotated[int | None, fixed(0x19, "Q")] = None
+    as_double: Annotated[float | None, fixed(0x21, "d")] = None
+    as_int: Annotated[int | None, fixed(0x31, "q")] = None
+    attributes: Annotated[list[KeyValue] | None, pairs(0x3A)] = None
+    flags: Annotated[int | None, varint(0x40)] = None
 
 
-class HistogramPoint(DataPoint):
-    """A data point of a histogram."""
-
-    count: int | None = None
-    sum: float | None = None
-    bucket_counts: list[int] | None = None
-    explicit_bounds: list[float] | None = None
-
-
-class Quantile(_Part):
-    """A quantile of a summary."""
-
-    quantile: float | None = None
-    value: float | None = None
+class _HistogramPoint(Message):
+    time_unix_nano: Annotated[int | None, fixed(0x19, "Q")] = None
+    count: Annotated[int | None, fixed(0x21, "Q")] = None
+    sum: Annotated[float | None, fixed(0x29, "d")] = None
+    bucket_counts: Annotated[list[int] | None, packed(0x32, "Q")] = None
+    explicit_bounds: Annotated[list[float] | None, packed(0x3A, "d")] = None
+    attributes: Annotated[list[KeyValue] | None, pairs(0x4A)] = None
+    flags: Annotated[int | None, varint(0x50)] = None
 
 
-class SummaryPoint(DataPoint):
-    """A data point of a summary."""
-
-    count: int | None = None
-    sum: float | None = None
-    quantile_values: list[Quantile] | None = None
+class _Quantile(Message):
+    quantile: Annotated[float | None, fixed(0x09, "d")] = None
+    value: Annotated[float | None, fixed(0x11, "d")] = None
 
 
-P = TypeVar("P")
+class _SummaryPoint(Message):
+    time_unix_nano: Annotated[int | None, fixed(0x19, "Q")] = None
+    count: Annotated[int | None, fixed(0x21, "Q")] = None
+    sum: Annotated[float | None, fixed(0x29, "d")] = None
+    quantile_values: Annotated[list[_Quantile] | None, messages(0x32)] = None
+    attributes: Annotated[list[KeyValue] | None, pairs(0x3A)] = None
+    flags: Annotated[int | None, varint(0x40)] = None
 
 
-class Points(_Part, Generic[P]):
-    """The data points of a metric."""
-
-    data_points: list[P] | None = None
-    aggregation_temporality: int | None = None
-    is_monotonic: bool | None = None
+class _Points(Message, Generic[P]):
+    data_points: Annotated[list[P] | None, messages(0x0A)] = None
+    aggregation_temporality: Annotated[int | None, varint(0x10)] = None
+    is_monotonic: Annotated[bool | None, varint(0x18)] = None
 
 
-class Metric(_Part):
-    """A metric: one of its kinds."""
-
-    name: str | None = None
-    unit: str | None = None
-    gauge: Points[NumberPoint] | None = None
-    sum: Points[NumberPoint] | None = None
-    histogram: Points[HistogramPoint] | None = None
-    exponential_histogram: Points[DataPoint] | None = None
-    summary: Points[SummaryPoint] | None = None
+class _Metric(Message):
+    name: Annotated[str | None, text(0x0A)] = None
+    unit: Annotated[str | None, text(0x1A)] = None
+    gauge: Annotated[_Points[_NumberPoint] | None, message(0x2A)] = None
+    sum: Annotated[_Points[_NumberPoint] | None, message(0x3A)] = None
+    histogram: Annotated[_Points[_HistogramPoint] | None, message(0x4A)] = None
+    exponential_histogram: Annotated[_Points[Message] | None, message(0x52)] = None
+    summary: Annotated[_Points[_SummaryPoint] | None, message(0x5A)] = None
 
 
-class ScopeMetrics(_Part):
-    """The metrics of a scope."""
-
-    scope: Scope | None = None
-    metrics: list[Metric] | None = None
+class _ScopeMetrics(Message):
+    scope: Annotated[Scope | None, message(0x0A)] = None
+    metrics: Annotated[list[_Metric] | None, messages(0x12)] = None
 
 
-class ResourceMetrics(_Part):
-    """The metrics of a resource."""
-
-    resource: Attributed | None = None
-    scope_metrics: list[ScopeMetrics] | None = None
+class _ResourceMetrics(Message):
+    resource: Annotated[Resource | None, message(0x0A)] = None
+    scope_metrics: Annotated[list[_ScopeMetrics] | None, messages(0x12)] = None
 
 
-class Request(_Part):
-    """The whole of a request."""
-
-    resource_metrics: list[ResourceMetrics] | None = None
-
-
-_MOST_BYTES = 64 * 2**20
-MOST_OBJECTS = 2_000_000
-# Numbers may be texts ("1767225600000000000", "NaN"), as the JSON of protocol buffers has them.
-_DECODER = msgspec.json.Decoder(Request, strict=False)
+class _Request(Message):
+    resource_metrics: Annotated[list[_ResourceMetrics] | None, messages(0x0A)] = None
 
 
 def decode(data: bytes, shapes: Shapes | None = None) -> Written:
-    """The columns of a request. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
+    """The columns of a request of metrics. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
     # The decoded objects take much more memory than the text.
     if len(data) > _MOST_BYTES or data.count(b"{") > MOST_OBJECTS:
         raise LimitExceededError(f"a request may have {_MOST_BYTES} bytes and {MOST_OBJECTS} objects of JSON", "body")
+    return protobuf.decode(encode(read(data, _Request)), shapes)
+
+
+def read(data: bytes | msgspec.Raw, shape: type[S]) -> S:
+    """The message in JSON. Raises InvalidRequestError (field ``body``)."""
     try:
-        request = _DECODER.decode(data)
+        # Numbers may be texts ("1767225600000000000", "NaN"), as the JSON of protocol buffers has them.
+        return msgspec.json.decode(data, type=shape, strict=False)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"the body is not the message that Content-Type says: {error}", "body") from error
-    into = Builder(numbers=None if shapes is None else shapes.numbers)
-    for part in request.resource_metrics or ():
-        resource = b"".join(_fields(part.resource, _ATTRIBUTE))
-        number = into.resource(resource)
-        for scoped in part.scope_metrics or ():
-            into.count()
-            owner = into.owner(number, resource, _scope(scoped.scope))
-            for one in scoped.metrics or ():
-                into.count()
-                _metric(into, owner, one)
-    return into.written()
 
 
-def _metric(into: Builder, owner: Owner, one: Metric) -> None:
-    named = Named(owner, values.encode_text(one.name, "body"), values.encode_text(one.unit, "body"))
-    if one.gauge is not None:
-        _numbers(into, named.header(into, Kind.GAUGE), _counted(into, one.gauge))
-    elif one.sum is not None:
-        points = _summed(into, one.sum)
-        _numbers(into, named.header(into, Kind.COUNTER if one.sum.is_monotonic else Kind.GAUGE), points)
-    elif one.histogram is not None:
-        for point in _summed(into, one.histogram):
-            counts = [check_unsigned(count, "bucketCounts") for count in point.bucket_counts or ()]
-            bounds = point.explicit_bounds or ()
-            metric.histogram(into, named, _point(point, point.count, point.sum), counts, bounds)
-    elif one.exponential_histogram is not None:
-        into.refuse("exponential-histogram", len(_counted(into, one.exponential_histogram)))
-    elif one.summary is not None:
-        for each in _counted(into, one.summary):
-            quantiles = [(at.quantile or 0.0, at.value or 0.0) for at in each.quantile_values or ()]
-            metric.summary(into, named, _point(each, each.count, each.sum), quantiles)
+def encode(sent: Message) -> bytes:
+    """The message in protocol buffers. Raises InvalidRequestError for a number that no field can hold."""
+    parts = []
+    for name, sent_as, write in _fields(type(sent)):
+        value = getattr(sent, name)
+        if value is not None:
+            try:
+                parts.append(write(value))
+            except struct.error as error:
+                what = f"{sent_as} has more than 64 bits, or a sign that it may not have"
+                raise InvalidRequestError(what, "body") from error
+    return b"".join(parts)
 
 
-def _counted(into: Builder, points: Points[P]) -> list[P]:
-    found = points.data_points or []
-    into.count(len(found))
-    return found
+@cache
+def _fields(shape: type[Message]) -> list[tuple[str, str, Write]]:
+    """The fields with an annotation: name, name in JSON, how it is written."""
+    hints = get_type_hints(shape, include_extras=True)
+    names = zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)
+    return [
+        (name, sent_as, hints[name].__metadata__[0]) for name, sent_as in names if hasattr(hints[name], "__metadata__")
+    ]
 
 
-def _summed(into: Builder, points: Points[P]) -> list[P]:
-    """The data points, unless they are refused for their temporality."""
-    found = _counted(into, points)
-    reason = metric.refusal(points.aggregation_temporality or 0)
-    if reason:
-        into.refuse(reason, len(found))
-        return []
-    return found
+def _pair(pair: KeyValue, deep: int) -> bytes:
+    return (part(_KEY, pair.key.encode()) if pair.key else b"") + part(_VALUE, _any(pair.value, deep))
 
 
-def _numbers(into: Builder, header: Header, points: Sequence[NumberPoint]) -> None:
-    for point in points:
-        value = point.as_double
-        if point.as_int is not None:
-            value = float(check_signed(point.as_int, "asInt"))
-        metric.number(into, header, _own(point), _time(point), point.flags or 0, value)
-
-
-def _point(point: DataPoint, count: int | None, total: float | None) -> Point:
-    return Point(_own(point), _time(point), point.flags or 0, check_unsigned(count or 0, "count"), total)
-
-
-def _time(point: DataPoint) -> int:
-    return check_unsigned(point.time_unix_nano or 0, "timeUnixNano")
-
-
-def _own(point: DataPoint) -> bytes:
-    return b"".join(_fields(point, ATTRIBUTES)) if point.attributes else b""
-
-
-def _scope(scope: Scope | None) -> bytes:
-    if scope is None:
+def _any(value: AnyValue | None, deep: int) -> bytes:
+    """The content of an AnyValue. What lies deeper than a reader goes is left out: it refuses the whole."""
+    if value is None or deep > MOST_DEEP:
         return b""
-    texts = ((_NAME, scope.name), (_VERSION, scope.version))
-    named = [values.part(tag, values.encode_text(text, "body")) for tag, text in texts if text]
-    return b"".join([*named, *_fields(scope, _SCOPE_ATTRIBUTE)])
-
-
-def _fields(of: Attributed | None, tag: int) -> list[bytes]:
-    pairs = of.attributes or () if of is not None else ()
-    return [values.part(tag, values.encode_pair(pair.key or "", _value(pair.value))) for pair in pairs]
-
-
-def _value(value: AnyValue | None) -> bytes:
-    """The content of an AnyValue."""
-    if value is None:
-        return b""
-    if value.string_value is not None:
-        return values.encode_string(value.string_value)
     if value.array_value is not None:
-        return values.encode_array([_value(one) for one in value.array_value.values or ()])
+        return part(_ARRAY, b"".join([part(_ITEM, _any(one, deep + 1)) for one in value.array_value.values or ()]))
     if value.kvlist_value is not None:
-        return values.encode_map({one.key or "": _value(one.value) for one in value.kvlist_value.values or ()})
-    return _plain(value)
+        return part(_MAP, b"".join([part(_ITEM, _pair(one, deep + 1)) for one in value.kvlist_value.values or ()]))
+    return encode(value)
 
 
-def _plain(value: AnyValue) -> bytes:
-    if value.int_value is not None:
-        return values.encode_int(value.int_value)
-    if value.bool_value is not None:
-        return values.encode_bool(value.bool_value)
-    if value.double_value is not None:
-        return values.encode_float(value.double_value)
-    return values.encode_bytes(value.bytes_value) if value.bytes_value is not None else b""
+def _bits(value: int) -> int:
+    return int.from_bytes(_SIGNED.pack(value), "little")

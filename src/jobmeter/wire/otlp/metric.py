@@ -1,4 +1,4 @@
-"""How each kind of metric is stored, for both encodings.
+"""How each kind of metric is stored.
 
 Histograms and summaries become the series that Prometheus has for them
 (https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#otlp-metric-points-to-prometheus).
@@ -7,28 +7,15 @@ Histograms and summaries become the series that Prometheus has for them
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import msgspec
 
-from jobmeter.wire.otlp.written import Builder, Header, Kind, Owner
+from jobmeter.wire.otlp.written import Builder, Header, Kind, Named
 
 CUMULATIVE = 2
 _DELTA = 1
 NO_VALUE = 1
 """The flag of a data point without a value."""
-
-
-class Named(NamedTuple):
-    """The head of a metric."""
-
-    owner: Owner
-    name: bytes
-    unit: bytes
-
-    def header(self, into: Builder, kind: Kind, suffix: str = "", extra: tuple[str, str] = ("", "")) -> Header:
-        """See ``Builder.header``."""
-        return into.header(self.owner, self.name, self.unit, kind, suffix, extra)
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -52,7 +39,7 @@ def refusal(temporality: int) -> str:
 def number(into: Builder, header: Header, own: bytes, time_ns: int, flags: int, value: float | None) -> None:
     """A data point of a gauge or a sum."""
     if flags & NO_VALUE:
-        _stale(into)
+        into.stale += 1
     elif value is None:
         into.refuse("no-value")
     elif into.accept(own):
@@ -62,7 +49,7 @@ def number(into: Builder, header: Header, own: bytes, time_ns: int, flags: int, 
 def histogram(into: Builder, named: Named, point: Point, counts: Sequence[int], bounds: Sequence[float]) -> None:
     """A data point of a histogram with explicit bounds: ``_count``, ``_sum``, and ``_bucket`` with ``le``."""
     if point.flags & NO_VALUE:
-        _stale(into)
+        into.stale += 1
         return
     if not into.accept(point.own):
         return
@@ -80,20 +67,15 @@ def histogram(into: Builder, named: Named, point: Point, counts: Sequence[int], 
 def summary(into: Builder, named: Named, point: Point, quantiles: Sequence[tuple[float, float]]) -> None:
     """A data point of a summary: ``_count``, ``_sum``, and the quantiles under the metric's own name."""
     if point.flags & NO_VALUE:
-        _stale(into)
+        into.stale += 1
         return
     if not into.accept(point.own):
         return
     _count_and_sum(into, named, point, point.sum or 0.0)
     for quantile, value in quantiles:
-        header = named.header(into, Kind.GAUGE, "", ("quantile", repr(float(quantile))))
+        header = into.header(named, Kind.GAUGE, "", ("quantile", repr(float(quantile))))
         into.count()
         into.more(header, point.own, point.time_ns, value)
-
-
-def _stale(into: Builder) -> None:
-    into.points += 1
-    into.stale += 1
 
 
 def _sound(counts: Sequence[int], bounds: Sequence[float], count: int) -> bool:
@@ -106,12 +88,12 @@ def _sound(counts: Sequence[int], bounds: Sequence[float], count: int) -> bool:
 
 
 def _count_and_sum(into: Builder, named: Named, point: Point, total: float | None) -> None:
-    into.head(named.header(into, Kind.COUNTER, "_count"), point.own, point.time_ns, float(point.count))
+    into.head(into.header(named, Kind.COUNTER, "_count"), point.own, point.time_ns, float(point.count))
     if total is not None:
         # A counter only if no value is negative, which the protocol does not say.
-        into.more(named.header(into, Kind.GAUGE, "_sum"), point.own, point.time_ns, total)
+        into.more(into.header(named, Kind.GAUGE, "_sum"), point.own, point.time_ns, total)
 
 
 def _more(into: Builder, named: Named, point: Point, suffix: str, extra: tuple[str, str], value: int) -> None:
     into.count()
-    into.more(named.header(into, Kind.COUNTER, suffix, extra), point.own, point.time_ns, float(value))
+    into.more(into.header(named, Kind.COUNTER, suffix, extra), point.own, point.time_ns, float(value))

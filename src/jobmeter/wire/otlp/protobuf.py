@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jobmeter.kernel.otlp import Row, Scanned, scan
 from jobmeter.wire.otlp import metric
-from jobmeter.wire.otlp.metric import Named, Point
-from jobmeter.wire.otlp.numbers import Numbers
+from jobmeter.wire.otlp.metric import Point
 from jobmeter.wire.otlp.shapes import LEAST, Shape, Shapes
-from jobmeter.wire.otlp.usual import BEFORE, usual
 from jobmeter.wire.otlp.values import part
 from jobmeter.wire.otlp.written import (
     AS_DOUBLE,
@@ -22,6 +20,8 @@ from jobmeter.wire.otlp.written import (
     Builder,
     Header,
     Kind,
+    Named,
+    Numbers,
     Owner,
     Written,
 )
@@ -40,6 +40,9 @@ _HISTOGRAM_ATTRIBUTES, _HISTOGRAM_FLAGS = 0x4A, 0x50
 _COUNTS, _COUNT_ALONE, _BOUNDS, _BOUND_ALONE = 0x32, 0x31, 0x3A, 0x39
 _QUANTILES, _QUANTILE, _QUANTILE_VALUE = 0x32, 0x09, 0x11
 _LONG = 128
+_START = 0x11
+_BEFORE = 17
+"""Bytes between the begin of a time and the attributes that follow time and value."""
 
 Span = tuple[int, int]
 
@@ -109,13 +112,12 @@ class _Walk:
         if reason:
             into.refuse(reason, row.points)
             return
-        header = named.header(into, Kind.COUNTER if summed and row.monotonic else Kind.GAUGE)
+        header = into.header(named, Kind.COUNTER if summed and row.monotonic else Kind.GAUGE)
         prefix, keys, first = header.prefix, into.keys, row.first
         begins, stops = own[first : first + row.points], ends[first : first + row.points]
         into.spans.append((len(keys), header))
         into.indexes.extend(range(len(keys), len(keys) + row.points))
-        into.places.extend([at - BEFORE for at in begins])
-        into.points += row.points
+        into.places.extend([at - _BEFORE for at in begins])
         keys.extend([prefix + data[begin:stop] for begin, stop in zip(begins, stops, strict=True)])
 
     def _fields(self, at: int, end: int) -> Iterator[Field]:
@@ -163,28 +165,19 @@ class _Walk:
         """The places of the data points; the aggregation temporality; whether the sum is monotonic."""
         data, found, temporality, monotonic = self._data, [], 0, False
         for begin, end in spans:
-            at = begin
-            while at < end:
-                if data[at] == _DATA_POINT and at + 1 < end and data[at + 1] < _LONG:
-                    content = at + 2
-                    at = content + data[at + 1]
-                    if at > end:
-                        raise damaged("it ends inside a field")
-                    found.append((content, at))
-                    continue
-                tag, _, content, at = next(fields(data, at, end))
+            for tag, _, content, stop in fields(data, begin, end):
                 if tag == _DATA_POINT:
-                    found.append((content, at))
+                    found.append((content, stop))
                 elif tag == _TEMPORALITY:
-                    temporality, _ = varint(data, content, at)
+                    temporality, _ = varint(data, content, stop)
                 elif tag == _MONOTONIC:
-                    monotonic = varint(data, content, at)[0] != 0
+                    monotonic = varint(data, content, stop)[0] != 0
         self.into.count(len(found))
         return found, temporality, monotonic
 
     def gauge(self, named: Named, spans: Sequence[Span]) -> None:
         """A gauge."""
-        self._numbers(named.header(self.into, Kind.GAUGE), self._points(spans)[0])
+        self._numbers(self.into.header(named, Kind.GAUGE), self._points(spans)[0])
 
     def sum(self, named: Named, spans: Sequence[Span]) -> None:
         """A sum: a counter when it is monotonic."""
@@ -193,7 +186,7 @@ class _Walk:
         if reason:
             self.into.refuse(reason, len(points))
         else:
-            self._numbers(named.header(self.into, Kind.COUNTER if monotonic else Kind.GAUGE), points)
+            self._numbers(self.into.header(named, Kind.COUNTER if monotonic else Kind.GAUGE), points)
 
     def histogram(self, named: Named, spans: Sequence[Span]) -> None:
         """A histogram with explicit bounds."""
@@ -256,12 +249,11 @@ class _Walk:
         keys, indexes, places = into.keys, into.indexes, into.places
         into.spans.append((len(keys), header))
         for begin, end in points:
-            own = usual(data, begin, end)
+            own = _usual(data, begin, end)
             if own < 0:
                 self._number(header, begin, end)
                 continue
-            into.points += 1
-            places.append(own - BEFORE)
+            places.append(own - _BEFORE)
             indexes.append(len(keys))
             keys.append(prefix + data[own:end])
 
@@ -281,6 +273,21 @@ class _Walk:
             elif tag == _FLAGS:
                 flags, _ = varint(data, content, stop)
         metric.number(self.into, header, b"".join(own), time_ns, flags, value)
+
+
+def _usual(data: bytes, begin: int, end: int) -> int:
+    """Where the attributes of a data point in the usual form begin; -1 for another one."""
+    at = begin + 9 if end - begin >= 27 and data[begin] == _START else begin
+    if end - at < 18 or data[at] != _TIME or data[at + 9] not in {AS_DOUBLE, AS_INT}:
+        return -1
+    own = at = at + 18
+    if end - own > MOST_OWN:
+        return -1
+    while at < end:
+        if data[at] != ATTRIBUTES or at + 1 >= end or data[at + 1] >= _LONG:
+            return -1
+        at += 2 + data[at + 1]
+    return own if at == end else -1
 
 
 def _eights(content: bytes, tag: int, attributes: int) -> bytes:

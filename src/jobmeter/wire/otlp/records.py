@@ -8,23 +8,8 @@ from typing import Any
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.span import Attributes
-from jobmeter.wire.otlp.telemetry import (
-    Group,
-    RefusedError,
-    Sent,
-    attributes,
-    by_tag,
-    check_size,
-    count32,
-    fixed,
-    items,
-    merged,
-    plain,
-    shared,
-    text,
-    whole,
-)
+from jobmeter.model.span import Attributes, SpanScope
+from jobmeter.wire.otlp.telemetry import Fields, RefusedError, Sent, collect, plain, scopes
 from jobmeter.wire.otlp.values import any_value
 
 _TIME, _NUMBER, _TEXT, _BODY, _ATTRIBUTES = 0x09, 0x10, 0x1A, 0x2A, 0x32
@@ -50,35 +35,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def decode(data: bytes, most: int) -> Sent[Record]:
     """The records of a request, at most ``most``. Raises as ``jobmeter.wire.otlp.spans.decode``."""
     sent: Sent[Record] = Sent(most)
-    for resource, scope, places in items(data, sent):
-        try:
-            own, made, _ = shared(resource, scope)
-        except RefusedError as error:
-            sent.refused[error.reason] += len(places)
-            continue
-        group: Group[Record] = Group(own, made, [])
-        for at, end in places:
-            sent.count(end - at)
-            try:
-                group.items.append(_record(data, at, end))
-            except RefusedError as error:
-                sent.refuse(error.reason)
-        sent.groups.append(group)
-    return sent
+    return collect(sent, scopes(data, sent), record, repeated=False)
 
 
-def _record(data: bytes, at: int, end: int) -> Record:
-    check_size(end - at)
-    found = by_tag(data, at, end)
+def record(data: bytes, resource: Attributes, scope: SpanScope) -> Record:  # noqa: ARG001 - as of spans
+    """A record of its message. Raises RefusedError."""
+    found = Fields(data)
     return Record(
-        time_ns=fixed(data, found, _TIME) or fixed(data, found, _OBSERVED),
-        severity=count32(whole(data, found, _NUMBER)),
-        word=text(data, found, _TEXT),
-        body=_body(merged(data, found.get(_BODY, [(0, 0)]))),
-        attributes=attributes(data, found.get(_ATTRIBUTES, ())),
-        event=text(data, found, _EVENT),
-        trace=_hex(data, found, _TRACE, 16),
-        span=_hex(data, found, _SPAN, 8),
+        time_ns=found.fixed(_TIME) or found.fixed(_OBSERVED),
+        severity=found.count(_NUMBER),
+        word=found.text(_TEXT),
+        body=_body(found.message(_BODY)),
+        attributes=found.attributes(_ATTRIBUTES),
+        event=found.text(_EVENT),
+        trace=_hex(found.content(_TRACE), 16),
+        span=_hex(found.content(_SPAN), 8),
     )
 
 
@@ -91,9 +62,6 @@ def _body(message: bytes) -> Any:  # noqa: ANN401 - any value of JSON
         raise RefusedError("body") from error
 
 
-def _hex(data: bytes, found: dict[int, list[tuple[int, int]]], tag: int, size: int) -> str:
+def _hex(raw: bytes, size: int) -> str:
     """An id; an invalid one counts as absent, and the record is stored."""
-    if tag not in found:
-        return ""
-    at, end = found[tag][-1]
-    return data[at:end].hex() if end - at == size and any(data[at:end]) else ""
+    return raw.hex() if len(raw) == size and any(raw) else ""

@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 
 from jobmeter.model.batch import Int64s, Uint32s
-from jobmeter.wire.otlp.numbers import Numbers
-from jobmeter.wire.otlp.written import Builder, Header, Written, usual_columns
+from jobmeter.wire.otlp.written import Builder, Header, Numbers, Written, usual_columns
 
 LEAST = 64
 """Data points of a request that is worth it."""
@@ -24,21 +23,20 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     spans: Sequence[tuple[int, Header]]
     index: Uint32s
     at: Int64s
-    points: int
     refused: Counter[str]
 
     @classmethod
     def of(cls, built: Builder) -> "Shape":
         """That of a request all of whose data points have the usual form, or are refused for their metric."""
         index, at = np.array(built.indexes, np.uint32), np.array(built.places, np.int64)
-        return cls(built.keys, built.spans, index, at, built.points, +built.refused)
+        return cls(built.keys, built.spans, index, at, +built.refused)
 
     def written(self, data: bytes) -> Written:
         """A request of this shape."""
         heads, odd = usual_columns(data, self.index, self.at)
         refused = self.refused + Counter({"not-a-number": odd})
         none = np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64)
-        return Written(self.keys, heads, none, self.points, refused, 0, 0, self.spans)
+        return Written(self.keys, heads, none, refused, 0, 0, self.spans)
 
 
 class Shapes:

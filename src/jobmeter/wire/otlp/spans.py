@@ -6,23 +6,7 @@ https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/pr
 from typing import TypeVar
 
 from jobmeter.model.span import KINDS, STATUSES, Attributes, Span, SpanEvent, SpanLink, SpanScope
-from jobmeter.wire.otlp.telemetry import (
-    Group,
-    RefusedError,
-    Sent,
-    attributes,
-    by_tag,
-    check_many,
-    check_size,
-    count32,
-    fixed,
-    identifier,
-    items,
-    merged,
-    shared,
-    text,
-    whole,
-)
+from jobmeter.wire.otlp.telemetry import Fields, RefusedError, Sent, check_many, collect, scopes
 
 T = TypeVar("T")
 
@@ -32,7 +16,7 @@ _EVENTS, _DROPPED_EVENTS, _LINKS, _DROPPED_LINKS, _STATUS, _FLAGS = 0x5A, 0x60, 
 _STATUS_MESSAGE, _STATUS_CODE = 0x12, 0x18
 _EVENT_TIME, _EVENT_NAME, _EVENT_ATTRIBUTES, _EVENT_DROPPED = 0x09, 0x12, 0x1A, 0x20
 _LINK_STATE, _LINK_ATTRIBUTES, _LINK_DROPPED, _LINK_FLAGS = 0x1A, 0x22, 0x28, 0x35
-TRACE_DIGITS, SPAN_DIGITS = 32, 16
+_TRACE_BYTES, _SPAN_BYTES = 16, 8
 
 
 def decode(data: bytes, most: int) -> Sent[Span]:
@@ -41,84 +25,63 @@ def decode(data: bytes, most: int) -> Sent[Span]:
     Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too much of it.
     """
     sent: Sent[Span] = Sent(most)
-    for resource, scope, places in items(data, sent):
-        try:
-            own, made, size = shared(resource, scope)
-        except RefusedError as error:
-            sent.refused[error.reason] += len(places)
-            continue
-        group: Group[Span] = Group(own, made, [])
-        for at, end in places:
-            sent.count(end - at + size)
-            try:
-                group.items.append(_span(data, at, end, own, made))
-            except RefusedError as error:
-                sent.refuse(error.reason)
-        sent.groups.append(group)
-    return sent
+    return collect(sent, scopes(data, sent), span, repeated=True)
 
 
-def _span(data: bytes, at: int, end: int, resource: Attributes, scope: SpanScope) -> Span:
-    check_size(end - at)
-    found = by_tag(data, at, end)
-    status = merged(data, found.get(_STATUS, [(0, 0)]))
-    ended = by_tag(status, 0, len(status))
-    events, links = found.get(_EVENTS, ()), found.get(_LINKS, ())
+def span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
+    """A span of its message. Raises RefusedError."""
+    found = Fields(data)
+    status, events, links = Fields(found.message(_STATUS)), found.messages(_EVENTS), found.messages(_LINKS)
     check_many(max(len(events), len(links)))
+    parent = found.content(_PARENT)
     return Span(
-        trace=identifier(_hex(data, found, _TRACE), TRACE_DIGITS),
-        span=identifier(_hex(data, found, _SPAN), SPAN_DIGITS),
-        parent=identifier(_hex(data, found, _PARENT), SPAN_DIGITS, empty=True),
-        name=text(data, found, _NAME),
-        kind=one_of(KINDS, count32(whole(data, found, _KIND))),
-        start_ns=fixed(data, found, _START),
-        end_ns=fixed(data, found, _END),
-        status=one_of(STATUSES, count32(whole(status, ended, _STATUS_CODE))),
-        message=text(status, ended, _STATUS_MESSAGE),
-        attributes=attributes(data, found.get(_ATTRIBUTES, ())),
+        trace=_id(found.content(_TRACE), _TRACE_BYTES),
+        span=_id(found.content(_SPAN), _SPAN_BYTES),
+        parent=_id(parent, _SPAN_BYTES) if any(parent) else "",
+        name=found.text(_NAME),
+        kind=_one_of(KINDS, found.count(_KIND)),
+        start_ns=found.fixed(_START),
+        end_ns=found.fixed(_END),
+        status=_one_of(STATUSES, status.count(_STATUS_CODE)),
+        message=status.text(_STATUS_MESSAGE),
+        attributes=found.attributes(_ATTRIBUTES),
         resource=resource,
         scope=scope,
-        events=tuple(_event(data, *place) for place in events),
-        links=tuple(_link(data, *place) for place in links),
-        state=text(data, found, _STATE),
-        flags=fixed(data, found, _FLAGS),
-        dropped=(
-            count32(whole(data, found, _DROPPED)),
-            count32(whole(data, found, _DROPPED_EVENTS)),
-            count32(whole(data, found, _DROPPED_LINKS)),
-        ),
+        events=tuple(_event(Fields(one)) for one in events),
+        links=tuple(_link(Fields(one)) for one in links),
+        state=found.text(_STATE),
+        flags=found.fixed(_FLAGS),
+        dropped=(found.count(_DROPPED), found.count(_DROPPED_EVENTS), found.count(_DROPPED_LINKS)),
     )
 
 
-def _event(data: bytes, at: int, end: int) -> SpanEvent:
-    found = by_tag(data, at, end)
+def _event(found: Fields) -> SpanEvent:
     return SpanEvent(
-        time_ns=fixed(data, found, _EVENT_TIME),
-        name=text(data, found, _EVENT_NAME),
-        attributes=attributes(data, found.get(_EVENT_ATTRIBUTES, ())),
-        dropped=count32(whole(data, found, _EVENT_DROPPED)),
+        time_ns=found.fixed(_EVENT_TIME),
+        name=found.text(_EVENT_NAME),
+        attributes=found.attributes(_EVENT_ATTRIBUTES),
+        dropped=found.count(_EVENT_DROPPED),
     )
 
 
-def _link(data: bytes, at: int, end: int) -> SpanLink:
-    found = by_tag(data, at, end)
+def _link(found: Fields) -> SpanLink:
     return SpanLink(
-        trace=identifier(_hex(data, found, _TRACE), TRACE_DIGITS),
-        span=identifier(_hex(data, found, _SPAN), SPAN_DIGITS),
-        state=text(data, found, _LINK_STATE),
-        attributes=attributes(data, found.get(_LINK_ATTRIBUTES, ())),
-        flags=fixed(data, found, _LINK_FLAGS),
-        dropped=count32(whole(data, found, _LINK_DROPPED)),
+        trace=_id(found.content(_TRACE), _TRACE_BYTES),
+        span=_id(found.content(_SPAN), _SPAN_BYTES),
+        state=found.text(_LINK_STATE),
+        attributes=found.attributes(_LINK_ATTRIBUTES),
+        flags=found.fixed(_LINK_FLAGS),
+        dropped=found.count(_LINK_DROPPED),
     )
 
 
-def _hex(data: bytes, found: dict[int, list[tuple[int, int]]], tag: int) -> str:
-    if tag not in found:
-        return ""
-    at, end = found[tag][-1]
-    return data[at : min(end, at + 17)].hex()
+def _id(raw: bytes, size: int) -> str:
+    """An id in hexadecimal digits. Raises RefusedError for one of another length, or of zeros alone."""
+    if len(raw) != size or not any(raw):
+        raise RefusedError("id")
+    return raw.hex()
 
 
-def one_of(values: tuple[T, ...], number: int) -> T:
+def _one_of(values: tuple[T, ...], number: int) -> T:
     """The member of an enumeration; the first one, which means unspecified, for an unknown number."""
     return values[number] if 0 <= number < len(values) else values[0]

@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -19,10 +19,23 @@ MOST_SHARED = 32 * 1_024
 """Largest resource, and largest scope, as they were sent: they are stored again with each span."""
 MOST_TOTAL = 256 * 2**20
 """Most bytes of the spans of a request, each with its resource and its scope."""
-_FIELDS = 4
-"""How many times as many fields as parts of one kind a message may have."""
+_MOST_FIELDS = 4 * MOST_PARTS
+"""Fields of a message, of all kinds."""
 Span = tuple[int, int]
-Pieces = Sequence[Span]
+
+
+class Part(Protocol):
+    """A message, which ``bytes`` gives in protocol buffers. Its length is that of what was sent."""
+
+    def __len__(self) -> int: ...
+
+    def __bytes__(self) -> bytes: ...
+
+
+Scoped = tuple[Part, Part, Sequence[Part]]
+"""A resource, a scope, and the items of both."""
+Make = Callable[[bytes, Attributes, SpanScope], T]
+"""An item of its message, the attributes of its resource, and its scope. Raises RefusedError."""
 
 
 class Group(msgspec.Struct, Generic[T], frozen=True):
@@ -58,10 +71,6 @@ class Sent(Generic[T]):
         if number > self.most:
             raise LimitExceededError(f"a request may bring {self.most} spans or log records", "body")
 
-    def refuse(self, reason: str) -> None:
-        """Count an item that cannot be stored."""
-        self.refused[reason] += 1
-
 
 class RefusedError(Exception):
     """One item cannot be stored, for ``reason``; the others can."""
@@ -83,16 +92,6 @@ def check_many(count: int) -> None:
         raise RefusedError("too-many-parts")
 
 
-def identifier(text: str, digits: int, *, empty: bool = False) -> str:
-    """An id in lower-case hexadecimal digits. Raises RefusedError for one of another length, or of zeros alone."""
-    found = text.lower()
-    if empty and not found.strip("0"):
-        return ""
-    if len(found) != digits or not found.strip("0") or found.strip("0123456789abcdef"):
-        raise RefusedError("id")
-    return found
-
-
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     """The value as JSON can hold it: a number that is not finite becomes a text."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -104,78 +103,106 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     return value
 
 
-def attributes(data: bytes, pieces: Iterable[Span]) -> dict[str, Any]:
-    """The attributes at these places of a message. Raises RefusedError."""
-    found: dict[str, Any] = {}
-    try:
-        for at, end in pieces:
-            key, value = pair(data, at, end)
-            found[key] = plain(value)
-    except InvalidRequestError as error:
-        if error.field == "body":
-            raise
-        raise RefusedError("attributes") from error
-    check_many(len(found))
-    return found
+class Fields:
+    """The fields of a message by tag; of several where one may be, the last one counts."""
 
+    def __init__(self, data: bytes) -> None:
+        """Raises InvalidRequestError (field ``body``), RefusedError for too many."""
+        self._data = data
+        self._places: dict[int, list[Span]] = {}
+        for number, (tag, _, content, stop) in enumerate(fields(data, 0, len(data))):
+            if number >= _MOST_FIELDS:
+                raise RefusedError("too-many-parts")
+            self._places.setdefault(tag, []).append((content, stop))
 
-def merged(data: bytes, pieces: Pieces) -> bytes:
-    """One message of the pieces in which it came."""
-    return data[pieces[0][0] : pieces[0][1]] if len(pieces) == 1 else b"".join(data[at:end] for at, end in pieces)
+    def content(self, tag: int) -> bytes:
+        """The content of a field; empty for an absent one."""
+        if tag not in self._places:
+            return b""
+        at, end = self._places[tag][-1]
+        return self._data[at:end]
 
+    def text(self, tag: int) -> str:
+        """The text of a field."""
+        return utf8(self.content(tag), "body")
 
-def by_tag(data: bytes, at: int, end: int) -> dict[int, list[Span]]:
-    """The places of the fields of a message by tag. Raises InvalidRequestError (field ``body``), RefusedError."""
-    found: dict[int, list[Span]] = {}
-    for number, (tag, _, content, stop) in enumerate(fields(data, at, end)):
-        check_many(number // _FIELDS)
-        found.setdefault(tag, []).append((content, stop))
-    return found
+    def count(self, tag: int) -> int:
+        """The whole number of a field that is a varint, truncated to 32 bits."""
+        return varint(self._data, *self._places[tag][-1])[0] & 0xFFFF_FFFF if tag in self._places else 0
 
+    def fixed(self, tag: int) -> int:
+        """The whole number of a field of fixed length."""
+        return int.from_bytes(self.content(tag), "little")
 
-def text(data: bytes, found: Mapping[int, Pieces], tag: int) -> str:
-    """The text of a field, the last one counting."""
-    if tag not in found:
-        return ""
-    at, end = found[tag][-1]
-    return utf8(data[at:end], "body")
+    def message(self, tag: int) -> bytes:
+        """One message of the pieces in which it came."""
+        return b"".join(self.messages(tag))
 
+    def messages(self, tag: int) -> list[bytes]:
+        """The messages of a field that may be there several times."""
+        return [self._data[at:end] for at, end in self._places.get(tag, ())]
 
-def whole(data: bytes, found: Mapping[int, Pieces], tag: int) -> int:
-    """The whole number of a field that is a varint."""
-    return varint(data, *found[tag][-1])[0] if tag in found else 0
-
-
-def fixed(data: bytes, found: Mapping[int, Pieces], tag: int) -> int:
-    """The whole number of a field of fixed length."""
-    if tag not in found:
-        return 0
-    at, end = found[tag][-1]
-    return int.from_bytes(data[at:end], "little")
-
-
-def count32(value: int) -> int:
-    """A varint truncated to 32 bits."""
-    return value & 0xFFFF_FFFF
+    def attributes(self, tag: int) -> dict[str, Any]:
+        """The attributes of that field. Raises RefusedError."""
+        found: dict[str, Any] = {}
+        try:
+            for at, end in self._places.get(tag, ()):
+                key, value = pair(self._data, at, end)
+                found[key] = plain(value)
+        except InvalidRequestError as error:
+            if error.field == "body":
+                raise
+            raise RefusedError("attributes") from error
+        check_many(len(found))
+        return found
 
 
 _ATTRIBUTES, _NAME, _VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0A, 0x12, 0x1A
 _FIRST, _SECOND = 0x0A, 0x12
-Shared = tuple[Attributes, SpanScope, int]
 
 
-def items(data: bytes, sent: Sent[Any]) -> Iterable[tuple[bytes, bytes, Pieces]]:
-    """Of each scope in a request: the message of its resource, its own, and the places of its items.
+def scopes(data: bytes, sent: Sent[Any]) -> Iterator[Scoped]:
+    """The scopes of a request in protocol buffers; each counts as an item of ``sent``.
 
-    Requests of spans and of log records are of the same form. Each scope counts as an item of ``sent``.
+    Requests of spans and of log records are of the same form.
     """
     for at, end in _places(data, 0, len(data), sent)[0]:
-        resources, scopes = _places(data, at, end, sent)
-        resource = merged(data, resources or [(0, 0)])
-        for begin, stop in scopes:
+        resources, parts = _places(data, at, end, sent)
+        resource = _merged(data, resources)
+        for begin, stop in parts:
             sent.count(0)
             named, found = _places(data, begin, stop, sent)
-            yield resource, merged(data, named or [(0, 0)]), found
+            yield resource, _merged(data, named), [data[first:last] for first, last in found]
+
+
+def _merged(data: bytes, pieces: Sequence[Span]) -> bytes:
+    """One message of the pieces in which it came."""
+    return b"".join([data[at:end] for at, end in pieces])
+
+
+def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated: bool) -> Sent[T]:
+    """``sent`` with the items of some scopes; ``repeated``: each item is stored with what its scope shares.
+
+    Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too much of it.
+    """
+    for resource, scope, items in scopes:
+        try:
+            own, made = _shared(resource, scope)
+        except RefusedError as error:
+            sent.check(len(items))
+            sent.refused[error.reason] += len(items)
+            continue
+        size = len(resource) + len(scope) if repeated else 0
+        group: Group[T] = Group(own, made, [])
+        for item in items:
+            sent.count(len(item) + size)
+            try:
+                check_size(len(item))
+                group.items.append(make(bytes(item), own, made))
+            except RefusedError as error:
+                sent.refused[error.reason] += 1
+        sent.groups.append(group)
+    return sent
 
 
 def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span], list[Span]]:
@@ -190,14 +217,14 @@ def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span]
     return first, second
 
 
-def shared(resource: bytes, scope: bytes) -> Shared:
-    """The shared fields of the items of a scope, and their size. Raises RefusedError where that is too large."""
+def _shared(resource: Part, scope: Part) -> tuple[Attributes, SpanScope]:
+    """The shared fields of the items of a scope. Raises RefusedError where these are too large."""
     if len(resource) > MOST_SHARED or len(scope) > MOST_SHARED:
         raise RefusedError("resource-too-large")
-    own, of_scope = by_tag(resource, 0, len(resource)), by_tag(scope, 0, len(scope))
+    own, of_scope = Fields(bytes(resource)), Fields(bytes(scope))
     made = SpanScope(
-        name=text(scope, of_scope, _NAME),
-        version=text(scope, of_scope, _VERSION),
-        attributes=attributes(scope, of_scope.get(_SCOPE_ATTRIBUTES, ())),
+        name=of_scope.text(_NAME),
+        version=of_scope.text(_VERSION),
+        attributes=of_scope.attributes(_SCOPE_ATTRIBUTES),
     )
-    return attributes(resource, own.get(_ATTRIBUTES, ())), made, len(resource) + len(scope)
+    return own.attributes(_ATTRIBUTES), made

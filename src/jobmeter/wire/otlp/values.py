@@ -1,4 +1,4 @@
-"""Attributes: read from protocol buffers to texts, and written as protocol buffers where they came as JSON.
+"""Attributes, read from protocol buffers.
 
 The text of a value that is not a string follows
 https://opentelemetry.io/docs/specs/otel/common/#anyvalue-representation-for-non-otlp-protocols
@@ -7,7 +7,6 @@ https://opentelemetry.io/docs/specs/otel/common/#anyvalue-representation-for-non
 import base64
 import math
 import struct
-from collections.abc import Mapping
 
 import msgspec
 
@@ -16,7 +15,8 @@ from jobmeter.wire.protobuf import encode_varint, fields, varint
 
 MOST_ATTRIBUTES = 128
 """Of one resource, scope or data point; SDKs have the same limit."""
-_MOST_DEEP = 8
+MOST_DEEP = 8
+"""Levels of lists and maps in an attribute."""
 _DOUBLE = struct.Struct("<d")
 _KEY, _VALUE = 0x0A, 0x12
 _STRING, _BOOL, _INT, _FLOAT, _ARRAY, _MAP, _BYTES = 0x0A, 0x10, 0x18, 0x21, 0x2A, 0x32, 0x3A
@@ -26,7 +26,8 @@ Value = str | bool | int | float | list[object] | dict[str, object] | None
 
 def part(tag: int, content: bytes) -> bytes:
     """A field of bytes, by its tag (below 128)."""
-    return bytes((tag,)) + encode_varint(len(content)) + content
+    size = len(content)
+    return (bytes((tag, size)) if size < 128 else bytes((tag,)) + encode_varint(size)) + content
 
 
 def attributes(raw: bytes, tag: int) -> dict[str, str]:
@@ -79,8 +80,8 @@ def pair(data: bytes, at: int, end: int, deep: int = 0) -> tuple[str, Value]:
 
 def any_value(data: bytes, at: int, end: int, deep: int = 0) -> Value:
     """The value of an AnyValue. Raises InvalidRequestError (field ``labels``)."""
-    if deep > _MOST_DEEP:
-        raise InvalidRequestError(f"an attribute is nested deeper than {_MOST_DEEP} levels", "labels")
+    if deep > MOST_DEEP:
+        raise InvalidRequestError(f"an attribute is nested deeper than {MOST_DEEP} levels", "labels")
     value: Value = None
     for tag, _, content, stop in fields(data, at, end):
         if tag == _STRING:
@@ -105,53 +106,3 @@ def _whole(data: bytes, tag: int, at: int, end: int) -> int | bool:
     if tag == _BOOL:
         return whole != 0
     return whole - 2**64 if whole >= 2**63 else whole
-
-
-def encode_pair(key: str, value: bytes) -> bytes:
-    """The content of a KeyValue; ``value`` is that of its AnyValue."""
-    return (part(_KEY, encode_text(key)) if key else b"") + part(_VALUE, value)
-
-
-def encode_string(value: str) -> bytes:
-    """The content of an AnyValue of one kind; so are the following."""
-    return part(_STRING, encode_text(value))
-
-
-def encode_bool(value: bool) -> bytes:
-    """See ``encode_string``."""
-    return bytes((_BOOL, value))
-
-
-def encode_int(value: int) -> bytes:
-    """See ``encode_string``. Raises InvalidRequestError for more than 64 bits."""
-    if not -(2**63) <= value < 2**63:
-        raise InvalidRequestError("intValue has more than 64 bits", "labels")
-    return bytes((_INT,)) + encode_varint(value % 2**64)
-
-
-def encode_float(value: float) -> bytes:
-    """See ``encode_string``."""
-    return bytes((_FLOAT,)) + _DOUBLE.pack(value)
-
-
-def encode_bytes(value: bytes) -> bytes:
-    """See ``encode_string``."""
-    return part(_BYTES, value)
-
-
-def encode_array(values: list[bytes]) -> bytes:
-    """See ``encode_string``; each of ``values`` is the content of an AnyValue."""
-    return part(_ARRAY, b"".join(part(_KEY, value) for value in values))
-
-
-def encode_map(pairs: Mapping[str, bytes]) -> bytes:
-    """See ``encode_string``."""
-    return part(_MAP, b"".join(part(_KEY, encode_pair(key, value)) for key, value in pairs.items()))
-
-
-def encode_text(text: str | None, field: str = "labels") -> bytes:
-    """The text in UTF-8. Raises InvalidRequestError naming ``field`` for one with half of a surrogate pair."""
-    try:
-        return (text or "").encode()
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("a text has half of a surrogate pair", field) from error

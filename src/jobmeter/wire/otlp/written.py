@@ -1,8 +1,10 @@
-"""The samples of a request as columns, and the ``Builder`` that both encodings write into."""
+"""The samples of a request as columns, and the ``Builder`` that collects them."""
 
 import bisect
+import itertools
+import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -14,7 +16,6 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
-from jobmeter.wire.otlp.numbers import WIDTH, Numbers
 from jobmeter.wire.otlp.values import attributes, utf8
 from jobmeter.wire.protobuf import fields
 
@@ -28,6 +29,11 @@ _LONGEST_NAME = 1_024
 """Bytes of a name or a unit; longer ones are no names."""
 MOST_OWN = 32 * 1_024
 """Bytes of a data point's attributes; more than that is never stored, and would be remembered."""
+
+_WIDTH = 8
+"""Bytes of each number in a key."""
+_PACK = struct.Struct("<Q").pack
+_MOST_NUMBERS, _NUMBERS_BYTES = 1_000_000, 64 * 2**20
 
 Columns = tuple[Uint32s, Int64s, Float64s]
 """Index, time in ms (-1 where there is none), value."""
@@ -59,6 +65,38 @@ class Described(msgspec.Struct, frozen=True):
 Scope = tuple[str, str, Mapping[str, str]]
 
 
+class Numbers:
+    """A number for each value, as ``_WIDTH`` bytes, the same in every request. Safe for several threads.
+
+    With too many values all are dropped; a number is never used twice.
+    """
+
+    def __init__(self, bound: int = _NUMBERS_BYTES) -> None:
+        """``bound``: bytes of all values together, about."""
+        self._bound = bound
+        self._numbers: dict[Hashable, bytes] = {}
+        self._next = itertools.count()
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the values take."""
+        return self._bytes
+
+    def of(self, value: Hashable, size: int) -> bytes:
+        """The number; ``size``: about how many bytes the value takes."""
+        numbers = self._numbers
+        found = numbers.get(value)
+        if found is None:
+            if len(numbers) > _MOST_NUMBERS or self._bytes > self._bound:
+                self._numbers = numbers = {}
+                self._bytes = 0
+            # If two threads add the same value, the first number wins.
+            found = numbers.setdefault(value, _PACK(next(self._next)))
+            self._bytes += size
+        return found
+
+
 class Owner:
     """The owner of a metric: a number for its resource and scope, the same in every request; and their attributes."""
 
@@ -80,13 +118,19 @@ class Owner:
         return self._read
 
 
+class Named(NamedTuple):
+    """The head of a metric."""
+
+    owner: Owner
+    name: bytes
+    unit: bytes
+
+
 class Header(NamedTuple):
     """The common part of the series of one metric. ``prefix`` encodes it, the same in every request."""
 
     prefix: bytes
-    owner: Owner
-    name: bytes
-    unit: bytes
+    named: Named
     kind: Kind
     suffix: str
     extra: tuple[str, str]
@@ -97,7 +141,7 @@ class Written:
     """What a request brought.
 
     ``keys``: bytes that encode the name and the attributes of each series, the same in every request. A series whose
-    only samples were not finite may be included. ``points`` is the number of data points. ``heads`` holds one sample
+    only samples were not finite may be included. ``heads`` holds one sample
     for each data point that can be stored, ``rest`` the further samples of histograms and summaries; the indexes of
     both are positions in ``keys``; values are finite. ``refused`` counts the data points that are not stored, by
     reason; ``stale`` those marked as without a value; ``parts`` the samples of stored histograms and summaries that are
@@ -107,7 +151,6 @@ class Written:
     keys: list[bytes]
     heads: Columns
     rest: Columns
-    points: int
     refused: Counter[str]
     stale: int
     parts: int
@@ -116,16 +159,14 @@ class Written:
     def describe(self, at: int) -> Described:
         """The series at that position. Raises InvalidRequestError (field ``metric`` or ``labels``)."""
         header = self.spans[bisect.bisect_right(self.spans, at, key=lambda span: span[0]) - 1][1]
-        if len(header.name) > _LONGEST_NAME or len(header.unit) > _LONGEST_NAME:
+        owner, name, unit = header.named
+        if len(name) > _LONGEST_NAME or len(unit) > _LONGEST_NAME:
             raise InvalidRequestError(f"a name may have {_LONGEST_NAME} bytes", "metric")
-        own = attributes(self.keys[at][WIDTH:], ATTRIBUTES)
+        own = attributes(self.keys[at][_WIDTH:], ATTRIBUTES)
         if header.extra[0]:
             own[header.extra[0]] = header.extra[1]
-        name = utf8(header.name, "metric")
-        resource, scope = header.owner.words()
-        return Described(
-            name + header.suffix if name else "", utf8(header.unit, "metric"), header.kind, resource, scope, own
-        )
+        full_name = utf8(name, "metric") + header.suffix if name else ""
+        return Described(full_name, utf8(unit, "metric"), header.kind, *owner.words(), own)
 
 
 def _scope(raw: bytes) -> Scope:
@@ -149,7 +190,6 @@ class Builder:
         self.indexes: list[int] = []
         self.places: list[int] = []
         """Of data points in the usual form: where their times begin; the tag and the value follow."""
-        self.points = 0
         self.refused: Counter[str] = Counter()
         self.stale = 0
         self.parts = 0
@@ -172,31 +212,20 @@ class Builder:
         """See ``Owner``; ``number`` is that of the resource."""
         return Owner(self._numbers.of((number, scope), len(scope)), resource, scope)
 
-    def header(
-        self,
-        owner: Owner,
-        name: bytes,
-        unit: bytes,
-        kind: Kind,
-        suffix: str = "",
-        extra: tuple[str, str] = ("", ""),
-    ) -> Header:
+    def header(self, named: Named, kind: Kind, suffix: str = "", extra: tuple[str, str] = ("", "")) -> Header:
         """See ``Header``."""
-        counts = kind is Kind.COUNTER
+        owner, name, unit = named
         if len(name) + len(unit) > _LONGEST_NAME:
-            parts = (owner.number, _digest(name), _digest(unit), counts, suffix, extra)
-        else:
-            parts = (owner.number, name, unit, counts, suffix, extra)
-        return Header(self._numbers.of(parts, len(parts[1]) + len(parts[2])), owner, name, unit, kind, suffix, extra)
+            name, unit = blake2b(name).digest(), blake2b(unit).digest()
+        parts = owner.number, name, unit, kind is Kind.COUNTER, suffix, extra
+        return Header(self._numbers.of(parts, len(name) + len(unit)), named, kind, suffix, extra)
 
     def refuse(self, reason: str, points: int = 1) -> None:
         """Count data points that are not stored."""
-        self.points += points
         self.refused[reason] += points
 
     def head(self, header: Header, own: bytes, time_ns: int, value: float) -> None:
         """The first sample of a data point: its attributes are fields ``ATTRIBUTES``."""
-        self.points += 1
         if not np.isfinite(value):
             self.refused["not-a-number"] += 1
             return
@@ -234,9 +263,7 @@ class Builder:
             index, time, value = np.r_[heads[0], more[0]], np.r_[heads[1], more[1]], np.r_[heads[2], more[2]]
             order = np.argsort(index, kind="stable")
             heads = index[order], time[order], value[order]
-        return Written(
-            self.keys, heads, self._rest.columns(), self.points, +self.refused, self.stale, self.parts, self.spans
-        )
+        return Written(self.keys, heads, self._rest.columns(), +self.refused, self.stale, self.parts, self.spans)
 
 
 def usual_columns(data: bytes, index: Uint32s, at: Int64s) -> tuple[Columns, int]:
@@ -254,10 +281,6 @@ def usual_columns(data: bytes, index: Uint32s, at: Int64s) -> tuple[Columns, int
     if odd:
         index, time, value = index[finite], time[finite], value[finite]
     return (index, _milliseconds(time), value), odd
-
-
-def _digest(name: bytes) -> bytes:
-    return blake2b(name).digest()
 
 
 AS_DOUBLE, AS_INT = 0x21, 0x31
@@ -288,19 +311,3 @@ class _Rows:
         """The arrays."""
         time = np.array(self.time, np.uint64)
         return np.array(self.index, np.uint32), _milliseconds(time), np.array(self.value, np.float64)
-
-
-def check_unsigned(number: int, field: str) -> int:
-    """The number, if it fits 64 bits without a sign. Raises InvalidRequestError."""
-    return _within(number, 0, 2**64, field)
-
-
-def check_signed(number: int, field: str) -> int:
-    """The same of 64 bits with a sign."""
-    return _within(number, -(2**63), 2**63, field)
-
-
-def _within(number: int, lowest: int, end: int, field: str) -> int:
-    if not lowest <= number < end:
-        raise InvalidRequestError(f"{field} has more than 64 bits, or a sign that it may not have", "body")
-    return number

@@ -22,8 +22,7 @@ MOST_PARTS = 1_000_000
 STALE = 0x7FF0000000000002
 """The bits of the NaN that ends a series."""
 _SERIES_1, _SYMBOL, _SERIES_2 = 0x0A, 0x22, 0x2A
-_HISTOGRAMS_1, _EXEMPLARS_1 = 0x22, 0x1A
-_HISTOGRAMS_2, _EXEMPLARS_2 = 0x1A, 0x22
+_HISTOGRAMS_1, _HISTOGRAMS_2 = 0x22, 0x1A
 
 Labels = list[tuple[str, str]]
 
@@ -34,7 +33,7 @@ class Written(msgspec.Struct, frozen=True, eq=False):
     ``keys``: bytes that encode the labels of each series, the same in every request of the same version. ``labels``
     reads those of one series, by its position; it raises InvalidRequestError (field ``labels``). ``index`` uint32[n]:
     which series a sample is of, each with its finite ``value`` float64[n] and its ``time`` int64[n] ms. ``stale``
-    counts markers of a series' end, ``not_finite`` other values that are not finite.
+    counts markers of a series' end, ``not_finite`` other values that are not finite, ``histograms`` native ones.
     """
 
     keys: Sequence[bytes]
@@ -45,7 +44,6 @@ class Written(msgspec.Struct, frozen=True, eq=False):
     stale: int
     not_finite: int
     histograms: int
-    exemplars: int
 
 
 def decode_1(data: bytes) -> Written:
@@ -74,7 +72,7 @@ def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> Written:
 def plain_1(data: bytes) -> Written:
     """The same as ``decode_1`` in plain Python."""
     found = read(data, _SERIES_1, None, MOST_PARTS)
-    return _plain(found, found.names, _of_names(found.names), _HISTOGRAMS_1, _EXEMPLARS_1)
+    return _plain(found, found.names, _of_names(found.names), _HISTOGRAMS_1)
 
 
 def plain_2(data: bytes, symbol_cache: Symbols) -> Written:
@@ -83,7 +81,7 @@ def plain_2(data: bytes, symbol_cache: Symbols) -> Written:
     symbols = Texts(data, *(np.array(places, np.int64) for places in found.symbols))
     refs, edges = references(found.names, len(symbols))
     keys = _numbered(symbol_cache, symbols, refs, edges)
-    return _plain(found, keys, _of_symbols(symbols, refs, edges), _HISTOGRAMS_2, _EXEMPLARS_2)
+    return _plain(found, keys, _of_symbols(symbols, refs, edges), _HISTOGRAMS_2)
 
 
 def _numbered(symbol_cache: Symbols, symbols: Texts, refs: NDArray[Any], edges: Int64s) -> Texts:
@@ -111,32 +109,21 @@ def _of_symbols(symbols: Sequence[bytes], refs: NDArray[Any], edges: Int64s) -> 
     return labels
 
 
-def _scanned(scanned: Scanned, keys: Texts, labels: Callable[[int], Labels]) -> Written:
-    return Written(
-        keys=keys,
-        labels=labels,
-        index=scanned.index,
-        time=scanned.time,
-        value=scanned.value,
-        stale=scanned.stale,
-        not_finite=scanned.not_finite,
-        histograms=scanned.histograms,
-        exemplars=scanned.exemplars,
-    )
+def _scanned(found: Scanned, keys: Texts, labels: Callable[[int], Labels]) -> Written:
+    counts = found.stale, found.not_finite, found.histograms
+    return Written(keys, labels, found.index, found.time, found.value, *counts)
 
 
-def _plain(
-    found: Plain, keys: Sequence[bytes], labels: Callable[[int], Labels], histograms: int, exemplars: int
-) -> Written:
+def _plain(found: Plain, keys: Sequence[bytes], labels: Callable[[int], Labels], histograms: int) -> Written:
     index, time = np.array(found.index, np.uint32), np.array(found.time, np.int64)
-    value, others = np.array(found.value, np.float64), found.others
+    value = np.array(found.value, np.float64)
     finite = np.isfinite(value)
     stale = odd = 0
     if not finite.all():
         stale = int(np.count_nonzero(value.view(np.uint64) == STALE))
         odd = int(np.count_nonzero(~finite)) - stale
         index, time, value = index[finite], time[finite], value[finite]
-    return Written(keys, labels, index, time, value, stale, odd, others[histograms], others[exemplars])
+    return Written(keys, labels, index, time, value, stale, odd, found.others[histograms])
 
 
 def _texts(pairs: Iterable[tuple[bytes, bytes]]) -> Labels:

@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Context, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import created, view_body
-from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
+from jobmeter.dialects.baseten.operations.common import JOB_PATH, answer, job_ref, operation
 from jobmeter.model.job import Checkpoint, Job
 from jobmeter.model.time import iso
 from jobmeter.query.request import JobQuestion
@@ -84,31 +84,23 @@ def _name(one: Checkpoint, url: str) -> str:
 
 
 OPERATIONS = (
-    Operation(
-        name="get_training_projects_jobs_checkpoints",
-        action="jobs:read",
-        method="GET",
-        path=f"{JOB_PATH}/checkpoints",
-        answer=list_checkpoints,
-        parameters=JOB_PARAMETERS,
-        text="The job and the checkpoints that its records report, oldest first. An unknown size is 0.",
-        rate=RATE,
+    operation(
+        "get_training_projects_jobs_checkpoints",
+        "GET",
+        f"{JOB_PATH}/checkpoints",
+        list_checkpoints,
+        "The job and the checkpoints that its records report, oldest first. An unknown size is 0.",
     ),
-    Operation(
-        name="get_training_projects_jobs_checkpoint_files",
-        action="jobs:read",
-        method="GET",
-        path=f"{JOB_PATH}/checkpoint_files",
-        answer=list_files,
-        parameters=(
-            *JOB_PARAMETERS,
-            Parameter("page_size", "query", f"1 to {MOST_FILES} files. Default: {MOST_FILES}."),
-            Parameter("page_token", "query", "`next_page_token` of the page before. Default: 0."),
-        ),
-        text=(
+    operation(
+        "get_training_projects_jobs_checkpoint_files",
+        "GET",
+        f"{JOB_PATH}/checkpoint_files",
+        list_files,
+        (
             "The addresses that the records of checkpoints name, checkpoint after checkpoint: they are passed on as "
             "they were reported, not signed. The size of one file among several is not known and 0."
         ),
-        rate=RATE,
+        Parameter("page_size", "query", f"1 to {MOST_FILES} files. Default: {MOST_FILES}."),
+        Parameter("page_token", "query", "`next_page_token` of the page before. Default: 0."),
     ),
 )

@@ -6,11 +6,11 @@ https://docs.baseten.co/reference/training-api/get-training-job
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, execute
+from jobmeter.dialects.base import Context, DeleteJob, Parameter, RecordJobs, Steps, StopJob, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import NAME
-from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
+from jobmeter.dialects.baseten.operations.common import JOB_PATH, answer, job_ref, operation
 from jobmeter.dialects.baseten.operations.projects import project
 from jobmeter.errors import ConflictError
 from jobmeter.model.job import JobState
@@ -72,76 +72,59 @@ def download(call: Call, context: Context) -> Steps:  # noqa: ARG001
 
 
 OPERATIONS = (
-    Operation(
-        name="get_training_projects_jobs_training_job_id",
-        action="jobs:read",
-        method="GET",
-        path=JOB_PATH,
-        answer=get_job,
-        parameters=JOB_PARAMETERS,
-        text=(
+    operation(
+        "get_training_projects_jobs_training_job_id",
+        "GET",
+        JOB_PATH,
+        get_job,
+        (
             "One job and its project. `instance_type` is that of the job's record, else what its limits and "
             "allocations tell; where nobody said anything, texts are empty, numbers 0, and what may be null is null. "
             "`current_status` is `extra.baseten.current_status` of the record where that is a word for the job's "
             "state. `user` is absent where it is unknown."
         ),
-        rate=RATE,
     ),
-    Operation(
-        name="patch_training_projects_jobs",
+    operation(
+        "patch_training_projects_jobs",
+        "PATCH",
+        JOB_PATH,
+        update_job,
+        "Keeps what was sent in `extra.baseten` of the job's record, while the job is pending.",
+        Parameter("priority", "body", "A whole number."),
+        Parameter("availability_model", "body", "`dedicated` or `spot`."),
         action="jobs:write",
-        method="PATCH",
-        path=JOB_PATH,
-        answer=update_job,
-        parameters=(
-            *JOB_PARAMETERS,
-            Parameter("priority", "body", "A whole number."),
-            Parameter("availability_model", "body", "`dedicated` or `spot`."),
-        ),
-        text="Keeps what was sent in `extra.baseten` of the job's record, while the job is pending.",
-        rate=RATE,
     ),
-    Operation(
-        name="delete_training_projects_jobs",
+    operation(
+        "delete_training_projects_jobs",
+        "DELETE",
+        JOB_PATH,
+        delete_job,
+        "Forgets the job, its samples, its logs and its events. Needs an administrator's key.",
         action="jobs:delete",
-        method="DELETE",
-        path=JOB_PATH,
-        answer=delete_job,
-        parameters=JOB_PARAMETERS,
-        text="Forgets the job, its samples, its logs and its events. Needs an administrator's key.",
-        rate=RATE,
     ),
-    Operation(
-        name="post_training_projects_jobs_stop",
-        action="jobs:write",
-        method="POST",
-        path=f"{JOB_PATH}/stop",
-        answer=stop_job,
-        parameters=JOB_PARAMETERS,
-        text=(
+    operation(
+        "post_training_projects_jobs_stop",
+        "POST",
+        f"{JOB_PATH}/stop",
+        stop_job,
+        (
             "Marks the job as stopped. Jobmeter does not end processes: the system that runs the job does. "
             "A job that has ended is refused with `CONFLICT`."
         ),
-        rate=RATE,
+        action="jobs:write",
     ),
-    Operation(
-        name="get_training_projects_jobs_auth_codes",
-        action="jobs:read",
-        method="GET",
-        path=f"{JOB_PATH}/auth_codes",
-        answer=auth_codes,
-        parameters=JOB_PARAMETERS,
-        text="`auth_codes` is empty: Jobmeter opens no sessions.",
-        rate=RATE,
+    operation(
+        "get_training_projects_jobs_auth_codes",
+        "GET",
+        f"{JOB_PATH}/auth_codes",
+        auth_codes,
+        "`auth_codes` is empty: Jobmeter opens no sessions.",
     ),
-    Operation(
-        name="get_training_projects_jobs_download",
-        action="jobs:read",
-        method="GET",
-        path=f"{JOB_PATH}/download",
-        answer=download,
-        parameters=JOB_PARAMETERS,
-        text="`artifact_presigned_urls` is empty: Jobmeter stores no uploads.",
-        rate=RATE,
+    operation(
+        "get_training_projects_jobs_download",
+        "GET",
+        f"{JOB_PATH}/download",
+        download,
+        "`artifact_presigned_urls` is empty: Jobmeter stores no uploads.",
     ),
 )

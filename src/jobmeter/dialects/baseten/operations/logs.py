@@ -6,10 +6,12 @@ https://docs.baseten.co/reference/training-api/get-training-job-logs
 from collections.abc import Generator
 from typing import Any
 
+from msgspec.structs import replace
+
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
-from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
+from jobmeter.dialects.baseten.operations.common import JOB_PATH, answer, job_ref, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
@@ -64,15 +66,8 @@ def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Questio
     `truss` fetches pages of the largest size and continues at the next millisecond: lines left out would be lost.
     """
     start = lines[-1].time_ns - lines[-1].time_ns % _NANOSECONDS
-    page = yield from execute(
-        LogQuestion(
-            ref=question.ref,
-            min_level=question.min_level,
-            start_ns=start,
-            end_ns=min(start + _NANOSECONDS, question.end_ns or MAX_TIME_MS * _NANOSECONDS),
-            limit=MOST_IN_A_MILLISECOND,
-        )
-    )
+    end = min(start + _NANOSECONDS, question.end_ns or MAX_TIME_MS * _NANOSECONDS)
+    page = yield from execute(replace(question, start_ns=start, end_ns=end, limit=MOST_IN_A_MILLISECOND))
     return [*(line for line in lines if line.time_ns < start), *page.lines]
 
 
@@ -87,35 +82,30 @@ def _body(line: LogLine) -> dict[str, Any]:
 
 
 def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of Parameter's literals
-    return Operation(
-        name=f"{method.lower()}_training_projects_jobs_logs",
-        action="jobs:read",
-        method=method,
-        path=f"{JOB_PATH}/logs",
-        answer=job_logs,
-        parameters=(
-            *JOB_PARAMETERS,
-            Parameter("start_epoch_millis", where, "Epoch milliseconds, included. Default: 30 minutes before the end."),
-            Parameter(
-                "end_epoch_millis",
-                where,
-                "Epoch milliseconds, not included, at most 7 days after the start. Default: now.",
-            ),
-            Parameter("direction", where, "`desc`, the newest first, or `asc`. Default: `desc`."),
-            Parameter("limit", where, f"1 to {MOST_LINES} lines. Default: {DEFAULT_LINES}."),
-            Parameter(
-                "min_level",
-                where,
-                f"{', '.join(f'`{level}`' for level in _LEVELS)}: lines of that level or above, none without a level. "
-                "Default: every line.",
-            ),
-        ),
-        text=(
+    return operation(
+        f"{method.lower()}_training_projects_jobs_logs",
+        method,
+        f"{JOB_PATH}/logs",
+        job_logs,
+        (
             "Log lines: `{logs: [{timestamp, message, replica, request_id, level}]}`, `timestamp` in nanoseconds since "
             f"the epoch as text. A page of {MOST_LINES} lines in ascending order is completed to a whole millisecond, "
             "at which `truss` continues."
         ),
-        rate=RATE,
+        Parameter("start_epoch_millis", where, "Epoch milliseconds, included. Default: 30 minutes before the end."),
+        Parameter(
+            "end_epoch_millis",
+            where,
+            "Epoch milliseconds, not included, at most 7 days after the start. Default: now.",
+        ),
+        Parameter("direction", where, "`desc`, the newest first, or `asc`. Default: `desc`."),
+        Parameter("limit", where, f"1 to {MOST_LINES} lines. Default: {DEFAULT_LINES}."),
+        Parameter(
+            "min_level",
+            where,
+            f"{', '.join(f'`{level}`' for level in _LEVELS)}: lines of that level or above, none without a level. "
+            "Default: every line.",
+        ),
     )
 
 

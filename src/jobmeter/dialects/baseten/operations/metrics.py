@@ -12,7 +12,7 @@ from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import view_body
 from jobmeter.dialects.baseten.names import CACHE_METRICS, METRICS, NODE_METRICS
-from jobmeter.dialects.baseten.operations.common import JOB_PARAMETERS, JOB_PATH, RATE, answer, job_ref
+from jobmeter.dialects.baseten.operations.common import JOB_PATH, answer, job_ref, operation
 from jobmeter.model.catalog import CATALOG, Scope
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.order import natural
@@ -39,7 +39,7 @@ def job_metrics(call: Call, context: Context) -> Steps:
     cache = _storage("cache", {line.metric: _points([line]) for line in of_job.lines})
     return answer(
         {
-            **nodes.get(_leader(view, nodes), _node({}, {})),
+            **nodes.get(_leader(view, nodes), _node({})),
             "training_job": view_body(view),
             "cache": cache if any(cache.values()) else None,
             "per_node_metrics": [{"node_id": name, "metrics": metrics} for name, metrics in nodes.items()],
@@ -60,32 +60,23 @@ def requested_range(job: Job, now_ms: int, start: int | None, end: int | None, s
 def _nodes(view: JobView, lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
     """The metrics of each replica that has any, the leader first."""
     ranks = gpu_ranks(view, lines)
-    plain: dict[str, dict[str, list[Line]]] = {}
-    gpus: dict[str, dict[str, dict[int, list[Line]]]] = {}
+    found: dict[str, dict[str, dict[int, list[Line]]]] = {}
     for line in lines:
-        name = node_id(line)
-        if CATALOG[line.metric].scope is Scope.DEVICE:
-            rank = ranks[line.replica, line.node, line.device]
-            gpus.setdefault(name, {}).setdefault(line.metric, {}).setdefault(rank, []).append(line)
-        else:
-            plain.setdefault(name, {}).setdefault(line.metric, []).append(line)
-    order = _order(view)
-    return {
-        name: _node(
-            {metric: _points(own) for metric, own in plain.get(name, {}).items()},
-            {
-                metric: {str(rank): _points(by_rank[rank]) for rank in sorted(by_rank)}
-                for metric, by_rank in gpus.get(name, {}).items()
-            },
-        )
-        for name in sorted(plain.keys() | gpus.keys(), key=order)
+        of_gpu = CATALOG[line.metric].scope is Scope.DEVICE
+        rank = ranks[line.replica, line.node, line.device] if of_gpu else 0
+        found.setdefault(node_id(line), {}).setdefault(line.metric, {}).setdefault(rank, []).append(line)
+    return {name: _node(found[name]) for name in sorted(found, key=_order(view))}
+
+
+def _node(lines: Mapping[str, Mapping[int, Sequence[Line]]]) -> dict[str, Any]:
+    """The metrics of one replica, from its lines by metric and rank; those of no GPU have rank 0."""
+    points = {
+        metric: {str(rank): _points(by_rank[rank]) for rank in sorted(by_rank)} for metric, by_rank in lines.items()
     }
-
-
-def _node(plain: Mapping[str, Points], gpus: Mapping[str, Mapping[str, Points]]) -> dict[str, Any]:
+    plain = {metric: by_rank.get("0", []) for metric, by_rank in points.items()}
     return {
-        "gpu_memory_usage_bytes": gpus.get(METRICS["gpu_memory_usage_bytes"], {}),
-        "gpu_utilization": gpus.get(METRICS["gpu_utilization"], {}),
+        "gpu_memory_usage_bytes": points.get(METRICS["gpu_memory_usage_bytes"], {}),
+        "gpu_utilization": points.get(METRICS["gpu_utilization"], {}),
         "cpu_usage": plain.get(METRICS["cpu_usage"], []),
         "cpu_memory_usage_bytes": plain.get(METRICS["cpu_memory_usage_bytes"], []),
         "ephemeral_storage": _storage("ephemeral_storage", plain),
@@ -174,20 +165,16 @@ _STEP = "Seconds between points, at least 1. Default: so many that there are at 
 
 
 def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of Parameter's literals
-    return Operation(
-        name=f"{method.lower()}_training_projects_jobs_metrics",
+    return operation(
+        f"{method.lower()}_training_projects_jobs_metrics",
+        method,
+        f"{JOB_PATH}/metrics",
+        job_metrics,
+        _TEXT,
+        Parameter("start_epoch_millis", where, _START),
+        Parameter("end_epoch_millis", where, _END),
+        Parameter("step_seconds", where, _STEP),
         action="metrics:read",
-        method=method,
-        path=f"{JOB_PATH}/metrics",
-        answer=job_metrics,
-        parameters=(
-            *JOB_PARAMETERS,
-            Parameter("start_epoch_millis", where, _START),
-            Parameter("end_epoch_millis", where, _END),
-            Parameter("step_seconds", where, _STEP),
-        ),
-        text=_TEXT,
-        rate=RATE,
     )
 
 

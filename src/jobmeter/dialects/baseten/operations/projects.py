@@ -7,10 +7,10 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Context, MissingFieldError, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import created, project_body
-from jobmeter.dialects.baseten.operations.common import MOST_JOBS, PROJECT_PARAMETER, RATE, answer, job_bodies
+from jobmeter.dialects.baseten.operations.common import MOST_JOBS, answer, job_bodies, operation
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import JobFilter, JobSize, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.question import Question
@@ -90,57 +90,44 @@ def _newest_first(one: Project) -> tuple[int, str]:
 
 
 OPERATIONS = (
-    Operation(
-        name="get_training_projects",
-        action="jobs:read",
-        method="GET",
-        path="/v1/training_projects",
-        answer=list_projects,
-        parameters=(),
-        text=(
+    operation(
+        "get_training_projects",
+        "GET",
+        "/v1/training_projects",
+        list_projects,
+        (
             "The projects that the key sees: its own, or for a key without a project all that something was written "
             "to; the one with the newest job first."
         ),
-        rate=RATE,
     ),
-    Operation(
-        name="post_training_projects",
+    operation(
+        "post_training_projects",
+        "POST",
+        "/v1/training_projects",
+        upsert_project,
+        "The project of that name. None is created: a project begins with a key or its first job.",
+        Parameter("training_project", "body", "`{name}`: a project that the key sees.", required=True),
         action="jobs:write",
-        method="POST",
-        path="/v1/training_projects",
-        answer=upsert_project,
-        parameters=(Parameter("training_project", "body", "`{name}`: a project that the key sees.", required=True),),
-        text="The project of that name. None is created: a project begins with a key or its first job.",
-        rate=RATE,
     ),
-    Operation(
-        name="get_training_projects_training_project_id",
-        action="jobs:read",
-        method="GET",
-        path="/v1/training_projects/{training_project_id}",
-        answer=get_project,
-        parameters=(PROJECT_PARAMETER,),
-        text="One project.",
-        rate=RATE,
+    operation(
+        "get_training_projects_training_project_id",
+        "GET",
+        "/v1/training_projects/{training_project_id}",
+        get_project,
+        "One project.",
     ),
-    Operation(
-        name="get_training_projects_jobs",
-        action="jobs:read",
-        method="GET",
-        path="/v1/training_projects/{training_project_id}/jobs",
-        answer=list_jobs,
-        parameters=(PROJECT_PARAMETER,),
-        text=f"One project and its newest {MOST_JOBS} jobs, newest first.",
-        rate=RATE,
+    operation(
+        "get_training_projects_jobs",
+        "GET",
+        "/v1/training_projects/{training_project_id}/jobs",
+        list_jobs,
+        f"One project and its newest {MOST_JOBS} jobs, newest first.",
     ),
-    Operation(
-        name="get_training_projects_cache_summary",
-        action="jobs:read",
-        method="GET",
-        path="/v1/training_projects/{training_project_id}/cache/summary",
-        answer=cache_summary,
-        parameters=(PROJECT_PARAMETER,),
-        text="`file_summaries` is empty: Jobmeter measures how full a cache is, not which files lie in it.",
-        rate=RATE,
+    operation(
+        "get_training_projects_cache_summary",
+        "GET",
+        "/v1/training_projects/{training_project_id}/cache/summary",
+        cache_summary,
+        "`file_summaries` is empty: Jobmeter measures how full a cache is, not which files lie in it.",
     ),
 )

@@ -6,12 +6,14 @@ https://docs.baseten.co/reference/training-api/search-training-jobs
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Context, Parameter, Steps, execute
 from jobmeter.dialects.baseten.arguments import Arguments
 from jobmeter.dialects.baseten.bodies import created
 from jobmeter.dialects.baseten.names import DEFAULT_STATUS, NAME, STATUS_KEY, STATUSES
-from jobmeter.dialects.baseten.operations.common import MOST_JOBS, RATE, answer, job_bodies
+from jobmeter.dialects.baseten.operations.common import MOST_JOBS, answer, job_bodies, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.question import Question
@@ -63,22 +65,11 @@ def filters(statuses: Sequence[str]) -> Iterator[Filter]:
 def _found(question: JobFilter, filters: Sequence[Filter]) -> Generator[Question[Any], Any, list[Job]]:
     jobs: list[Job] = []
     for states, conditions in filters:
-        page = yield from execute(_with(question, states, conditions))
+        page = yield from execute(replace(question, states=states, conditions=conditions))
         jobs.extend(page.jobs)
     if len(filters) > 1:
         jobs.sort(key=lambda job: (created(job), job.id), reverse=question.descending)
     return jobs[:MOST_JOBS]
-
-
-def _with(question: JobFilter, states: frozenset[JobState], conditions: tuple[Condition, ...]) -> JobFilter:
-    return JobFilter(
-        projects=question.projects,
-        ids=question.ids,
-        states=states,
-        conditions=conditions,
-        descending=question.descending,
-        limit=question.limit,
-    )
 
 
 def _descending(orders: Sequence[dict[str, Any]]) -> bool:
@@ -94,24 +85,20 @@ def _descending(orders: Sequence[dict[str, Any]]) -> bool:
 
 
 OPERATIONS = (
-    Operation(
-        name="post_training_jobs_search",
-        action="jobs:read",
-        method="POST",
-        path="/v1/training_jobs/search",
-        answer=search_jobs,
-        parameters=(
-            Parameter("project_id", "body", "Jobs of that project. Default: of all that the key sees."),
-            Parameter("job_id", "body", "The job of that id."),
-            Parameter(
-                "statuses",
-                "body",
-                f"A list of {', '.join(f'`{status}`' for status in STATUSES)}; one that is none of these finds "
-                "nothing. Default, and for an empty list: all.",
-            ),
-            Parameter("order_by", "body", '`[{"field": "created_at", "order": "desc" or "asc"}]`. Default: `desc`.'),
+    operation(
+        "post_training_jobs_search",
+        "POST",
+        "/v1/training_jobs/search",
+        search_jobs,
+        f"The first {MOST_JOBS} jobs that meet every filter.",
+        Parameter("project_id", "body", "Jobs of that project. Default: of all that the key sees."),
+        Parameter("job_id", "body", "The job of that id."),
+        Parameter(
+            "statuses",
+            "body",
+            f"A list of {', '.join(f'`{status}`' for status in STATUSES)}; one that is none of these finds "
+            "nothing. Default, and for an empty list: all.",
         ),
-        text=f"The first {MOST_JOBS} jobs that meet every filter.",
-        rate=RATE,
+        Parameter("order_by", "body", '`[{"field": "created_at", "order": "desc" or "asc"}]`. Default: `desc`.'),
     ),
 )

@@ -6,12 +6,12 @@ Jobmeter offers no machines and no images, so both list what its jobs used: the 
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Context, Parameter, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import project_of, query_choice
 from jobmeter.dialects.modelarts.flavors import TYPES, flavor_info, flavor_type
 from jobmeter.dialects.modelarts.job_body import extra_of
-from jobmeter.dialects.modelarts.operations.parameters import PROJECT
+from jobmeter.dialects.modelarts.operations.common import operation
 from jobmeter.model.job import InstanceType, JobFilter
 
 MAX_JOBS = 1000
@@ -56,26 +56,23 @@ def _flavor(kind: InstanceType) -> dict[str, Any]:
 
 
 OPERATIONS = (
-    Operation(
-        name="ShowTrainingJobFlavors",
-        action="jobs:read",
-        method="GET",
-        path="/v2/{project_id}/training-job-flavors",
-        answer=show_training_job_flavors,
-        parameters=(PROJECT, Parameter("flavor_type", "query", "`CPU`, `GPU` or `Ascend`. Default: all.")),
-        text=(
+    operation(
+        "ShowTrainingJobFlavors",
+        "GET",
+        "training-job-flavors",
+        show_training_job_flavors,
+        (
             f"`{{total_count, flavors}}`: the instance types of the project's newest {MAX_JOBS} jobs. Sizes are in "
             "the largest unit (powers of 1024) that leaves a whole number."
         ),
+        Parameter("flavor_type", "query", "`CPU`, `GPU` or `Ascend`. Default: all."),
     ),
-    Operation(
-        name="ShowTrainingJobEngines",
-        action="jobs:read",
-        method="GET",
-        path="/v2/{project_id}/training-job-engines",
-        answer=show_training_job_engines,
-        parameters=(PROJECT,),
-        text=(
+    operation(
+        "ShowTrainingJobEngines",
+        "GET",
+        "training-job-engines",
+        show_training_job_engines,
+        (
             f"`{{total, items}}`: what the newest {MAX_JOBS} jobs of the project keep as "
             '`extra["modelarts"]["algorithm"]["engine"]`, each once.'
         ),

@@ -4,14 +4,13 @@ https://support.huaweicloud.com/intl/en-us/api-modelarts/ListTrainingJobEvents.h
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, RecordJobs, Steps, execute
-from jobmeter.dialects.modelarts.answers import answer
+from jobmeter.dialects.base import Context, Parameter, RecordJobs, Steps, execute
+from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
 from jobmeter.dialects.modelarts.arguments import (
     MAX_INTEGER,
     job_of,
@@ -23,8 +22,7 @@ from jobmeter.dialects.modelarts.arguments import (
     task_of,
 )
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, RefusedError
-from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
-from jobmeter.dialects.modelarts.times import iso_with_offset
+from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter, EventSource, Level
 from jobmeter.model.record import EventRecord, Records
@@ -34,20 +32,16 @@ DEFAULT_LIMIT, MAX_LIMIT = 50, 100
 MAX_PATTERN = 256
 MAX_TYPE = 256
 REPORT_TYPE = "training-event"
-_LEVELS: Mapping[str, frozenset[Level]] = MappingProxyType(
-    {
-        "Info": frozenset({Level.DEBUG, Level.INFO}),
-        "Warning": frozenset({Level.WARNING}),
-        "Error": frozenset({Level.ERROR}),
-    }
-)
-_SOURCES: Mapping[str, frozenset[EventSource]] = MappingProxyType(
-    {
-        "Job": frozenset({EventSource.STATE, EventSource.JOB, EventSource.SERVER}),
-        "Task": frozenset({EventSource.REPLICA}),
-        "K8S": frozenset({EventSource.NODE}),
-    }
-)
+_LEVELS: Mapping[str, frozenset[Level]] = {
+    "Info": frozenset({Level.DEBUG, Level.INFO}),
+    "Warning": frozenset({Level.WARNING}),
+    "Error": frozenset({Level.ERROR}),
+}
+_SOURCES: Mapping[str, frozenset[EventSource]] = {
+    "Job": frozenset({EventSource.STATE, EventSource.JOB, EventSource.SERVER}),
+    "Task": frozenset({EventSource.REPLICA}),
+    "K8S": frozenset({EventSource.NODE}),
+}
 
 
 class ReportBody(msgspec.Struct):
@@ -141,42 +135,31 @@ def _event(event: Event) -> dict[str, Any]:
     }
 
 
-_PATH = "/v2/{project_id}/training-jobs/{training_job_id}"
 OPERATIONS = (
-    Operation(
-        name="ListTrainingJobEvents",
-        action="jobs:read",
-        method="GET",
-        path=f"{_PATH}/events",
-        answer=list_training_job_events,
-        parameters=(
-            PROJECT,
-            JOB,
-            Parameter("offset", "query", "Which page, counted from 0. Default: 0."),
-            Parameter("limit", "query", f"Events on a page, 1 to {MAX_LIMIT}. Default: {DEFAULT_LIMIT}."),
-            Parameter("order", "query", "By time, `asc` or `desc`. Default: `asc`."),
-            Parameter("start_time", "query", "Milliseconds or ISO 8601; with `end_time`."),
-            Parameter("end_time", "query", "Included; with `start_time`."),
-            Parameter("level", "query", "`Info`, `Warning` or `Error`. Default: all."),
-            Parameter("pattern", "query", f"What a message holds, up to {MAX_PATTERN} characters."),
-            Parameter("source", "query", "`Job`, `Task` or `K8S` (nodes). Default: all."),
-            Parameter("X-Language", "header", "Accepted; messages are as they were recorded."),
-        ),
-        text="`{total, limit, offset, order, start_time, end_time, events: [{time, level, message, source}]}`.",
+    operation(
+        "ListTrainingJobEvents",
+        "GET",
+        f"{JOB_PATH}/events",
+        list_training_job_events,
+        "`{total, limit, offset, order, start_time, end_time, events: [{time, level, message, source}]}`.",
+        Parameter("offset", "query", "Which page, counted from 0. Default: 0."),
+        Parameter("limit", "query", f"Events on a page, 1 to {MAX_LIMIT}. Default: {DEFAULT_LIMIT}."),
+        Parameter("order", "query", "By time, `asc` or `desc`. Default: `asc`."),
+        Parameter("start_time", "query", "Milliseconds or ISO 8601; with `end_time`."),
+        Parameter("end_time", "query", "Included; with `start_time`."),
+        Parameter("level", "query", "`Info`, `Warning` or `Error`. Default: all."),
+        Parameter("pattern", "query", f"What a message holds, up to {MAX_PATTERN} characters."),
+        Parameter("source", "query", "`Job`, `Task` or `K8S` (nodes). Default: all."),
+        Parameter("X-Language", "header", "Accepted; messages are as they were recorded."),
     ),
-    Operation(
-        name="NotifyTrainingJobInformation",
+    operation(
+        "NotifyTrainingJobInformation",
+        "POST",
+        f"{JOB_PATH}/tasks/{{task_id}}/reports/{{report_type}}",
+        notify_training_job_information,
+        "Keeps an event of the task, now, with the type as its reason; `{}`.",
+        Parameter("report_type", "path", f"`{REPORT_TYPE}`.", required=True),
+        Parameter("type", "body", f"What happened, 1 to {MAX_TYPE} characters.", required=True),
         action="jobs:write",
-        method="POST",
-        path=f"{_PATH}/tasks/{{task_id}}/reports/{{report_type}}",
-        answer=notify_training_job_information,
-        parameters=(
-            PROJECT,
-            JOB,
-            TASK,
-            Parameter("report_type", "path", f"`{REPORT_TYPE}`.", required=True),
-            Parameter("type", "body", f"What happened, 1 to {MAX_TYPE} characters.", required=True),
-        ),
-        text="Keeps an event of the task, now, with the type as its reason; `{}`.",
     ),
 )

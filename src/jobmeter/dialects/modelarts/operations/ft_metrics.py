@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Steps, execute
+from jobmeter.dialects.base import Context, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.arguments import job_of
-from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT
+from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
 from jobmeter.model.series import job_key
 from jobmeter.model.time import iso
 from jobmeter.query.defaults import default_step, life
@@ -114,14 +114,12 @@ def _group(name: str) -> str:
 
 
 OPERATIONS = (
-    Operation(
-        name="ShowFtMetrics",
-        action="metrics:read",
-        method="GET",
-        path="/v2/{project_id}/training-jobs/{training_job_id}/ft-metrics",
-        answer=show_ft_metrics,
-        parameters=(PROJECT, JOB),
-        text=(
+    operation(
+        "ShowFtMetrics",
+        "GET",
+        f"{JOB_PATH}/ft-metrics",
+        show_ft_metrics,
+        (
             "`{loss, eval_loss, training_info, train_process, data}` from what the program reported as `app.*`: "
             "`data.metrics` has every one as a curve `[{timestamp, step, value}]` (milliseconds; `step` where "
             f"`app.step` was reported at that time), at most {MAX_POINTS} points, each the last report of its step in "
@@ -129,5 +127,6 @@ OPERATIONS = (
             "`app.eval_loss`, `training_info` has the last value of each other metric, `train_process` that of "
             "`app.progress`. 204 while nothing was reported."
         ),
+        action="metrics:read",
     ),
 )

@@ -6,12 +6,12 @@ https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobDetails.
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, DeleteJob, Operation, Parameter, RecordJobs, Steps, StopJob, execute
+from jobmeter.dialects.base import Context, DeleteJob, Parameter, RecordJobs, Steps, StopJob, execute
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import job_of, json_body, query_integer, query_text
 from jobmeter.dialects.modelarts.job_body import attempts_of, job_body, task_body
 from jobmeter.dialects.modelarts.names import NAME
-from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT
+from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.query.request import JobQuestion
@@ -77,62 +77,53 @@ def delete_training_job(call: Call, context: Context) -> Steps:
     return answer({}, context, 202)
 
 
-_PATH = "/v2/{project_id}/training-jobs/{training_job_id}"
 OPERATIONS = (
-    Operation(
-        name="ShowTrainingJobDetails",
-        action="jobs:read",
-        method="GET",
-        path=_PATH,
-        answer=show_training_job_details,
-        parameters=(PROJECT, JOB),
-        text=(
+    operation(
+        "ShowTrainingJobDetails",
+        "GET",
+        JOB_PATH,
+        show_training_job_details,
+        (
             "The job: `kind`, `metadata`, `status` (with the names of its tasks), `algorithm`, `spec` and whatever its "
             'record keeps in `extra["modelarts"]`. What is unknown is left out. Times are milliseconds, those of '
             "`running_records` seconds."
         ),
     ),
-    Operation(
-        name="ListTrainingJobTasks",
-        action="jobs:read",
-        method="GET",
-        path=f"{_PATH}/tasks",
-        answer=list_training_job_tasks,
-        parameters=(
-            PROJECT,
-            JOB,
-            Parameter("schedule_count", "query", "Only the tasks of that scheduling, counted from 1. Default: all."),
-        ),
-        text="`[{task, host_ip, schedule_count}]`, a bare array; `host_ip` is the name of the task's node.",
+    operation(
+        "ListTrainingJobTasks",
+        "GET",
+        f"{JOB_PATH}/tasks",
+        list_training_job_tasks,
+        "`[{task, host_ip, schedule_count}]`, a bare array; `host_ip` is the name of the task's node.",
+        Parameter("schedule_count", "query", "Only the tasks of that scheduling, counted from 1. Default: all."),
     ),
-    Operation(
-        name="StopTrainingJob",
-        action="jobs:write",
-        method="POST",
-        path=f"{_PATH}/actions",
-        answer=stop_training_job,
-        parameters=(PROJECT, JOB, Parameter("action_type", "body", "`terminate`.", required=True)),
-        text=(
+    operation(
+        "StopTrainingJob",
+        "POST",
+        f"{JOB_PATH}/actions",
+        stop_training_job,
+        (
             "Records that the job was stopped now; 202 and the job. Jobmeter does not end processes: whoever runs the "
             "job does. A job that has ended already: 409."
         ),
-    ),
-    Operation(
-        name="ChangeTrainingJobDescription",
+        Parameter("action_type", "body", "`terminate`.", required=True),
         action="jobs:write",
-        method="PUT",
-        path=_PATH,
-        answer=change_training_job_description,
-        parameters=(PROJECT, JOB, Parameter("description", "body", f"Up to {MAX_DESCRIPTION} characters.")),
-        text="Changes the description; the job as it is then. Other parts of the body are ignored.",
     ),
-    Operation(
-        name="DeleteTrainingJob",
+    operation(
+        "ChangeTrainingJobDescription",
+        "PUT",
+        JOB_PATH,
+        change_training_job_description,
+        "Changes the description; the job as it is then. Other parts of the body are ignored.",
+        Parameter("description", "body", f"Up to {MAX_DESCRIPTION} characters."),
+        action="jobs:write",
+    ),
+    operation(
+        "DeleteTrainingJob",
+        "DELETE",
+        JOB_PATH,
+        delete_training_job,
+        "Forgets the job and everything measured for it; 202 and `{}`.",
         action="jobs:delete",
-        method="DELETE",
-        path=_PATH,
-        answer=delete_training_job,
-        parameters=(PROJECT, JOB),
-        text="Forgets the job and everything measured for it; 202 and `{}`.",
     ),
 )

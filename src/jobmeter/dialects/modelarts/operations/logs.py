@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Answer, Context, Parameter, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.arguments import job_of, query_choice, query_integer, query_text, replicas_of, task_of
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, NO_LOG, RefusedError
-from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
+from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
@@ -148,55 +148,40 @@ def _no_log(view: JobView, context: Context) -> Answer:
     return nothing_yet(context)
 
 
-_PATH = "/v2/{project_id}/training-jobs/{training_job_id}"
 OPERATIONS = (
-    Operation(
-        name="ShowTrainingJobLogsPreview",
-        action="jobs:read",
-        method="GET",
-        path=f"{_PATH}/tasks/{{task_id}}/logs/preview",
-        answer=show_training_job_logs_preview,
-        parameters=(PROJECT, JOB, TASK),
-        text=(
+    operation(
+        "ShowTrainingJobLogsPreview",
+        "GET",
+        f"{JOB_PATH}/tasks/{{task_id}}/logs/preview",
+        show_training_job_logs_preview,
+        (
             "`{content, current_size, full_size}`: the newest whole lines, up to 5 MB, and their size and that of the "
             "whole log in bytes. 204 while there is none; ModelArts.2818 when the job has ended without one."
         ),
     ),
-    Operation(
-        name="ShowObsUrlOfTrainingJobLogs",
-        action="jobs:read",
-        method="GET",
-        path=f"{_PATH}/tasks/{{task_id}}/logs/url",
-        answer=show_obs_url_of_training_job_logs,
-        parameters=(
-            PROJECT,
-            JOB,
-            TASK,
-            Parameter("Content-Type", "query", "`text/plain` or `application/octet-stream`; both give the text."),
-        ),
-        text=(
+    operation(
+        "ShowObsUrlOfTrainingJobLogs",
+        "GET",
+        f"{JOB_PATH}/tasks/{{task_id}}/logs/url",
+        show_obs_url_of_training_job_logs,
+        (
             "`{obs_url}`: where this server gives the whole log as text. The vendor's link opens it to whoever has the "
             "link; this one needs a key, as everything here."
         ),
+        Parameter("Content-Type", "query", "`text/plain` or `application/octet-stream`; both give the text."),
     ),
-    Operation(
-        name="ShowTrainingJobLogsFromAom",
-        action="jobs:read",
-        method="GET",
-        path=f"{_PATH}/logs/{{task_id}}",
-        answer=show_training_job_logs_from_aom,
-        parameters=(
-            PROJECT,
-            JOB,
-            TASK,
-            Parameter("base_line", "query", "`start_line` or `end_line` of an answer. Default: the log's beginning."),
-            Parameter("lines", "query", f"1 to {MAX_LINES}. Default: {DEFAULT_LINES}."),
-            Parameter("order", "query", "`desc`: the lines before, newest first; `asc`: those after. Default: `desc`."),
-        ),
-        text=(
+    operation(
+        "ShowTrainingJobLogsFromAom",
+        "GET",
+        f"{JOB_PATH}/logs/{{task_id}}",
+        show_training_job_logs_from_aom,
+        (
             "`{start_line, end_line, lines, content}`: lines in the order that was requested, the base line not among "
             "them. A line is named by its time in nanoseconds; `end_line` is the `base_line` of the next page. Without "
             "a base line `desc` begins with the newest line, `asc` with the oldest."
         ),
+        Parameter("base_line", "query", "`start_line` or `end_line` of an answer. Default: the log's beginning."),
+        Parameter("lines", "query", f"1 to {MAX_LINES}. Default: {DEFAULT_LINES}."),
+        Parameter("order", "query", "`desc`: the lines before, newest first; `asc`: those after. Default: `desc`."),
     ),
 )

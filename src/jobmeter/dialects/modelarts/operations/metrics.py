@@ -7,12 +7,12 @@ from collections.abc import Generator
 from typing import Any
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Steps, execute
+from jobmeter.dialects.base import Context, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.arguments import job_of, replicas_of, task_of
 from jobmeter.dialects.modelarts.errors import INVALID_PARAMETER, RefusedError
 from jobmeter.dialects.modelarts.names import METRICS, percent
-from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT, TASK
+from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.question import Question
@@ -95,18 +95,17 @@ def _only_begun(job: Job) -> bool:
 
 
 OPERATIONS = (
-    Operation(
-        name="ShowTrainingJobMetrics",
-        action="metrics:read",
-        method="GET",
-        path="/v2/{project_id}/training-jobs/{training_job_id}/metrics/{task_id}",
-        answer=show_training_job_metrics,
-        parameters=(PROJECT, JOB, TASK),
-        text=(
+    operation(
+        "ShowTrainingJobMetrics",
+        "GET",
+        f"{JOB_PATH}/metrics/{{task_id}}",
+        show_training_job_metrics,
+        (
             "`{metrics: [{metric, value}]}` with cpuUsage, memUsage, gpuUtil, gpuMemUsage, npuUtil and npuMemUsage, in "
             "this order: one mean a minute, in percent (0 to 100), from the minute of the job's start to that of its "
             "end or to now (of a job of more than 90 days the last 90); -1 where nothing was measured. All six are "
             "equally long. A metric of devices joins those of the task. 204 while nothing at all was measured."
         ),
+        action="metrics:read",
     ),
 )

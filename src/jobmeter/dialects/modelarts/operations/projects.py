@@ -6,6 +6,8 @@ from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import query_text
 from jobmeter.model.series import DEFAULT_PROJECT
 
+PROJECTS_PATH = "/v3/projects"
+
 
 def list_projects(call: Call, context: Context) -> Steps:
     """Exactly one project, under whatever name was requested: the SDK refuses any other number."""
@@ -19,7 +21,7 @@ OPERATIONS = (
         name="KeystoneListProjects",
         action="jobs:read",
         method="GET",
-        path="/v3/projects",
+        path=PROJECTS_PATH,
         answer=list_projects,
         parameters=(Parameter("name", "query", "A region; every region has the same project."),),
         text=(

@@ -5,20 +5,19 @@ https://support.huaweicloud.com/intl/en-us/api-modelarts/ListTrainingJobs.html
 
 import re
 from collections.abc import Generator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Context, Parameter, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer
 from jobmeter.dialects.modelarts.arguments import MAX_INTEGER, json_body, project_of, query_text
 from jobmeter.dialects.modelarts.errors import INVALID_QUERY, UNSUPPORTED_SORT, RefusedError
 from jobmeter.dialects.modelarts.filters import KEYS, Filter, SearchFilter, filter_by
 from jobmeter.dialects.modelarts.job_body import DEFAULT_WORKSPACE, job_body
 from jobmeter.dialects.modelarts.names import NAME
-from jobmeter.dialects.modelarts.operations.parameters import PROJECT
+from jobmeter.dialects.modelarts.operations.common import operation
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, JobView, Operator
 from jobmeter.model.question import Question
@@ -28,18 +27,16 @@ MAX_PAGE = 50
 MAX_TAGS = 10
 MAX_HOSTS = 10
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SORTS: Mapping[str, str] = MappingProxyType(
-    {
-        "create_time": "created",
-        "start_time": "start",
-        "duration": "duration",
-        "name": "name",
-        "job_name": "name",
-        "user_name": "user",
-        "user_id": "user",
-        "id": "id",
-    }
-)
+_SORTS: Mapping[str, str] = {
+    "create_time": "created",
+    "start_time": "start",
+    "duration": "duration",
+    "name": "name",
+    "job_name": "name",
+    "user_name": "user",
+    "user_id": "user",
+    "id": "id",
+}
 
 
 class TagFilter(msgspec.Struct):
@@ -180,46 +177,38 @@ def _within(field: str, value: int | None, default: int, lowest: int, highest: i
 
 
 OPERATIONS = (
-    Operation(
-        name="ListTrainingJobs",
-        action="jobs:read",
-        method="POST",
-        path="/v2/{project_id}/training-job-searches",
-        answer=list_training_jobs,
-        parameters=(
-            PROJECT,
-            Parameter("offset", "body", "Which page, counted from 0. Default: 0."),
-            Parameter("limit", "body", f"Jobs on a page, 1 to {MAX_PAGE}. Default: {MAX_PAGE}."),
-            Parameter("sort_by", "body", f"{', '.join(f'`{name}`' for name in _SORTS)}. Default: `create_time`."),
-            Parameter("order", "body", "`asc` or `desc`. Default: `desc`."),
-            Parameter("group_by", "body", "Accepted and given back; changes nothing."),
-            Parameter("workspace_id", "body", "`0`: jobs without a workspace. Default: all jobs."),
-            Parameter("train_type", "body", '`ftjob`: jobs whose `extra["modelarts"]` says so; `job`: the others.'),
-            Parameter("tags", "body", "`[{key, values}]`: jobs whose labels have one of the values (none: any)."),
-            Parameter("host_ips", "body", "Jobs with a task on one of these nodes; `status.task_ips` names the tasks."),
-            Parameter(
-                "filters",
-                "body",
-                f"`[{{key, operator, value}}]`, all met. Keys: {', '.join(f'`{key}`' for key in KEYS)}. Operators: "
-                "`like`, `in`, `not`; for `create_time` `between`, with milliseconds. Empty values filter nothing.",
-            ),
-        ),
-        text=(
+    operation(
+        "ListTrainingJobs",
+        "POST",
+        "training-job-searches",
+        list_training_jobs,
+        (
             "A page of jobs in the shape of ShowTrainingJobDetails, as `items`. `total` counts every job of the "
             "project, `count` those that match."
         ),
-    ),
-    Operation(
-        name="ValidateTrainingJobName",
-        action="jobs:read",
-        method="GET",
-        path="/v2/{project_id}/training-job-names",
-        answer=validate_training_job_name,
-        parameters=(
-            PROJECT,
-            Parameter("job_name", "query", "1 to 64 letters, digits, hyphens and underscores.", required=True),
-            Parameter("workspace_id", "query", "Only in that workspace. Default: everywhere."),
+        Parameter("offset", "body", "Which page, counted from 0. Default: 0."),
+        Parameter("limit", "body", f"Jobs on a page, 1 to {MAX_PAGE}. Default: {MAX_PAGE}."),
+        Parameter("sort_by", "body", f"{', '.join(f'`{name}`' for name in _SORTS)}. Default: `create_time`."),
+        Parameter("order", "body", "`asc` or `desc`. Default: `desc`."),
+        Parameter("group_by", "body", "Accepted and given back; changes nothing."),
+        Parameter("workspace_id", "body", "`0`: jobs without a workspace. Default: all jobs."),
+        Parameter("train_type", "body", '`ftjob`: jobs whose `extra["modelarts"]` says so; `job`: the others.'),
+        Parameter("tags", "body", "`[{key, values}]`: jobs whose labels have one of the values (none: any)."),
+        Parameter("host_ips", "body", "Jobs with a task on one of these nodes; `status.task_ips` names the tasks."),
+        Parameter(
+            "filters",
+            "body",
+            f"`[{{key, operator, value}}]`, all met. Keys: {', '.join(f'`{key}`' for key in KEYS)}. Operators: "
+            "`like`, `in`, `not`; for `create_time` `between`, with milliseconds. Empty values filter nothing.",
         ),
-        text="`{is_duplicate}`: whether a job of that name exists.",
+    ),
+    operation(
+        "ValidateTrainingJobName",
+        "GET",
+        "training-job-names",
+        validate_training_job_name,
+        "`{is_duplicate}`: whether a job of that name exists.",
+        Parameter("job_name", "query", "1 to 64 letters, digits, hyphens and underscores.", required=True),
+        Parameter("workspace_id", "query", "Only in that workspace. Default: everywhere."),
     ),
 )

@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Context, Operation, Steps, execute
-from jobmeter.dialects.modelarts.answers import answer
+from jobmeter.dialects.base import Context, Steps, execute
+from jobmeter.dialects.modelarts.answers import answer, iso_with_offset
 from jobmeter.dialects.modelarts.arguments import job_of
 from jobmeter.dialects.modelarts.job_body import started
-from jobmeter.dialects.modelarts.operations.parameters import JOB, PROJECT
-from jobmeter.dialects.modelarts.times import iso_with_offset
+from jobmeter.dialects.modelarts.operations.common import JOB_PATH, operation
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
 from jobmeter.query.defaults import job_end
@@ -100,14 +99,12 @@ def _stage(job: str, stage: _Stage) -> dict[str, Any]:
 
 
 OPERATIONS = (
-    Operation(
-        name="ListTrainingJobStages",
-        action="jobs:read",
-        method="GET",
-        path="/v2/{project_id}/training-jobs/{training_job_id}/stages",
-        answer=list_training_job_stages,
-        parameters=(PROJECT, JOB),
-        text=(
+    operation(
+        "ListTrainingJobStages",
+        "GET",
+        f"{JOB_PATH}/stages",
+        list_training_job_stages,
+        (
             "`{total_count, running_records: [{record_order, stages}]}`: the stages `scheduling`, `running` and `end` "
             "by the changes of the job's state, a record for each time that it was started. Nobody tells Jobmeter of "
             "`preparing`, nor of stages within a stage."

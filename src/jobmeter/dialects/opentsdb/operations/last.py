@@ -43,29 +43,25 @@ class LastBody(msgspec.Struct, frozen=True):
     backScan: int | str | None = None  # noqa: N815
 
 
-class LastQuery(msgspec.Struct, frozen=True):
-    """A request: sub queries, whether to name what is answered, and how far to look back (0: without end)."""
-
-    queries: Sequence[LastSubQuery]
-    resolve: bool
-    hours: int
+LastQuery = tuple[Sequence[LastSubQuery], bool, int]
+"""Sub queries, whether to name what is answered, and how many hours to look back (0: without end)."""
 
 
 def last(call: Call, context: Context) -> Steps:
     """The last reading of every series that is requested."""
-    last_query = _of_body(call) if call.method == "POST" else _of_string(call)
-    if not last_query.queries:
+    queries, resolve, hours = _of_body(call) if call.method == "POST" else _of_string(call)
+    if not queries:
         raise MissingFieldError("Missing sub queries", "queries")
-    if len(last_query.queries) > MOST_QUERIES:
+    if len(queries) > MOST_QUERIES:
         raise LimitExceededError(f"a query may have {MOST_QUERIES} sub queries", "queries")
-    since = max(0, floor_to(context.now_ms, HOUR) - last_query.hours * HOUR) if last_query.hours else 0
+    since = max(0, floor_to(context.now_ms, HOUR) - hours * HOUR) if hours else 0
     results: list[dict[str, Any]] = []
-    for one in last_query.queries:
+    for one in queries:
         series = yield from _series(one, context)
         found = yield from execute(LastQuestion(series=tuple(each.series for each in series), since_ms=since))
         columns = found.columns
         rows = zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True)
-        results += [_result(series[at], time, value, resolve=last_query.resolve) for at, time, value in rows]
+        results += [_result(series[at], time, value, resolve=resolve) for at, time, value in rows]
     return answer(results)
 
 
@@ -95,7 +91,7 @@ def _result(one: Tagged, time: int, value: float, *, resolve: bool) -> dict[str,
 def _of_body(call: Call) -> LastQuery:
     body = json_body(call, LastBody)
     hours = whole(body.backScan, "backScan", 0, _MOST_HOURS)
-    return LastQuery(body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours)
+    return body.queries or (), truth(body.resolve) or truth(body.resolveNames), hours
 
 
 def _of_string(call: Call) -> LastQuery:
@@ -109,7 +105,7 @@ def _of_string(call: Call) -> LastQuery:
         elif name == "tsuids":
             queries.append(LastSubQuery(tsuids=value.split(",")))
     hours = whole(call.parameter("back_scan"), "back_scan", 0, _MOST_HOURS)
-    return LastQuery(queries, flag(call, "resolve"), hours)
+    return queries, flag(call, "resolve"), hours
 
 
 OPERATIONS = (

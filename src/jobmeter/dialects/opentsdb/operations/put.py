@@ -19,7 +19,7 @@ from jobmeter.ingest.join import select
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.question import Question
-from jobmeter.wire.opentsdb.point import Points, RefusedError, Writer
+from jobmeter.wire.opentsdb.point import Points, RefusedError
 from jobmeter.wire.opentsdb.put import DataPoint, decode
 
 _BODY_BYTES, _DECODED_BYTES = 64 * 2**20, 256 * 2**20
@@ -41,7 +41,7 @@ def put(call: Call, context: Context) -> Steps:
         raise InvalidRequestError("No datapoints found in content", "body")
     refused: Refusals = {}
     reasons: Counter[str] = Counter()
-    batch, places = _gather(sent, Writer(context.project), refused, reasons)
+    batch, places = _gather(sent, context.project, refused, reasons)
     rejected = tuple(sorted(reasons.items()))
     for part, rows in _by_project(batch, places):
         yield from _write(part, rows, refused, rejected)
@@ -52,10 +52,10 @@ def put(call: Call, context: Context) -> Steps:
 
 
 def _gather(
-    sent: Sequence[DataPoint], writer: Writer, refused: Refusals, reasons: Counter[str]
+    sent: Sequence[DataPoint], project: str | None, refused: Refusals, reasons: Counter[str]
 ) -> tuple[SampleBatch, list[int]]:
     """The valid data points, and the position of each row in the request."""
-    points = Points(writer)
+    points = Points(project)
     places: list[int] = []
     for at, one in enumerate(sent):
         try:

@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteSamples, execute, read_as_json
-from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, TYPE, media_of
-from jobmeter.errors import InvalidRequestError, LimitExceededError
+from jobmeter.dialects.base import Answer, Context, Steps, WriteSamples, execute
+from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, encoding_of_body, operation
+from jobmeter.errors import LimitExceededError
 from jobmeter.ingest.exporters.table import Places
 from jobmeter.ingest.join import join
 from jobmeter.ingest.receipt import Receipt
@@ -18,19 +18,13 @@ from jobmeter.wire.otlp import json, protobuf
 from jobmeter.wire.otlp.answers import response
 from jobmeter.wire.otlp.written import Written
 
-BODY_BYTES = 32 * 2**20
-"""Largest message, as sent and after decompression where the transport undoes that."""
-_OF_MESSAGE = 16
-"""How many times a message in protocol buffers is in memory, what is read from it included, at most."""
 _DECODERS = {PROTOBUF: protobuf.decode, JSON: json.decode}
 _HINTS = {"delta": "delta (only cumulative sums and histograms are kept)"}
 
 
 def export(call: Call, context: Context) -> Steps:
     """Store data points, each series by itself; the answer is sent when accepted ones are durable."""
-    media = media_of(call)
-    if media not in _DECODERS:
-        raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {PROTOBUF} and {JSON} are", TYPE)
+    media = encoding_of_body(call)
     senders = context.senders or SenderCache()
     written = _DECODERS[media](call.body, senders.otlp_shapes)
     most = context.limits.request_series
@@ -43,11 +37,6 @@ def export(call: Call, context: Context) -> Steps:
         receipt = yield from execute(WriteSamples(batch=batch, rejected=tuple(sorted(rejected.items()))))
     refused.update(_late(receipt, batch.time, heads))
     return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
-
-
-def read_bytes(call: Call) -> int:
-    """See ``Operation``."""
-    return read_as_json(call) if media_of(call) == JSON else _OF_MESSAGE * len(call.body)
 
 
 def _placed(written: Written, project: str, labels: Places) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
@@ -88,26 +77,19 @@ def _explanation(refused: Counter[str], parts: Counter[str]) -> str:
 
 
 OPERATIONS = (
-    Operation(
-        name="ExportMetrics",
-        action="ingest:write",
-        method="POST",
-        path="/v1/metrics",
-        answer=export,
-        parameters=(
-            Parameter("Content-Type", "header", f"`{PROTOBUF}` or `{JSON}`. Anything else is 415.", required=True),
-            Parameter("Content-Encoding", "header", "`gzip` or none. Anything else is 415."),
-            Parameter("body", "body", "An `ExportMetricsServiceRequest`.", required=True),
-        ),
-        text=(
+    operation(
+        "ExportMetrics",
+        "/v1/metrics",
+        export,
+        "ExportMetricsServiceRequest",
+        (
             "Keeps data points and answers 200 with an `ExportMetricsServiceResponse` in the same encoding; its "
             "`partial_success` counts those that were refused, and says why. Metrics of the semantic conventions that "
             "the catalogue has become those, any other one is kept as `external.<name>`. The same over gRPC: `Export` "
             "of `opentelemetry.proto.collector.metrics.v1.MetricsService`, on the port of `--otlp-grpc-port`. The "
             "token is a bearer token, or the password of Basic."
         ),
-        body_bytes=BODY_BYTES,
-        decoded_bytes=BODY_BYTES,
-        read_bytes=read_bytes,
+        action="ingest:write",
+        in_memory=16,
     ),
 )

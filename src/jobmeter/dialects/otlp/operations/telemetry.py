@@ -1,29 +1,20 @@
 """``/v1/traces`` and ``/v1/logs``; over gRPC the same, see ``jobmeter.server.otlp_grpc``."""
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeVar
 
 from msgspec.structs import replace
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, WriteLines, WriteSpans, execute
-from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, TYPE, media_of
-from jobmeter.dialects.otlp.operations.export import BODY_BYTES
-from jobmeter.dialects.otlp.operations.export import read_bytes as read_json_bytes
-from jobmeter.errors import InvalidRequestError
+from jobmeter.dialects.base import Answer, Context, Steps, WriteLines, WriteSpans, execute
+from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, encoding_of_body, operation
 from jobmeter.ingest.otel.telemetry import placed_records, placed_spans
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.wire.otlp import records, spans, telemetry_json
 from jobmeter.wire.otlp.answers import response
 
-T = TypeVar("T")
-
 MOST_SPANS = 100_000
 """Most spans in one request."""
-_OF_MESSAGE = 24
-"""How many times a message in protocol buffers is in memory, what is read from it included, at most."""
 _SPANS = {PROTOBUF: spans.decode, JSON: telemetry_json.decode_spans}
 _RECORDS = {PROTOBUF: records.decode, JSON: telemetry_json.decode_records}
 _HINTS = {
@@ -36,7 +27,7 @@ _HINTS = {
 
 def export_traces(call: Call, context: Context) -> Steps:
     """Store spans; the answer is sent when accepted ones are durable."""
-    media = _media(call)
+    media = encoding_of_body(call)
     sent = _SPANS[media](call.body, MOST_SPANS)
     found, refused = placed_spans(sent, context.project or DEFAULT_PROJECT)
     receipt = Receipt()
@@ -48,7 +39,7 @@ def export_traces(call: Call, context: Context) -> Steps:
 
 def export_logs(call: Call, context: Context) -> Steps:
     """Store log records as log lines; the answer is sent when accepted ones are durable."""
-    media = _media(call)
+    media = encoding_of_body(call)
     sent = _RECORDS[media](call.body, context.limits.request_lines)
     found, refused = placed_records(sent, context.project or DEFAULT_PROJECT, context.now_ms * 1_000_000)
     receipt = Receipt()
@@ -58,44 +49,13 @@ def export_logs(call: Call, context: Context) -> Steps:
     return _answer(refused, "log records", "rejectedLogRecords", media)
 
 
-def read_bytes(call: Call) -> int:
-    """See ``Operation``."""
-    return read_json_bytes(call) if media_of(call) == JSON else _OF_MESSAGE * len(call.body)
-
-
-def _media(call: Call) -> str:
-    media = media_of(call)
-    if media not in _SPANS:
-        raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {PROTOBUF} and {JSON} are", TYPE)
-    return media
-
-
 def _answer(refused: Counter[str], what: str, field: str, media: str) -> Answer:
     reasons = ", ".join(f"{count} for {_HINTS.get(reason, reason)}" for reason, count in sorted(refused.items()))
     message = f"{refused.total()} {what} were refused: {reasons}" if refused else ""
     return Answer(200, response(refused.total(), message, json=media == JSON, field=field), (), media)
 
 
-def _operation(name: str, path: str, answer: Callable[[Call, Context], Steps], message: str, text: str) -> Operation:
-    return Operation(
-        name=name,
-        action="traces:write",
-        method="POST",
-        path=path,
-        answer=answer,
-        parameters=(
-            Parameter("Content-Type", "header", f"`{PROTOBUF}` or `{JSON}`. Anything else is 415.", required=True),
-            Parameter("Content-Encoding", "header", "`gzip` or none. Anything else is 415."),
-            Parameter("body", "body", f"An `{message}`.", required=True),
-        ),
-        text=text,
-        body_bytes=BODY_BYTES,
-        decoded_bytes=BODY_BYTES,
-        read_bytes=read_bytes,
-    )
-
-
-TRACES = _operation(
+TRACES = operation(
     "ExportTraces",
     "/v1/traces",
     export_traces,
@@ -105,7 +65,7 @@ TRACES = _operation(
     "over gRPC: `Export` of `opentelemetry.proto.collector.trace.v1.TraceService`. A trace token is taken too, as "
     "`Authorization: Bearer` or `Authentication`.",
 )
-LOGS = _operation(
+LOGS = operation(
     "ExportLogs",
     "/v1/logs",
     export_logs,
