@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, Scope
-from jobmeter.server.native.endpoint import CallContext, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 
 class MetricBody(msgspec.Struct, frozen=True):
@@ -48,15 +48,13 @@ def _catalog(context: CallContext) -> CatalogBody:  # noqa: ARG001 - the shape o
     return CatalogBody([_body(metric) for metric in METRICS])
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "metrics",
     Endpoint(
-        name="getCatalog",
-        tag="metrics",
-        method="GET",
-        path="/catalog",
-        action="catalog:read",
-        summary="Every metric: name, unit, kind, scope, and its name in each dialect",
-        work=_catalog,
-        answer=CatalogBody,
+        "getCatalog",
+        "GET /catalog",
+        "catalog:read",
+        "Every metric: name, unit, kind, scope, and its name in each dialect",
+        _catalog,
     ),
 )

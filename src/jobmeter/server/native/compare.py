@@ -14,7 +14,7 @@ from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.query.summary import JobSummary
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, job_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.native.metrics import requested_metrics
 
 MOST_JOBS = 10
@@ -90,20 +90,18 @@ def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[st
     ]
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="compareJobs",
-        tag="jobs",
-        method="GET",
-        path="/compare",
-        action="metrics:read",
-        summary="Jobs beside each other, aligned at their start",
+        "compareJobs",
+        "GET /compare",
+        "metrics:read",
+        "Jobs beside each other, aligned at their start",
+        _compare,
         text=(
             f"Duration, mean and peak of what up to {MOST_JOBS} jobs used; with `metric` its course too, of each job "
             "as a whole, in milliseconds since the step in which it began."
         ),
-        work=_compare,
-        answer=Comparison,
         queries=(
             Query("job", "Ids of the jobs.", many=True, required=True, example="train-1"),
             Query("metric", "Names of the catalogue whose course is wanted.", many=True, example="gpu.utilization"),

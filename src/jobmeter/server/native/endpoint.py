@@ -1,5 +1,7 @@
 """What an endpoint of our own API is: its documentation and the function that answers it, in one row."""
 
+import inspect
+import re
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
@@ -40,6 +42,18 @@ SAMPLES_BYTES = 64 * 1024
 """Size of a body of samples beyond which reading it blocks the event loop for too long, even without parsing."""
 
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
+
+_PATH_TEXTS = {
+    "event": "The event's id: 32 hexadecimal digits.",
+    "job": "The job's id.",
+    "key": "The key's id.",
+    "link": "The link's id.",
+    "node": "The node's name.",
+    "project": "The project.",
+    "shipper": "The shipper's id.",
+    "task": "The task's id.",
+    "trace": "The trace's id: 32 hexadecimal digits.",
+}
 
 
 def _nothing() -> None:
@@ -106,31 +120,30 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
         return decoded_body(self.call, self.most_bytes)
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One route. ``path`` is below ``/api/jobmeter/v1``; ``action`` None needs no key.
+class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """One route. Its path is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
     ``steps`` is an operation as dialects have them: it is answered on the event loop where memory holds everything
     that it asks for, else on a thread. ``work`` is for what has none: it runs on a thread of ``lane`` once the caller
-    is let in; a msgspec structure that it gives, or with ``many`` a list of them, is answered as JSON, and an answer
-    that is yet to come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread;
-    where it gives None ``work`` does it. ``answer`` documents the structure, ``body`` that of the request (a schema).
-    ``large``: the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the credentials it takes.
+    is let in; a msgspec structure that it gives, or a list of them, is answered as JSON, and an answer that is yet to
+    come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread; where it gives
+    None ``work`` does it. ``answer`` documents the structure where ``work`` is not annotated with it, ``body`` that of
+    the request (a schema). ``large``: the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the
+    credentials it takes.
     """
 
     name: str
-    method: Literal["GET", "POST", "PUT", "DELETE"]
-    path: str
+    route: str
+    """Method and path: ``GET /jobs/{job}``."""
     action: str | None
     summary: str
     work: Callable[[CallContext], msgspec.Struct | list[Any] | Result] | None = None
     steps: Callable[[CallContext], Generator[Question[Any], Any, "Answer | Stream"]] | None = None
-    answer: type[msgspec.Struct]
-    many: bool = False
+    answer: type[msgspec.Struct] | None = None
     answer_type: str = "application/json"
     text: str = ""
-    tag: str
+    tag: str = ""
     queries: Sequence[Query] = ()
-    paths: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: Any = None
     body_text: str = ""
     body_type: str = "application/json"
@@ -140,6 +153,28 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     large: bool = False
     schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[CallContext], Awaitable[Answer] | None] | None = None
+
+    @cached_property
+    def method(self) -> str:
+        """The method: HEAD is as GET."""
+        return self.route.partition(" ")[0]
+
+    @cached_property
+    def path(self) -> str:
+        """The path below the API's base, its parameters in braces."""
+        return self.route.partition(" ")[2]
+
+    @cached_property
+    def paths(self) -> Mapping[str, str]:
+        """The parameters of the path with their texts."""
+        return {name: _PATH_TEXTS[name] for name in re.findall(r"{(\w+)}", self.path)}
+
+    @cached_property
+    def answers(self) -> Any:  # noqa: ANN401 - a type
+        """What the body of its answer is: a structure, or a list of one."""
+        if self.answer is not None or self.work is None:
+            return self.answer
+        return inspect.get_annotations(self.work)["return"]
 
     @cached_property
     def is_question(self) -> bool:
@@ -167,6 +202,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if self.begin is not None:
             return SAMPLES_BYTES
         return -1 if self.steps is None else MEMORY_BYTES
+
+
+def tagged(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
+    """The endpoints under one heading of the documentation, but those that name another."""
+    return tuple(replace(one, tag=one.tag or tag) for one in endpoints)
 
 
 def job_ref(context: CallContext) -> JobRef:

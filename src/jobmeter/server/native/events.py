@@ -11,8 +11,8 @@ from jobmeter.model.series import check_name
 from jobmeter.query.request import NodeRef
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import EventBody, event_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.jobs import MAX_OFFSET
 
 MAX_EVENTS = 1_000
 _LEVELS = tuple(Level)
@@ -138,17 +138,15 @@ _TEXT = (
     "changes; `type` follows from source and reason; `object` is what it happened to."
 )
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "events",
     Endpoint(
-        name="listEvents",
-        tag="events",
-        method="GET",
-        path="/events",
-        action="jobs:read",
-        summary="What happened, of every kind",
+        "listEvents",
+        "GET /events",
+        "jobs:read",
+        "What happened, of every kind",
+        _list,
         text=f"{_TEXT} Events of keys are there for administrators.",
-        work=_list,
-        answer=EventList,
         queries=(
             Query("job", "Only events of these jobs, by id.", many=True),
             Query("node", "Only events of these nodes.", many=True),
@@ -159,45 +157,33 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
-        name="getEvent",
-        tag="events",
-        method="GET",
-        path="/events/{event}",
-        action="jobs:read",
-        summary="One event",
+        "getEvent",
+        "GET /events/{event}",
+        "jobs:read",
+        "One event",
+        _one,
         text="By its id. One that is kept no longer, or that the key may not see, is not found.",
-        work=_one,
-        answer=EventBody,
-        paths={"event": "The event's id: 32 hexadecimal digits."},
     ),
     Endpoint(
-        name="getJobEvents",
-        tag="events",
-        method="GET",
-        path="/jobs/{job}/events",
-        action="jobs:read",
-        summary="What happened to a job and its replicas",
+        "getJobEvents",
+        "GET /jobs/{job}/events",
+        "jobs:read",
+        "What happened to a job and its replicas",
+        _of_job,
         text=_TEXT,
-        work=_of_job,
-        answer=JobEvents,
         queries=(_REPLICA, *_QUERIES, PROJECT),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="getNodeEvents",
-        tag="events",
-        method="GET",
-        path="/nodes/{node}/events",
-        action="nodes:read",
-        summary="What happened on a node",
+        "getNodeEvents",
+        "GET /nodes/{node}/events",
+        "nodes:read",
+        "What happened on a node",
+        _of_node,
         text=_TEXT,
-        work=_of_node,
-        answer=NodeEvents,
         queries=(
             *_QUERIES,
             Query("cluster", "The node's cluster, where nodes of several have the same name."),
             PROJECT,
         ),
-        paths={"node": "The node's name."},
     ),
 )

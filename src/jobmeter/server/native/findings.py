@@ -6,8 +6,7 @@ from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_node
 from jobmeter.diagnose.rule import rules
 from jobmeter.model.finding import Finding
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 MOST_MOMENTS = 5_000
 _KINDS = frozenset({"state", "event", "node", "finding", "log", "peak", "metric"})
@@ -56,56 +55,44 @@ def _diagnosis(context: CallContext) -> Diagnosis:
     return diagnose(services.executor, job_ref(context), context.scope, services.clock, services.thresholds)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "findings",
     Endpoint(
-        name="listRules",
-        tag="findings",
-        method="GET",
-        path="/rules",
-        action="catalog:read",
-        summary="Every diagnostic rule: its name, what it looks for and what to do",
-        work=_rules,
-        answer=RuleList,
+        "listRules",
+        "GET /rules",
+        "catalog:read",
+        "Every diagnostic rule: its name, what it looks for and what to do",
+        _rules,
     ),
     Endpoint(
-        name="getJobFindings",
-        tag="findings",
-        method="GET",
-        path="/jobs/{job}/findings",
-        action="jobs:read",
-        summary="What the diagnostic rules find in a job",
+        "getJobFindings",
+        "GET /jobs/{job}/findings",
+        "jobs:read",
+        "What the diagnostic rules find in a job",
+        _findings,
         text=(
             "Made from what is stored when asked, worst first, roots before what followed from them. `severity` is "
             "info, warning or critical, `role` root, confirmation or cascade, `confidence` 0 to 1; `evidence` holds "
             "sentences with their figures (`metric`, `value`, `limit`, `unit`), log lines, events and statuses. The "
             "rules are in `docs/reference/rules.md`."
         ),
-        work=_findings,
-        answer=Finding,
-        many=True,
         queries=(PROJECT,),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="getJobTimeline",
-        tag="findings",
-        method="GET",
-        path="/jobs/{job}/timeline",
-        action="jobs:read",
-        summary="What happened to a job and its nodes in one order of time",
+        "getJobTimeline",
+        "GET /jobs/{job}/timeline",
+        "jobs:read",
+        "What happened to a job and its nodes in one order of time",
+        _timeline,
         text=(
             "State changes, events, events of its nodes while it had them, findings (where they begin), lines that "
             "warn, minutes with many of them, and changes of what it used. Of many lines the first and the last that "
             "warn are there."
         ),
-        work=_timeline,
-        answer=Moment,
-        many=True,
         queries=(
             Query("kind", "Only these: state, event, node, finding, log, peak, metric.", many=True, example="finding"),
             Query("limit", f"The newest so many, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"),
             PROJECT,
         ),
-        paths=JOB_PATH,
     ),
 )

@@ -11,7 +11,7 @@ from jobmeter.query.group import Amounts, GroupQuestion, Usage
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.native.live import still
 from jobmeter.server.services import Services
 
@@ -204,52 +204,46 @@ def _user(one: Usage) -> UserBody:
     )
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "nodes",
     Endpoint(
-        name="getFleet",
-        tag="nodes",
-        method="GET",
-        path="/fleet",
-        action="nodes:read",
-        summary="Every node, its devices, who has them and what they use",
+        "getFleet",
+        "GET /fleet",
+        "nodes:read",
+        "Every node, its devices, who has them and what they use",
+        _fleet,
         text=(
             "One answer for a map of thousands of nodes. A device is `idle` when a job has it and used at most 1 % of "
             "it in the last 15 minutes. Prices are those of `[devices]` in the server's file of prices."
         ),
-        work=_fleet,
-        answer=FleetBody,
         queries=(PROJECT,),
     ),
     Endpoint(
-        name="followFleet",
-        tag="nodes",
-        method="GET",
-        path="/live/fleet",
-        action="nodes:read",
-        summary="Follow the fleet",
+        "followFleet",
+        "GET /live/fleet",
+        "nodes:read",
+        "Follow the fleet",
+        _follow,
         text=(
             "Server-sent events: `data` is the whole of `getFleet`, every five seconds or more rarely where that costs "
             "much. All who may see the same are answered by one question."
         ),
-        work=_follow,
         answer=FleetBody,
         answer_type=CONTENT_TYPE,
         queries=(PROJECT,),
     ),
     Endpoint(
-        name="listUsers",
-        tag="usage",
-        method="GET",
-        path="/users",
-        action="metrics:read",
-        summary="Who used how much of a resource group",
+        "listUsers",
+        "GET /users",
+        "metrics:read",
+        "Who used how much of a resource group",
+        _users,
         text="What GetUserViewMetrics tells, in the units of this API: ratios from 0 to 1, bytes, cores.",
-        work=_users,
-        answer=UserList,
         queries=(
             Query("resource_group", "The resource group. Default: what belongs to none."),
             Query("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
             PROJECT,
         ),
+        tag="usage",
     ),
 )

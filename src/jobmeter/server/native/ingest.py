@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.receipt import Receipt
-from jobmeter.server.native.endpoint import CallContext, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 FRAMES = "application/vnd.jobmeter.frames"
 
@@ -66,20 +66,19 @@ def _answered(context: CallContext, receipt: Receipt) -> Ingested:
     )
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "ingest",
     Endpoint(
-        name="ingest",
-        tag="ingest",
-        method="POST",
-        path="/ingest",
-        action="ingest:write",
-        summary="Send samples, log lines and records",
+        "ingest",
+        "POST /ingest",
+        "ingest:write",
+        "Send samples, log lines and records",
+        _ingest,
         text=(
             "The body is a sequence of frames (docs/reference/wire-format.md), taken as a whole or refused as a whole. "
             "The answer comes when everything accepted is durable; the same bytes may be sent again at any time, and "
             "each sample and each line counts once."
         ),
-        work=_ingest,
         begin=_ingest_from_memory,
         answer=Ingested,
         body_text="Frames.",

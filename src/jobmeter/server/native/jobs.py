@@ -20,11 +20,10 @@ from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, NextAttempt, Recorded, job_body, job_detail
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tagged
 from jobmeter.wire.json_shape import shape_of
 
 _KINDS = frozenset(Records.__struct_fields__)
-JOB_PATH = {"job": "The job's id."}
 MAX_OFFSET = 10_000_000
 ANY = "any"
 """In place of a rule's name: whatever rule it was."""
@@ -127,16 +126,14 @@ def _delete(context: CallContext) -> Deleted:
     return Deleted(deleted=True)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="listJobs",
-        tag="jobs",
-        method="GET",
-        path="/jobs",
-        action="jobs:read",
-        summary="List jobs",
-        work=_list,
-        answer=JobList,
+        "listJobs",
+        "GET /jobs",
+        "jobs:read",
+        "List jobs",
+        _list,
         queries=(
             Query("id", "Only these ids.", many=True),
             Query("state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"),
@@ -173,60 +170,45 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
-        name="recordJobs",
-        tag="jobs",
-        method="POST",
-        path="/jobs",
-        action="jobs:write",
-        summary="Record jobs",
+        "recordJobs",
+        "POST /jobs",
+        "jobs:write",
+        "Record jobs",
+        _record,
         text="What a record leaves out stays as it was.",
-        work=_record,
-        answer=Recorded,
         body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
         example=_EXAMPLE,
         lane="write",
         large=True,
     ),
     Endpoint(
-        name="getJob",
-        tag="jobs",
-        method="GET",
-        path="/jobs/{job}",
-        action="jobs:read",
-        summary="One job with its replicas, devices, nodes and summary",
-        work=_show,
-        answer=JobDetail,
+        "getJob",
+        "GET /jobs/{job}",
+        "jobs:read",
+        "One job with its replicas, devices, nodes and summary",
+        _show,
         queries=(Query("summary", "false leaves the summary out, which takes long for a large job."), PROJECT),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="getNextAttempt",
-        tag="jobs",
-        method="GET",
-        path="/jobs/{job}/attempt",
-        action="jobs:write",
-        summary="The number of a job's next attempt",
+        "getNextAttempt",
+        "GET /jobs/{job}/attempt",
+        "jobs:write",
+        "The number of a job's next attempt",
+        _attempt,
         text=(
             "What `jobmeter run --job-id` asks before it starts: one more than the highest attempt of any replica, 0 "
             "for a job that there is not. 409 while another run holds the job's lease."
         ),
-        work=_attempt,
-        answer=NextAttempt,
         queries=(Query("owner", "The name by which the caller holds the lease, if it does."), PROJECT),
-        paths=JOB_PATH,
         lane="control",
     ),
     Endpoint(
-        name="deleteJob",
-        tag="jobs",
-        method="DELETE",
-        path="/jobs/{job}",
-        action="jobs:delete",
-        summary="Forget a job and everything measured for it",
-        work=_delete,
-        answer=Deleted,
+        "deleteJob",
+        "DELETE /jobs/{job}",
+        "jobs:delete",
+        "Forget a job and everything measured for it",
+        _delete,
         queries=(PROJECT,),
-        paths=JOB_PATH,
         lane="write",
     ),
 )

@@ -1,7 +1,7 @@
 """``/keys`` and ``/whoami``."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -12,7 +12,7 @@ from jobmeter.access.principal import Role
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import CallContext, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 _MOST_NAME = 100
 
@@ -44,19 +44,32 @@ class OwnPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     document: dict[str, Any]
 
 
+_Shipped = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(SYSTEM_POLICIES)})]
+_Policies = Annotated[
+    list[_Shipped | OwnPolicy],
+    msgspec.Meta(
+        description="A shipped policy by its name, or one of its own: its name and its document in the form of RAM.",
+        extra_json_schema={"maxItems": MOST_POLICIES},
+    ),
+]
+
+
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The key to make; without a project it sees every project, without a role its policies decide alone."""
+    """The key to make, of the role admin, writer or reader.
+
+    Without a project it sees every project, without a role its policies decide alone.
+    """
 
     name: str
-    role: Role | None = None
+    role: Literal["admin", "writer", "reader"] | None = None
     project: str | None = None
-    policies: list[str | OwnPolicy] = []
+    policies: _Policies = []
 
 
 class NewPolicies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policies that a key has from now on."""
 
-    policies: list[str | OwnPolicy]
+    policies: _Policies
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -128,7 +141,7 @@ def _create(context: CallContext) -> CreatedKeyBody:
     project = key_project(context.principal, new_key.project)
     if new_key.role is None and not new_key.policies:
         raise InvalidRequestError("a key needs a role, policies, or both", "role")
-    policies, role = _attached(new_key.policies), new_key.role or Role.ADMIN
+    policies, role = _attached(new_key.policies), Role(new_key.role or Role.ADMIN)
     registry, vault, clock = services.registry, services.vault, services.clock
     made = create_key(registry, vault, clock, new_key.name, role, project, policies, actor=context.principal.id)
     return CreatedKeyBody(
@@ -175,22 +188,6 @@ def _whoami(context: CallContext) -> WhoAmI:
     return WhoAmI(who.id, who.name, str(who.role), who.project, who.job, expires)
 
 
-_TEXT = {"type": "string"}
-_POLICIES = {
-    "type": "array",
-    "maxItems": MOST_POLICIES,
-    "description": "A shipped policy by its name, or one of its own: its name and its document in the form of RAM.",
-    "items": {
-        "oneOf": [
-            {"type": "string", "enum": list(SYSTEM_POLICIES)},
-            {
-                "type": "object",
-                "properties": {"name": _TEXT, "document": {"type": "object"}},
-                "required": ["name", "document"],
-            },
-        ]
-    },
-}
 _OWN_POLICY = {
     "name": "read-group",
     "document": {
@@ -201,101 +198,49 @@ _OWN_POLICY = {
     },
 }
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "keys",
+    Endpoint("listKeys", "GET /keys", "keys:read", "List keys", _list),
     Endpoint(
-        name="listKeys",
-        tag="keys",
-        method="GET",
-        path="/keys",
-        action="keys:read",
-        summary="List keys",
-        work=_list,
-        answer=KeyList,
-    ),
-    Endpoint(
-        name="createKey",
-        tag="keys",
-        method="POST",
-        path="/keys",
-        action="keys:write",
-        summary="Make a key",
-        work=_create,
-        answer=CreatedKeyBody,
+        "createKey",
+        "POST /keys",
+        "keys:write",
+        "Make a key",
+        _create,
         text=(
             "It takes an administrator without policies; one of a project makes keys of that project. Without a "
             "project the key sees every one. With `policies` what none of them allows is denied, whatever the role; "
             "without a `role` they decide alone. A policy that is not valid is refused, and `field` names it: "
             "`policies[0]`."
         ),
-        body={
-            "type": "object",
-            "properties": {
-                "name": _TEXT,
-                "role": {"type": "string", "enum": list(Role)},
-                "project": _TEXT,
-                "policies": _POLICIES,
-            },
-            "required": ["name"],
-        },
-        body_text='`{"name", "role": "admin|writer|reader", "project", "policies"}`.',
+        body=NewKey,
         example={"name": "ci", "role": "reader", "project": "default", "policies": ["AliyunPAIReadOnlyAccess"]},
     ),
     Endpoint(
-        name="changeKeyPolicies",
-        tag="keys",
-        method="PUT",
-        path="/keys/{key}/policies",
-        action="keys:write",
-        summary="Replace the policies of a key",
+        "changeKeyPolicies",
+        "PUT /keys/{key}/policies",
+        "keys:write",
+        "Replace the policies of a key",
+        _change,
         text="All of them, from its next call on; at another server a second later. A key keeps one at least.",
-        work=_change,
-        answer=KeyBody,
-        paths={"key": "The key's id."},
-        body={"type": "object", "properties": {"policies": _POLICIES}, "required": ["policies"]},
-        body_text='`{"policies"}`.',
+        body=NewPolicies,
         example={"policies": [_OWN_POLICY]},
     ),
     Endpoint(
-        name="getKeyPolicies",
-        tag="keys",
-        method="GET",
-        path="/keys/{key}/policies",
-        action="keys:read",
-        summary="What the policies of a key say",
+        "getKeyPolicies",
+        "GET /keys/{key}/policies",
+        "keys:read",
+        "What the policies of a key say",
+        _key_policies,
         text="Each with its document, one that is shipped too. A key without policies may do what its role may.",
-        work=_key_policies,
-        answer=KeyPolicies,
-        paths={"key": "The key's id."},
     ),
+    Endpoint("revokeKey", "DELETE /keys/{key}", "keys:write", "Revoke a key", _revoke),
     Endpoint(
-        name="revokeKey",
-        tag="keys",
-        method="DELETE",
-        path="/keys/{key}",
-        action="keys:write",
-        summary="Revoke a key",
-        work=_revoke,
-        answer=Deleted,
-        paths={"key": "The key's id."},
+        "listPolicies",
+        "GET /policies",
+        "keys:read",
+        "List the policies that a key can be given by name, and what they say",
+        _policies,
     ),
-    Endpoint(
-        name="listPolicies",
-        tag="keys",
-        method="GET",
-        path="/policies",
-        action="keys:read",
-        summary="List the policies that a key can be given by name, and what they say",
-        work=_policies,
-        answer=PolicyNames,
-    ),
-    Endpoint(
-        name="whoAmI",
-        tag="keys",
-        method="GET",
-        path="/whoami",
-        action="catalog:read",
-        summary="The key that the call was made with",
-        work=_whoami,
-        answer=WhoAmI,
-    ),
+    Endpoint("whoAmI", "GET /whoami", "catalog:read", "The key that the call was made with", _whoami),
 )

@@ -14,8 +14,7 @@ from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, LatestBody, LineBody, Timelines, job_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
 from jobmeter.server.services import Services
 
@@ -122,16 +121,15 @@ _TEXT = (
     "ask the same see the same answers, asked for once."
 )
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="followJob",
-        tag="jobs",
-        method="GET",
-        path="/jobs/{job}/live",
-        action="metrics:read",
-        summary="Follow a job while it runs",
+        "followJob",
+        "GET /jobs/{job}/live",
+        "metrics:read",
+        "Follow a job while it runs",
+        _follow_job,
         text=_TEXT,
-        work=_follow_job,
         answer=LiveJob,
         answer_type=CONTENT_TYPE,
         queries=(
@@ -144,17 +142,14 @@ ENDPOINTS = (
             ),
             PROJECT,
         ),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="followJobs",
-        tag="jobs",
-        method="GET",
-        path="/live/jobs",
-        action="metrics:read",
-        summary="Follow the jobs that run or change",
+        "followJobs",
+        "GET /live/jobs",
+        "metrics:read",
+        "Follow the jobs that run or change",
+        _follow_jobs,
         text=_TEXT,
-        work=_follow_jobs,
         answer=LiveJobs,
         answer_type=CONTENT_TYPE,
         queries=(PROJECT,),

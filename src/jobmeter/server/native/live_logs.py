@@ -14,11 +14,10 @@ from jobmeter.model.time import SECOND
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 from jobmeter.server.native.live import still
 from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, base_question, line_body
-from jobmeter.server.native.node_logs import NODE_PATH, STREAM, NodeLogList
+from jobmeter.server.native.node_logs import STREAM, NodeLogList
 from jobmeter.server.services import Services
 
 MOST_LINES = 500
@@ -134,16 +133,15 @@ _TEXT = (
 )
 _FOLLOWED = tuple(query for query in SEARCH if query.name not in {"start", "end", "since"})
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "logs",
     Endpoint(
-        name="followJobLogs",
-        tag="logs",
-        method="GET",
-        path="/jobs/{job}/logs/live",
-        action="jobs:read",
-        summary="Follow the log of a job while it runs",
+        "followJobLogs",
+        "GET /jobs/{job}/logs/live",
+        "jobs:read",
+        "Follow the log of a job while it runs",
+        _follow_job,
         text=_TEXT + "`end`, `refused` and `problem` are as for `/live/jobs`.",
-        work=_follow_job,
         answer=LiveLogList,
         answer_type=CONTENT_TYPE,
         queries=(
@@ -151,20 +149,16 @@ ENDPOINTS = (
             *(query for query in _FOLLOWED if query.name in {"level", "contains"}),
             PROJECT,
         ),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="followNodeLogs",
-        tag="logs",
-        method="GET",
-        path="/nodes/{node}/logs/live",
-        action="nodes:read",
-        summary="Follow the system log of a node",
+        "followNodeLogs",
+        "GET /nodes/{node}/logs/live",
+        "nodes:read",
+        "Follow the system log of a node",
+        _follow_node,
         text=_TEXT + "It goes on until who looks goes; `refused` and `problem` are as for `/live/jobs`.",
-        work=_follow_node,
         answer=LiveNodeLogList,
         answer_type=CONTENT_TYPE,
         queries=(STREAM, *_FOLLOWED, PROJECT),
-        paths=NODE_PATH,
     ),
 )

@@ -15,8 +15,8 @@ from jobmeter.model.log_query import parse_log_query, parse_severity
 from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json
-from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json, tagged
+from jobmeter.server.native.jobs import MAX_OFFSET
 from jobmeter.wire.json_shape import shape_of
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class PushedLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class PushBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Lines in their order."""
+    """Lines in their order; those without a time get the server's."""
 
     lines: list[PushedLine]
 
@@ -248,20 +248,19 @@ PAGE = (
 )
 """Parameters that say which part of them, and in which form."""
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "logs",
     Endpoint(
-        name="getJobLogs",
-        tag="logs",
-        method="GET",
-        path="/jobs/{job}/logs",
-        action="jobs:read",
-        summary="Log lines of a job",
+        "getJobLogs",
+        "GET /jobs/{job}/logs",
+        "jobs:read",
+        "Log lines of a job",
+        _read,
         text=(
             "Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page; `text` "
             "(the bare texts) and `jsonl` (an object a line) give the whole selection, however long, as a stream, "
             "unless `limit` says how much of it."
         ),
-        work=_read,
         answer=LogList,
         queries=(
             Query("replica", "Only these replicas.", many=True, example="worker-0"),
@@ -271,29 +270,21 @@ ENDPOINTS = (
             *SEARCH,
             *PAGE,
         ),
-        paths=JOB_PATH,
         other_types=("text/plain", "application/x-ndjson"),
     ),
     Endpoint(
-        name="pushJobLogs",
-        tag="logs",
-        method="POST",
-        path="/jobs/{job}/logs",
-        action="ingest:write",
-        summary="Push log lines of a job",
+        "pushJobLogs",
+        "POST /jobs/{job}/logs",
+        "ingest:write",
+        "Push log lines of a job",
+        _push,
         text=(
             "Answered when the accepted lines are durable. Job, replica, attempt, stream, time and "
             "text identify a line: sent again, it counts once. A text of several lines becomes several, a nanosecond "
             "apart; a line of more than 64 KiB is cut and says so. The job must exist: by a record or its samples."
         ),
-        work=_push,
-        answer=Pushed,
         queries=(PROJECT,),
-        paths=JOB_PATH,
-        body_text=(
-            '`{"lines": [{"text", "time", "time_ns", "replica", "attempt", "stream", "node", "level"}]}`; all but the '
-            "text may be absent. Lines without a time get the server's, in their order."
-        ),
+        body=PushBody,
         example={
             "lines": [
                 {"time": "2026-11-20T15:00:00.25Z", "text": "epoch 1 loss 0.31", "replica": "worker-0"},

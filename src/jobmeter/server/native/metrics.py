@@ -43,8 +43,7 @@ from jobmeter.server.native.bodies import (
     Points,
     Timelines,
 )
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, tagged
 
 MAX_METRICS = 100
 _JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
@@ -245,27 +244,22 @@ def _measured(context: CallContext) -> MetricNames:
     return MetricNames(job.id, job.project, names)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "metrics",
     Endpoint(
-        name="listJobMetrics",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/metrics/names",
-        action="metrics:read",
-        summary="Which metrics a job has",
+        "listJobMetrics",
+        "GET /jobs/{job}/metrics/names",
+        "metrics:read",
+        "Which metrics a job has",
+        _measured,
         text="Those that were measured for it over its life, and those that are derived from them.",
-        work=_measured,
-        answer=MetricNames,
         queries=(PROJECT,),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="getJobMetrics",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/metrics",
-        action="metrics:read",
-        summary="Metrics of a job over a range",
+        "getJobMetrics",
+        "GET /jobs/{job}/metrics",
+        "metrics:read",
+        "Metrics of a job over a range",
         text=(
             "Buckets are aligned to the epoch, half open and named by their start; one without a sample is absent. "
             "Default range: the whole life of a finished job, the last hour of a running one."
@@ -280,34 +274,27 @@ ENDPOINTS = (
             Query("replica", "Only these replicas.", many=True),
             PROJECT,
         ),
-        paths=JOB_PATH,
         other_types=("text/csv", "application/vnd.apache.parquet"),
     ),
     Endpoint(
-        name="getLatest",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/latest",
-        action="metrics:read",
-        summary="The newest values of a job",
-        work=_latest,
-        answer=LatestList,
+        "getLatest",
+        "GET /jobs/{job}/latest",
+        "metrics:read",
+        "The newest values of a job",
+        _latest,
         queries=(
             Query("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
             Query("by", "What a value stands for: replica, device or job. Default: replica."),
             PROJECT,
         ),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="getNodeMetrics",
-        tag="nodes",
-        method="GET",
-        path="/nodes/{node}/metrics",
-        action="nodes:read",
-        summary="Metrics of a node over a range",
+        "getNodeMetrics",
+        "GET /nodes/{node}/metrics",
+        "nodes:read",
+        "Metrics of a node over a range",
+        _node_metrics,
         text="As those of a job. Default range: the last hour.",
-        work=_node_metrics,
         answer=NodeMetricsBody,
         queries=(
             _METRIC,
@@ -317,7 +304,7 @@ ENDPOINTS = (
             Query("cluster", "The node's cluster, where nodes of several have the same name."),
             PROJECT,
         ),
-        paths={"node": "The node's name."},
         other_types=("text/csv", "application/vnd.apache.parquet"),
+        tag="nodes",
     ),
 )

@@ -13,7 +13,7 @@ from jobmeter.model.series import check_name
 from jobmeter.model.syslog import FACILITIES, SEVERITIES, SEVERITY_WORDS, severity_of
 from jobmeter.query.request import NodeRef
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, tagged
 from jobmeter.server.native.logs import (
     MAX_LINES,
     PAGE,
@@ -67,7 +67,7 @@ class PushedNodeLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class PushNodeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Lines in their order."""
+    """Lines in their order; those without a time get the server's."""
 
     lines: list[PushedNodeLine]
 
@@ -112,50 +112,40 @@ def _severity(given: int | str | None) -> int | None:
     return number
 
 
-NODE_PATH = {"node": "The node's name."}
 STREAM = Query("stream", "Only this stream: kernel, journal, or file: and its path.")
 _LINE: dict[str, Any] = {"time": "2026-11-20T15:00:00.25Z", "facility": "kern", "severity": "err"}
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "logs",
     Endpoint(
-        name="getNodeLogs",
-        tag="logs",
-        method="GET",
-        path="/nodes/{node}/logs",
-        action="nodes:read",
-        summary="Lines of a node's system log",
+        "getNodeLogs",
+        "GET /nodes/{node}/logs",
+        "nodes:read",
+        "Lines of a node's system log",
+        _read,
         text=(
             "What the kernel, the journal and the files that the agent of the node is told to read say, ordered by "
             "time. What the processes of jobs write is with the jobs."
         ),
-        work=_read,
         answer=NodeLogList,
         queries=(STREAM, *SEARCH, *PAGE),
-        paths=NODE_PATH,
         other_types=("text/plain", "application/x-ndjson"),
     ),
     Endpoint(
-        name="pushNodeLogs",
-        tag="logs",
-        method="POST",
-        path="/nodes/{node}/logs",
-        action="ingest:write",
-        summary="Push lines of a node's system log",
+        "pushNodeLogs",
+        "POST /nodes/{node}/logs",
+        "ingest:write",
+        "Push lines of a node's system log",
+        _push,
         text=(
             "For a node that no agent reads. Answered when the accepted lines are durable. Project, "
             "node, stream, time and text identify a line: sent again, it counts once. A node that is new is one of the "
-            "project's nodes from then on; that it is silent later says nothing of it."
+            "project's nodes from then on; that it is silent later says nothing of it. "
+            f"`facility` is one of {', '.join(FACILITIES)} (default: user), `severity` a number from 0 to 7 or one of "
+            f"{', '.join(SEVERITIES)}."
         ),
-        work=_push,
-        answer=Pushed,
         queries=(PROJECT,),
-        paths=NODE_PATH,
-        body_text=(
-            '`{"lines": [{"text", "time", "time_ns", "facility", "severity", "tag", "stream", "job", "replica"}]}`; '
-            f"all but the text may be absent. `facility` is one of {', '.join(FACILITIES)} (default: user), `severity` "
-            f"a number from 0 to 7 or one of {', '.join(SEVERITIES)}. Lines without a time get the server's, in their "
-            "order."
-        ),
+        body=PushNodeBody,
         example={"lines": [{"text": "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", **_LINE}]},
         lane="write",
         large=True,

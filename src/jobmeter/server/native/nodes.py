@@ -5,7 +5,7 @@ from jobmeter.model.pod import MOST_PODS, NodePods
 from jobmeter.model.series import check_job_id, check_name
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import NodeList, node_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 
 def _list(context: CallContext) -> NodeList:
@@ -32,16 +32,14 @@ def _pods(context: CallContext) -> NodePods:
     return NodePods(context.services.registry.pods.find(context.scope.projects, cluster, node, uids))
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "nodes",
     Endpoint(
-        name="listNodes",
-        tag="nodes",
-        method="GET",
-        path="/nodes",
-        action="nodes:read",
-        summary="List nodes",
-        work=_list,
-        answer=NodeList,
+        "listNodes",
+        "GET /nodes",
+        "nodes:read",
+        "List nodes",
+        _list,
         queries=(
             Query("resource_group", "Only nodes of these resource groups.", many=True),
             Query("name", "Only nodes of these names.", many=True),
@@ -49,23 +47,19 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
-        name="listNodePods",
-        tag="nodes",
-        method="GET",
-        path="/nodes/{node}/pods",
-        action="ingest:write",
-        summary="Which replicas of which jobs pods of a node are",
+        "listNodePods",
+        "GET /nodes/{node}/pods",
+        "ingest:write",
+        "Which replicas of which jobs pods of a node are",
+        _pods,
         text=(
             "An agent asks for pods of its own node that it does not know. What the watcher of the cluster has told of "
             "is in the answer; a pod of which it has not is not."
         ),
-        work=_pods,
-        answer=NodePods,
         queries=(
             Query("cluster", "The cluster of the node, empty for none."),
             Query("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),
         ),
-        paths={"node": "The node."},
         lane="write",
     ),
 )

@@ -7,7 +7,7 @@ from jobmeter.model.job import Condition, Job, JobFilter, Operator
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import JobBody, job_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 LAST = "last"
 _LONGEST = 1_000
@@ -64,20 +64,18 @@ def _resolve(context: CallContext) -> JobBody:
     return job_body(find_job(context, text))
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="resolveJob",
-        tag="jobs",
-        method="GET",
-        path="/resolve",
-        action="jobs:read",
-        summary="The job that a text names",
+        "resolveJob",
+        "GET /resolve",
+        "jobs:read",
+        "The job that a text names",
+        _resolve,
         text=(
             "Its id; `last`, the newest of all; its name, and then the newest of that name; or a beginning of its id "
             "that no other job has. 404 names jobs that are near, 409 those of which each may be meant."
         ),
-        work=_resolve,
-        answer=JobBody,
         queries=(Query("job", "What somebody wrote.", required=True, example="last"), PROJECT),
     ),
 )

@@ -4,7 +4,7 @@ import msgspec
 
 from jobmeter.model.job import ProjectsQuestion
 from jobmeter.model.retention import Retention
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 
 class ProjectRetention(msgspec.Struct, frozen=True):
@@ -41,17 +41,15 @@ def _days(one: Retention) -> tuple[int, int, int]:
     return one.raw_days, one.minute_days, one.hour_days
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "server",
     Endpoint(
-        name="listRetention",
-        tag="server",
-        method="GET",
-        path="/retention",
-        action="server:admin",
-        summary="How long every project's samples are kept",
+        "listRetention",
+        "GET /retention",
+        "server:admin",
+        "How long every project's samples are kept",
+        _list,
         text="A key of one project names it.",
-        work=_list,
-        answer=RetentionList,
         queries=(PROJECT,),
         lane="control",
     ),

@@ -10,8 +10,7 @@ from jobmeter.query.readings import Readings, ReadingsQuestion
 from jobmeter.query.request import JobRef
 from jobmeter.server.native import raw
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, tagged
 from jobmeter.server.native.metrics import requested_metrics, requested_times
 from jobmeter.server.pipeline import export_slot
 
@@ -65,14 +64,14 @@ def _samples(context: CallContext) -> Stream:
     return replace(answer(found, job.id), over=over, patience=PATIENCE_SECONDS)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "metrics",
     Endpoint(
-        name="exportSamples",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/samples",
-        action="metrics:read",
-        summary="Every stored reading of a job, as a stream",
+        "exportSamples",
+        "GET /jobs/{job}/samples",
+        "metrics:read",
+        "Every stored reading of a job, as a stream",
+        _samples,
         text=(
             "Nothing is bucketed, joined or converted: a counter is what was read, in the unit of its metric. A metric "
             "that is worked out from others comes with the readings of those, under their own names (`cpu.usage` with "
@@ -84,7 +83,6 @@ ENDPOINTS = (
             "cut off, so that no client takes a part for the whole. Default range: the whole life of a finished job, "
             "the last hour of a running one."
         ),
-        work=_samples,
         answer=SampleBody,
         answer_type="application/x-ndjson",
         queries=(
@@ -97,7 +95,6 @@ ENDPOINTS = (
             Query("format", "json, csv or parquet. Default: json."),
             PROJECT,
         ),
-        paths=JOB_PATH,
         other_types=("text/csv", "application/vnd.apache.parquet"),
     ),
 )

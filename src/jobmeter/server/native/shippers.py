@@ -4,7 +4,7 @@ import msgspec
 
 from jobmeter.errors import NotFoundError
 from jobmeter.model.shipper import Shipper
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.shipping import lag_seconds, shipper_project
 
 
@@ -100,64 +100,49 @@ def _delete(context: CallContext) -> ShipperBody:
     return shipper_body(gone, context.services.clock.now_ms())
 
 
-_PATH = {"shipper": "The shipper's id."}
-
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "shippers",
     Endpoint(
-        name="listShippers",
-        tag="shippers",
-        method="GET",
-        path="/shippers",
-        action="shippers:read",
-        summary="List log shippers",
+        "listShippers",
+        "GET /shippers",
+        "shippers:read",
+        "List log shippers",
+        _list,
         text="Those of the key's project, or, for a key that sees every project, all of them.",
-        work=_list,
-        answer=ShipperList,
         queries=(PROJECT,),
     ),
     Endpoint(
-        name="createShipper",
-        tag="shippers",
-        method="POST",
-        path="/shippers",
-        action="shippers:write",
-        summary="Ship the log lines of a resource group",
+        "createShipper",
+        "POST /shippers",
+        "shippers:write",
+        "Ship the log lines of a resource group",
+        _create,
         text=(
             "From now on, to the sink that the server's settings (`JOBMETER_SINKS`) have for `sink_project` and "
             "`logstore`. With `project`, or a key of one project, the lines of that project alone. One that is there "
             "already is given as it is."
         ),
-        work=_create,
-        answer=ShipperBody,
         queries=(PROJECT,),
-        body_text='`{"resource_group", "sink_project", "logstore"}`.',
+        body=NewShipper,
         example={"resource_group": "rg-1", "sink_project": "eas-r-asdasdasd-sls", "logstore": "access_log"},
         lane="write",
     ),
     Endpoint(
-        name="getShipper",
-        tag="shippers",
-        method="GET",
-        path="/shippers/{shipper}",
-        action="shippers:read",
-        summary="One log shipper: its state and its lag",
-        work=_show,
-        answer=ShipperBody,
+        "getShipper",
+        "GET /shippers/{shipper}",
+        "shippers:read",
+        "One log shipper: its state and its lag",
+        _show,
         queries=(PROJECT,),
-        paths=_PATH,
     ),
     Endpoint(
-        name="deleteShipper",
-        tag="shippers",
-        method="DELETE",
-        path="/shippers/{shipper}",
-        action="shippers:write",
-        summary="Ship no more",
+        "deleteShipper",
+        "DELETE /shippers/{shipper}",
+        "shippers:write",
+        "Ship no more",
+        _delete,
         text="Gives what the shipper was; the lines that wait are not shipped any more. The lines themselves stay.",
-        work=_delete,
-        answer=ShipperBody,
         queries=(PROJECT,),
-        paths=_PATH,
         lane="write",
     ),
 )

@@ -10,7 +10,7 @@ from jobmeter.kernel.library import KERNEL
 from jobmeter.model.retention import Retention
 from jobmeter.server.backup import back_up
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import CallContext, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 from jobmeter.store.damage import DamagedPart
 
 MAX_DAYS = 36_500
@@ -126,79 +126,43 @@ def _drop_retention(context: CallContext) -> Deleted:
     return Deleted(deleted=True)
 
 
-_PROJECT_PATH = {"project": "The project."}
-
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "server",
+    Endpoint("health", "GET /health", None, "Whether the server answers", _health, lane="control"),
+    Endpoint("status", "GET /status", "server:read", "Sizes, work under way, roll-ups", _status, lane="control"),
     Endpoint(
-        name="health",
-        tag="server",
-        method="GET",
-        path="/health",
-        action=None,
-        summary="Whether the server answers",
-        work=_health,
-        answer=Health,
-        lane="control",
-    ),
-    Endpoint(
-        name="status",
-        tag="server",
-        method="GET",
-        path="/status",
-        action="server:read",
-        summary="Sizes, work under way, roll-ups",
-        work=_status,
-        answer=Status,
-        lane="control",
-    ),
-    Endpoint(
-        name="backup",
-        tag="server",
-        method="POST",
-        path="/backup",
-        action="server:admin",
-        summary="Write a backup while the server runs",
+        "backup",
+        "POST /backup",
+        "server:admin",
+        "Write a backup while the server runs",
+        _backup,
         text="The folder also holds the key that seals secrets: keep it as safe as the data folder.",
-        work=_backup,
-        answer=BackupDone,
-        body_text='`{"directory": "/path/on/the/server"}`.',
+        body=BackupBody,
         example={"directory": "/var/backups/jobmeter/2026-11-20"},
         lane="control",
     ),
     Endpoint(
-        name="getRetention",
-        tag="server",
-        method="GET",
-        path="/projects/{project}/retention",
-        action="server:admin",
-        summary="How long a project's samples are kept",
-        work=_retention,
-        answer=RetentionBody,
-        paths=_PROJECT_PATH,
+        "getRetention",
+        "GET /projects/{project}/retention",
+        "server:admin",
+        "How long a project's samples are kept",
+        _retention,
     ),
     Endpoint(
-        name="setRetention",
-        tag="server",
-        method="PUT",
-        path="/projects/{project}/retention",
-        action="server:admin",
-        summary="Keep a project's samples for another time",
+        "setRetention",
+        "PUT /projects/{project}/retention",
+        "server:admin",
+        "Keep a project's samples for another time",
+        _set_retention,
         text="Samples that are stored already keep the time that was set when they came.",
-        work=_set_retention,
-        answer=RetentionBody,
-        paths=_PROJECT_PATH,
-        body_text='`{"raw_days", "minute_days", "hour_days"}`.',
+        body=RetentionBody,
         example={"raw_days": 30, "minute_days": 180, "hour_days": 730},
     ),
     Endpoint(
-        name="dropRetention",
-        tag="server",
-        method="DELETE",
-        path="/projects/{project}/retention",
-        action="server:admin",
-        summary="Go back to the server's own retention",
-        work=_drop_retention,
-        answer=Deleted,
-        paths=_PROJECT_PATH,
+        "dropRetention",
+        "DELETE /projects/{project}/retention",
+        "server:admin",
+        "Go back to the server's own retention",
+        _drop_retention,
     ),
 )

@@ -10,7 +10,7 @@ from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, Condition, Span
 from jobmeter.query.request import JobRef
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.cursor import cursor_of, place_of
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 _NS = 1_000_000
 _DIGITS = frozenset("0123456789abcdef")
@@ -226,20 +226,18 @@ def _span(one: Span) -> SpanBody:
 
 _CURSOR = Query("cursor", "`next` of the page before: it holds for an hour, for the same question of the same key.")
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "traces",
     Endpoint(
-        name="listTraces",
-        tag="traces",
-        method="GET",
-        path="/traces",
-        action="traces:read",
-        summary="Traces of a job, or of all",
+        "listTraces",
+        "GET /traces",
+        "traces:read",
+        "Traces of a job, or of all",
+        _list,
         text=(
             "What is said of a trace is said of those of its spans that began in the range. `name`, `contains`, "
             "`service`, `replica`, `status` and `attribute` choose the traces of which one span fits them all."
         ),
-        work=_list,
-        answer=TraceList,
         queries=(
             Query("job", "Only spans of this job.", example="train-7"),
             Query("name", "A span has one of these names.", many=True, example="step"),
@@ -262,20 +260,16 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
-        name="getTrace",
-        tag="traces",
-        method="GET",
-        path="/traces/{trace}",
-        action="traces:read",
-        summary="The spans of a trace",
+        "getTrace",
+        "GET /traces/{trace}",
+        "traces:read",
+        "The spans of a trace",
+        _spans,
         text="Sorted by their start. A trace of which the key may see nothing is not found.",
-        work=_spans,
-        answer=SpanList,
         queries=(
             Query("limit", f"Spans in the answer, 1 to {MOST_SPANS - 1}. Default: 1000.", type="integer"),
             _CURSOR,
             PROJECT,
         ),
-        paths={"trace": "The trace's id: 32 hexadecimal digits."},
     ),
 )

@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.access.prices import Bill
 from jobmeter.model.usage import Usage
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 
 class UsageRow(msgspec.Struct, frozen=True):
@@ -89,17 +89,15 @@ def _row(one: Usage, bill: Bill) -> UsageRow:
     )
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "usage",
     Endpoint(
-        name="getUsage",
-        tag="usage",
-        method="GET",
-        path="/usage",
-        action="usage:read",
-        summary="The calls of a month, and what they cost",
+        "getUsage",
+        "GET /usage",
+        "usage:read",
+        "The calls of a month, and what they cost",
+        _usage,
         text="Calls that this server answered are counted at once, those of others within a second.",
-        work=_usage,
-        answer=UsageBody,
         queries=(Query("month", "A month like 2026-11. Default: the present one.", example="2026-11"), PROJECT),
         lane="control",
     ),

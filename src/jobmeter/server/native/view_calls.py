@@ -10,8 +10,7 @@ from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import JobQuestion
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 
 class CallBody(msgspec.Struct, frozen=True):
@@ -54,17 +53,15 @@ def _calls(context: CallContext) -> CallList:
     return CallList(found.job.id, found.job.project, calls)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "metrics",
     Endpoint(
-        name="listViewCalls",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/calls",
-        action="metrics:read",
-        summary="The call of each vendor's API that gives what a chart shows",
+        "listViewCalls",
+        "GET /jobs/{job}/calls",
+        "metrics:read",
+        "The call of each vendor's API that gives what a chart shows",
+        _calls,
         text="Nothing is requested: these are the calls that would be, with a placeholder for the key.",
-        work=_calls,
-        answer=CallList,
         queries=(
             Query("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
             Query("start", "Start of the range, included.", example="2026-11-20T15:00:00Z"),
@@ -73,7 +70,6 @@ ENDPOINTS = (
             Query("replica", "The replica that is looked at. Default: the first."),
             PROJECT,
         ),
-        paths=JOB_PATH,
         lane="control",
     ),
 )
