@@ -210,7 +210,7 @@ def _answers(transport: Transport, path: str) -> bool:
 
 def _started(folder: Path) -> str:
     """The address of a server on the folder, started by this process or by another one at the same time."""
-    missing = [name for name in ("chdb", "httptools", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
+    missing = [name for name in ("chdb", "httptools", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
         raise ConfigurationError(
             "no server answers, and this installation cannot start one: "

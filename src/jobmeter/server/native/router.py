@@ -1,7 +1,7 @@
 """The router of our own API: finds the endpoint, works on its lane, sends what it gives.
 
-Endpoints are found by the table itself: a framework's routing and response objects took longer than most answers. The
-framework describes the API (``jobmeter.server.native.openapi``).
+Endpoints are found by the table itself: a framework's routing and response objects took longer than most answers.
+``jobmeter.server.native.openapi`` describes them.
 """
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
@@ -57,6 +57,7 @@ from jobmeter.server.native.endpoint import (
     Stream,
     admitted_run,
 )
+from jobmeter.server.native.openapi import document
 from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, Request
 from jobmeter.server.services import Services
 
@@ -197,14 +198,8 @@ class NativeRouter:
         if exchange.call.method not in {"GET", "HEAD"}:
             raise NotFoundError("the API's description can only be read", "method", "GET, HEAD")
         # Made when somebody wants it: it takes longer than all the rest of the start.
-        self._document = self._document or await self._services.lanes.control.run(_description)
+        self._document = self._document or await self._services.lanes.control.run(partial(document, BASE, ENDPOINTS))
         await exchange.reply(Answer(200, self._document))
-
-
-def _description() -> bytes:
-    from jobmeter.server.native.openapi import document  # noqa: PLC0415 - the framework is loaded for this alone
-
-    return document(BASE, ENDPOINTS)
 
 
 async def _allowed_methods(exchange: Exchange) -> None:
