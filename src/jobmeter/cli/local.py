@@ -18,7 +18,8 @@ import click
 import msgspec
 
 from jobmeter.cli.key_option import key_option
-from jobmeter.client.api import PAGE, Api, JobSearch
+from jobmeter.client.api import PAGE, Api
+from jobmeter.client.searches import JobSearch
 from jobmeter.client.transport import Transport
 from jobmeter.errors import ConfigurationError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.model.nearest import did_you_mean

@@ -7,67 +7,17 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from jobmeter.client.bodies import (
-    ComparedJob,
-    ComparedLine,
-    Comparison,
-    DamagedPart,
-    DeviceUse,
-    DiagnosticRule,
-    IngestReceipt,
-    JobDetail,
-    JobList,
-    JobSummary,
-    LatestValue,
-    LogEntry,
-    MetricAnswer,
-    MetricLine,
-    MetricSummary,
-    Retention,
-    RuleList,
-    ServerStatus,
-    ShareToken,
-    ShipperInfo,
-    TimelineMoment,
-    UsageReport,
-)
+from jobmeter.client.bodies import Comparison, IngestReceipt, JobDetail, JobList, LogEntry, MetricAnswer, TimelineMoment
 from jobmeter.client.searches import EventSearch, JobSearch, LogSearch, MetricSearch, given
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
+from jobmeter.model.answers import LatestValue, RuleBody, RuleList, Shared, ShipperBody, ShipperList, Status, UsageBody
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job, Node
 from jobmeter.model.quality import JobQuality
+from jobmeter.model.retention import Retention
 from jobmeter.model.task import DiagnosticTask, NewTask, TaskPage
-
-__all__ = [
-    "PAGE",
-    "Api",
-    "ComparedJob",
-    "ComparedLine",
-    "Comparison",
-    "DamagedPart",
-    "DeviceUse",
-    "DiagnosticRule",
-    "EventSearch",
-    "IngestReceipt",
-    "JobDetail",
-    "JobList",
-    "JobSearch",
-    "JobSummary",
-    "LatestValue",
-    "LogEntry",
-    "LogSearch",
-    "MetricAnswer",
-    "MetricLine",
-    "MetricSearch",
-    "MetricSummary",
-    "Retention",
-    "ServerStatus",
-    "ShareToken",
-    "ShipperInfo",
-    "TimelineMoment",
-]
 
 PAGE = 1000
 """Most jobs, or events, in one answer."""
@@ -131,7 +81,7 @@ class Api:
         """What the rules found in a job, worst first. Raises NotFoundError."""
         return self._get(f"{_of(job)}/findings", given(project=project), list[Finding])
 
-    def rules(self) -> list[DiagnosticRule]:
+    def rules(self) -> list[RuleBody]:
         """The diagnostic rules of the server."""
         return self._get("/rules", [], RuleList).rules
 
@@ -139,9 +89,9 @@ class Api:
         """The quality of a job's stored samples. Raises NotFoundError."""
         return self._get(f"{_of(job)}/quality", given(project=project), JobQuality)
 
-    def usage(self, month: str | None = None, project: str | None = None) -> UsageReport:
+    def usage(self, month: str | None = None, project: str | None = None) -> UsageBody:
         """The calls of a month such as ``2026-11`` (None: the present one) and what they cost."""
-        return self._get("/usage", given(month=month, project=project), UsageReport)
+        return self._get("/usage", given(month=month, project=project), UsageBody)
 
     def timeline(
         self, job: str, kinds: Sequence[str] = (), limit: int = 1_000, project: str | None = None
@@ -214,16 +164,16 @@ class Api:
         """Forget a job and everything measured for it. Raises NotFoundError."""
         self._call("DELETE", _of(job), given(project=project))
 
-    def share(self, job: str, expires_in: int | None = None, project: str | None = None) -> ShareToken:
+    def share(self, job: str, expires_in: int | None = None, project: str | None = None) -> Shared:
         """A token that opens one job's metrics, for so many seconds (by default a week)."""
         content = b"" if expires_in is None else msgspec.json.encode({"expires_in": expires_in})
         query = f"?{urlencode(given(project=project))}" if project else ""
         answer = self.transport.request("POST", f"{API}{_of(job)}/share{query}", content)
-        return _decode(answer, ShareToken)
+        return _decode(answer, Shared)
 
-    def status(self) -> ServerStatus:
+    def status(self) -> Status:
         """The state of the server."""
-        return self._get("/status", [], ServerStatus)
+        return self._get("/status", [], Status)
 
     def retention(self, project: str) -> Retention:
         """How long a project's samples are stored."""
@@ -241,20 +191,20 @@ class Api:
         """The machines that agents run on."""
         return self._get("/nodes", given(project=project), _Nodes).nodes
 
-    def shippers(self, project: str | None = None) -> list[ShipperInfo]:
+    def shippers(self, project: str | None = None) -> list[ShipperBody]:
         """The log shippers, by creation."""
-        return self._get("/shippers", given(project=project), _Shippers).shippers
+        return self._get("/shippers", given(project=project), ShipperList).shippers
 
-    def create_shipper(self, group: str, sink: tuple[str, str], project: str | None = None) -> ShipperInfo:
+    def create_shipper(self, group: str, sink: tuple[str, str], project: str | None = None) -> ShipperBody:
         """Ship the log lines of a resource group, of one project or of all, to a sink: its project and its logstore."""
         content = {"resource_group": group, "sink_project": sink[0], "logstore": sink[1]}
         query = f"?{urlencode(given(project=project))}" if project else ""
         answer = self.transport.request("POST", f"{API}/shippers{query}", msgspec.json.encode(content))
-        return _decode(answer, ShipperInfo)
+        return _decode(answer, ShipperBody)
 
-    def delete_shipper(self, shipper_id: str) -> ShipperInfo:
+    def delete_shipper(self, shipper_id: str) -> ShipperBody:
         """Delete a shipper; gives its last state. Raises NotFoundError."""
-        return _decode(self._call("DELETE", f"/shippers/{quote(shipper_id, safe='')}", []), ShipperInfo)
+        return _decode(self._call("DELETE", f"/shippers/{quote(shipper_id, safe='')}", []), ShipperBody)
 
     def ingest(self, frames: bytes) -> IngestReceipt:
         """Send frames of the native wire format; on return what was accepted is durable."""
@@ -290,10 +240,6 @@ class _Events(msgspec.Struct):
 
 class _Nodes(msgspec.Struct):
     nodes: list[Node] = []
-
-
-class _Shippers(msgspec.Struct):
-    shippers: list[ShipperInfo] = []
 
 
 def _retention_of(project: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, Scope
+from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 
@@ -30,17 +31,12 @@ class CatalogBody(msgspec.Struct, frozen=True):
 
 
 def _body(metric: Metric) -> MetricBody:
-    return MetricBody(
-        metric.name,
-        metric.unit,
-        metric.answer_unit,
-        metric.kind,
-        metric.scope,
-        metric.over,
-        metric.on_node or metric.over,
-        metric.parts,
-        metric.text,
-        dict(metric.names),
+    return copied(
+        MetricBody,
+        metric,
+        read_unit=metric.answer_unit,
+        on_node=metric.on_node or metric.over,
+        names=dict(metric.names),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.answers import ComparedLine
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job
 from jobmeter.model.series import check_job_id
@@ -13,7 +14,7 @@ from jobmeter.query.defaults import default_step, life
 from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.query.summary import JobSummary
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import JobBody, job_body
+from jobmeter.server.native.bodies import JobBody, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.native.metrics import requested_metrics
 
@@ -25,16 +26,6 @@ class ComparedJob(msgspec.Struct, frozen=True):
 
     job: JobBody
     summary: JobSummary
-
-
-class ComparedLine(msgspec.Struct, frozen=True):
-    """One metric of one job; ``points`` are pairs of the milliseconds since its start, in whole steps, and a value."""
-
-    job: str
-    project: str
-    metric: str
-    unit: str
-    points: list[tuple[int, float]]
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -56,7 +47,10 @@ def _compare(context: CallContext) -> Comparison:
     spans = [life(job, now_ms) for job in jobs]
     step_ms = context.arguments.duration("step") or max(map(default_step, spans))
     return Comparison(
-        jobs=[ComparedJob(job_body(job), executor.summary(JobRef(job.id, job.project), context.scope)) for job in jobs],
+        jobs=[
+            ComparedJob(copied(JobBody, job), executor.summary(JobRef(job.id, job.project), context.scope))
+            for job in jobs
+        ],
         step=step_ms,
         lines=[
             line
@@ -80,11 +74,11 @@ def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[st
     first = floor_to(span.start_ms, step_ms)
     return [
         ComparedLine(
-            job.id,
-            job.project,
-            line.metric,
-            line.unit,
-            list(zip((line.time - first).tolist(), line.value.tolist(), strict=True)),
+            job=job.id,
+            project=job.project,
+            metric=line.metric,
+            unit=line.unit,
+            points=list(zip((line.time - first).tolist(), line.value.tolist(), strict=True)),
         )
         for line in result.lines
     ]

@@ -10,7 +10,7 @@ from jobmeter.model.event import EventFilter, EventPage, EventSource, EventType,
 from jobmeter.model.series import check_name
 from jobmeter.query.request import NodeRef
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import EventBody, event_body
+from jobmeter.server.native.bodies import EventBody, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 from jobmeter.server.native.jobs import MAX_OFFSET
 
@@ -48,7 +48,7 @@ def _of_job(context: CallContext) -> JobEvents:
     job = executor.head(job_ref(context), context.scope)
     replicas = frozenset(context.arguments.texts("replica"))
     page = _page(context, projects=frozenset({job.project}), jobs=(job.id,), replicas=replicas)
-    return JobEvents(job.id, job.project, [event_body(event) for event in page.events], page.total)
+    return JobEvents(job.id, job.project, [copied(EventBody, event) for event in page.events], page.total)
 
 
 def _of_node(context: CallContext) -> NodeEvents:
@@ -60,7 +60,7 @@ def _of_node(context: CallContext) -> NodeEvents:
         nodes=frozenset({name}),
         clusters=frozenset({cluster} if cluster else ()),
     )
-    return NodeEvents(name, [event_body(event) for event in page.events], page.total)
+    return NodeEvents(name, [copied(EventBody, event) for event in page.events], page.total)
 
 
 def _list(context: CallContext) -> EventList:
@@ -75,7 +75,7 @@ def _list(context: CallContext) -> EventList:
         clusters=frozenset(given.texts("cluster")),
         without=hidden,
     )
-    return EventList([event_body(event) for event in page.events], page.total)
+    return EventList([copied(EventBody, event) for event in page.events], page.total)
 
 
 def _one(context: CallContext) -> EventBody:
@@ -84,7 +84,7 @@ def _one(context: CallContext) -> EventBody:
     page = context.services.executor.run(EventFilter(ids=(event_id,), without=hidden, limit=1), context.scope)
     if not page.events:
         raise NotFoundError(f"there is no event {event_id[:64]}", "event", event_id[:64])
-    return event_body(page.events[0])
+    return copied(EventBody, page.events[0])
 
 
 def _may_see_keys(context: CallContext) -> bool:

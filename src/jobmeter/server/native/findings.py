@@ -1,34 +1,19 @@
 """``/jobs/{job}/findings`` and ``/jobs/{job}/timeline``: why a job is slow or died, from what is stored."""
 
-import msgspec
-
 from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_nodes, timeline
 from jobmeter.diagnose.rule import rules
+from jobmeter.model.answers import RuleBody, RuleList
 from jobmeter.model.finding import Finding
 from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 MOST_MOMENTS = 5_000
 _KINDS = frozenset({"state", "event", "node", "finding", "log", "peak", "metric"})
 
 
-class RuleBody(msgspec.Struct, frozen=True):
-    """A diagnostic rule: what it looks for, and what to do where it finds that."""
-
-    name: str
-    sees: str
-    advice: str
-    source: str
-
-
-class RuleList(msgspec.Struct, frozen=True):
-    """Every rule, by name."""
-
-    rules: list[RuleBody]
-
-
 def _rules(context: CallContext) -> RuleList:  # noqa: ARG001 - the shape of every work function
-    return RuleList([RuleBody(one.name, one.sees, one.advice, one.source) for one in rules()])
+    return RuleList(rules=[copied(RuleBody, one) for one in rules()])
 
 
 def _findings(context: CallContext) -> list[Finding]:

@@ -11,6 +11,7 @@ from jobmeter.query.group import Amounts, GroupQuestion, Usage
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.native.live import still
 from jobmeter.server.services import Services
@@ -129,7 +130,7 @@ def _body(services: Services, scope: Scope) -> FleetBody:
         now=found.now_ms,
         currency=services.prices.currency,
         types=[DeviceType(name, _price(services, name)) for name in names],
-        jobs=[FleetHolder(job.id, job.project, job.name, job.user, job.resource_group) for job in found.jobs],
+        jobs=[copied(FleetHolder, job) for job in found.jobs],
         nodes=[_node(node, numbers) for node in found.nodes],
     )
 
@@ -140,20 +141,10 @@ def _price(services: Services, name: str) -> float | None:
 
 
 def _node(one: FleetNode, numbers: dict[str, int]) -> FleetNodeBody:
-    node = one.node
     devices = [
         FleetDeviceBody(own.device, numbers.get(own.type), _rounded(own.use), own.job, own.idle) for own in one.devices
     ]
-    return FleetNodeBody(
-        name=node.name,
-        project=node.project,
-        cluster=node.cluster,
-        resource_group=node.resource_group,
-        state=one.state,
-        last_seen=node.last_seen,
-        cpu=_rounded(one.cpu),
-        devices=devices,
-    )
+    return copied(FleetNodeBody, one.node, state=one.state, cpu=_rounded(one.cpu), devices=devices)
 
 
 def _rounded(value: float | None) -> float | None:
@@ -187,21 +178,12 @@ def _users(context: CallContext) -> UserList:
 
 
 def _amounts(one: Amounts) -> AmountsBody:
-    return AmountsBody(one.cpu, one.memory, one.devices, dict(one.device_types))
+    return copied(AmountsBody, one, device_types=dict(one.device_types))
 
 
 def _user(one: Usage) -> UserBody:
-    names = ("cpu", "memory", "device", "network_receive", "network_transmit", "disk_read", "disk_write")
-    return UserBody(
-        **{name: getattr(one, name) for name in names},
-        user=one.user,
-        jobs=one.jobs,
-        types=list(one.types),
-        requested=_amounts(one.requested),
-        cpu_jobs=list(one.cpu_jobs),
-        device_jobs=list(one.device_jobs),
-        nodes=sorted({*one.cpu_nodes, *one.device_nodes}),
-    )
+    nodes = sorted({*one.cpu_nodes, *one.device_nodes})
+    return copied(UserBody, one, requested=_amounts(one.requested), nodes=nodes)
 
 
 ENDPOINTS = tagged(

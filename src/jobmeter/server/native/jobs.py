@@ -19,7 +19,16 @@ from jobmeter.registry.conditions import SORTS
 from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, NextAttempt, Recorded, job_body, job_detail
+from jobmeter.server.native.bodies import (
+    Deleted,
+    JobBody,
+    JobDetail,
+    JobList,
+    NextAttempt,
+    Recorded,
+    copied,
+    job_detail,
+)
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tagged
 from jobmeter.wire.json_shape import shape_of
 
@@ -63,7 +72,7 @@ def _list(context: CallContext) -> JobList:
     found = None
     if given.choice("findings", {"true": True, "false": False}, "false"):
         found = context.services.registry.findings((job.project, job.id) for job in page.jobs)
-    return JobList([job_body(job) for job in page.jobs], page.total, found)
+    return JobList([copied(JobBody, job) for job in page.jobs], page.total, found)
 
 
 def _conditions(context: CallContext) -> Iterator[Condition]:

@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from jobmeter.access.decide import key_project
-from jobmeter.access.keys import KeyInfo, change_policies, create_key, list_keys, policies_of, revoke_key
+from jobmeter.access.keys import change_policies, create_key, list_keys, policies_of, revoke_key
 from jobmeter.access.policy import MOST_POLICIES, attached
 from jobmeter.access.principal import Role
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
-from jobmeter.server.native.bodies import Deleted
+from jobmeter.model.answers import WhoAmI
+from jobmeter.server.native.bodies import Deleted, copied
 from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 _MOST_NAME = 100
@@ -104,24 +105,9 @@ class CreatedKeyBody(msgspec.Struct, frozen=True):
     policies: tuple[str, ...] = ()
 
 
-class WhoAmI(msgspec.Struct, frozen=True):
-    """The key that the call was made with. ``job`` is set for a link, which opens that job alone until ``expires``."""
-
-    id: str
-    name: str
-    role: str
-    project: str | None
-    job: str | None
-    expires: int | None
-
-
 def _list(context: CallContext) -> KeyList:
     keys = list_keys(context.services.registry, context.scope.projects)
-    return KeyList([_key_body(key) for key in keys])
-
-
-def _key_body(key: KeyInfo) -> KeyBody:
-    return KeyBody(**{name: getattr(key, name) for name in KeyBody.__struct_fields__})
+    return KeyList([copied(KeyBody, key) for key in keys])
 
 
 def _attached(given: Sequence[str | OwnPolicy]) -> str:
@@ -144,15 +130,8 @@ def _create(context: CallContext) -> CreatedKeyBody:
     policies, role = _attached(new_key.policies), Role(new_key.role or Role.ADMIN)
     registry, vault, clock = services.registry, services.vault, services.clock
     made = create_key(registry, vault, clock, new_key.name, role, project, policies, actor=context.principal.id)
-    return CreatedKeyBody(
-        made.id,
-        made.token,
-        made.access_key_id,
-        made.access_key_secret,
-        str(made.role),
-        made.project,
-        tuple(one if isinstance(one, str) else one.name for one in new_key.policies),
-    )
+    names = tuple(one if isinstance(one, str) else one.name for one in new_key.policies)
+    return copied(CreatedKeyBody, made, policies=names)
 
 
 def _change(context: CallContext) -> KeyBody:
@@ -162,7 +141,7 @@ def _change(context: CallContext) -> KeyBody:
     whose, actor = context.scope.projects, context.principal.id
     changed = change_policies(services.registry, services.clock, key, policies, whose, actor=actor)
     services.authenticator.forget(key)
-    return _key_body(changed)
+    return copied(KeyBody, changed)
 
 
 def _revoke(context: CallContext) -> Deleted:
@@ -185,7 +164,7 @@ def _key_policies(context: CallContext) -> KeyPolicies:
 def _whoami(context: CallContext) -> WhoAmI:
     who, credential = context.principal, context.request.credential
     expires = credential.key.expires if credential and credential.key else None
-    return WhoAmI(who.id, who.name, str(who.role), who.project, who.job, expires)
+    return copied(WhoAmI, who, expires=expires)
 
 
 _OWN_POLICY = {

@@ -1,14 +1,14 @@
 """``/jobs/{job}/links`` and ``/jobs/{job}/share``: what opens one job to its holder."""
 
 import msgspec
-from msgspec.structs import asdict
 
-from jobmeter.access.links import Link, create_link, end_link, list_links
+from jobmeter.access.links import create_link, end_link, list_links
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
 from jobmeter.dialects.base import ShareQuestion
+from jobmeter.model.answers import Shared
 from jobmeter.model.job import Job
 from jobmeter.server.commands import share
-from jobmeter.server.native.bodies import Deleted
+from jobmeter.server.native.bodies import Deleted, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 
@@ -16,13 +16,6 @@ class NewLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds that the link or token holds: 1 to 31536000 (a year), by default a week, as where the body is empty."""
 
     expires_in: int = DEFAULT_LIFE_SECONDS
-
-
-class Shared(msgspec.Struct, frozen=True):
-    """The token, and when it ends."""
-
-    token: str
-    expires: int
 
 
 class LinkBody(msgspec.Struct, frozen=True):
@@ -46,10 +39,6 @@ def _job(context: CallContext) -> Job:
     return context.services.executor.head(job_ref(context), context.scope)
 
 
-def _body(link: Link) -> LinkBody:
-    return LinkBody(**asdict(link))
-
-
 def _life_seconds(context: CallContext) -> int:
     return (context.body(NewLink) if context.call.body.strip() else NewLink()).expires_in
 
@@ -58,13 +47,13 @@ def _create(context: CallContext) -> LinkBody:
     services, job = context.services, _job(context)
     seconds = _life_seconds(context)
     registry, vault, clock = services.registry, services.vault, services.clock
-    return _body(create_link(registry, vault, clock, job.project, job.id, context.principal, seconds))
+    return copied(LinkBody, create_link(registry, vault, clock, job.project, job.id, context.principal, seconds))
 
 
 def _list(context: CallContext) -> LinkList:
     services, job = context.services, _job(context)
     found = list_links(services.registry, services.vault, services.clock, job.project, job.id)
-    return LinkList([_body(link) for link in found])
+    return LinkList([copied(LinkBody, link) for link in found])
 
 
 def _end(context: CallContext) -> Deleted:
@@ -77,7 +66,7 @@ def _end(context: CallContext) -> Deleted:
 def _share(context: CallContext) -> Shared:
     seconds = _life_seconds(context)
     made = share(context.services, ShareQuestion(job_ref(context), seconds), context.scope)
-    return Shared(made.token, made.expires_ms)
+    return Shared(token=made.token, expires=made.expires_ms)
 
 
 ENDPOINTS = tagged(

@@ -6,6 +6,7 @@ import msgspec
 
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.errors import JobmeterError
+from jobmeter.model.answers import LatestValue
 from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.time import SECOND, TimeRange, floor_to
@@ -13,7 +14,7 @@ from jobmeter.query.defaults import CORE_METRICS
 from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import JobBody, LatestBody, LineBody, Timelines, job_body
+from jobmeter.server.native.bodies import JobBody, LineBody, Timelines, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
 from jobmeter.server.services import Services
@@ -47,7 +48,7 @@ class JobUse(msgspec.Struct, frozen=True):
 
     id: str
     project: str
-    values: list[LatestBody]
+    values: list[LatestValue]
 
 
 class LiveJobs(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ def _job_now(
     span = TimeRange(max(floor_to(now_ms - max(BACK_BUCKETS * step_ms, BACK_MS), step_ms), 0), now_ms + 1)
     query = MetricQuery(subject=ref, metrics=metrics, range=span, step_ms=step_ms, by=by)
     result: MetricResult = services.executor.run(query, scope)
-    body = LiveJob(now_ms, job_body(job), span.start_ms, span.end_ms, step_ms, by.value, *bodies(result.lines))
+    body = LiveJob(now_ms, copied(JobBody, job), span.start_ms, span.end_ms, step_ms, by.value, *bodies(result.lines))
     return Update(msgspec.json.encode(body), last=job.state.finished)
 
 
@@ -94,20 +95,16 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
     changed = executor.run(JobFilter(sort="updated", limit=NEWEST), scope)
     found = {(job.project, job.id): job for job in (*running.jobs, *changed.jobs)}
     use = [JobUse(job.id, job.project, _use(services, scope, job)) for job in running.jobs[:MEASURED]]
-    bodies = [job_body(job) for job in found.values()]
+    bodies = [copied(JobBody, job) for job in found.values()]
     body = LiveJobs(services.clock.now_ms(), bodies, running.total, use, services.registry.findings(found))
     return Update(msgspec.json.encode(body))
 
 
-def _use(services: Services, scope: Scope, job: Job) -> list[LatestBody]:
+def _use(services: Services, scope: Scope, job: Job) -> list[LatestValue]:
     try:
-        found = services.executor.latest(JobRef(job.id, job.project), USE, By.JOB, scope)
+        return services.executor.latest(JobRef(job.id, job.project), USE, By.JOB, scope)
     except JobmeterError:
         return []  # deleted meanwhile, or too large for one question: the list goes on without
-    return [
-        LatestBody(one.metric, one.unit, one.replica, one.node, one.device, one.rank, one.time, one.value)
-        for one in found
-    ]
 
 
 def still(context: CallContext) -> partial[Principal]:

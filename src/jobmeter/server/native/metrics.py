@@ -34,7 +34,6 @@ from jobmeter.server.native import export
 from jobmeter.server.native.arguments import Arguments, Query
 from jobmeter.server.native.bodies import (
     Column,
-    LatestBody,
     LatestList,
     LineBody,
     MetricNames,
@@ -230,12 +229,7 @@ def _latest(context: CallContext) -> LatestList:
     metrics = requested_metrics(given.texts("metric"))
     by = given.choice("by", _JOB_BY, By.REPLICA)
     found = context.services.executor.latest(job_ref(context), metrics, by, context.scope)
-    return LatestList(
-        [
-            LatestBody(one.metric, one.unit, one.replica, one.node, one.device, one.rank, one.time, one.value)
-            for one in found
-        ]
-    )
+    return LatestList(found)
 
 
 def _measured(context: CallContext) -> MetricNames:

@@ -4,7 +4,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.pod import MOST_PODS, NodePods
 from jobmeter.model.series import check_job_id, check_name
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import NodeList, node_body
+from jobmeter.server.native.bodies import NodeBody, NodeList, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 
@@ -13,7 +13,7 @@ def _list(context: CallContext) -> NodeList:
     found = [one for one in context.services.registry.nodes(context.scope.projects) if context.scope.shows_node(one)]
     return NodeList(
         [
-            node_body(node)
+            copied(NodeBody, node)
             for node in found
             if (not groups or node.resource_group in groups) and (not names or node.name in names)
         ]

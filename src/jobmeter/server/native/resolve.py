@@ -6,7 +6,7 @@ from jobmeter.errors import ConflictError, InvalidRequestError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, Operator
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import JobBody, job_body
+from jobmeter.server.native.bodies import JobBody, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 LAST = "last"
@@ -61,7 +61,7 @@ def _resolve(context: CallContext) -> JobBody:
     text = context.arguments.text("job")
     if len(text) > _LONGEST:
         raise InvalidRequestError(f"job has {len(text)} characters, more than {_LONGEST}", "job")
-    return job_body(find_job(context, text))
+    return copied(JobBody, find_job(context, text))
 
 
 ENDPOINTS = tagged(

@@ -3,39 +3,11 @@
 import msgspec
 
 from jobmeter.errors import NotFoundError
+from jobmeter.model.answers import ShipperBody, ShipperList
 from jobmeter.model.shipper import Shipper
+from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.shipping import lag_seconds, shipper_project
-
-
-class ShipperBody(msgspec.Struct, frozen=True):
-    """A log shipper.
-
-    ``project`` is whose lines it ships, null for those of every project; ``sink_project`` and ``logstore`` name the
-    sink. ``state`` is ``shipping`` or, while the sink does not take lines, ``failing``: ``error`` says why then.
-    ``waiting`` lines are not shipped yet, the oldest of them for ``lag_seconds``.
-    """
-
-    id: str
-    project: str | None
-    resource_group: str
-    sink_project: str
-    logstore: str
-    created: int
-    state: str
-    waiting: int
-    lag_seconds: float
-    shipped: int
-    dropped: int
-    rejected: int
-    failures: int
-    error: str
-
-
-class ShipperList(msgspec.Struct, frozen=True):
-    """Shippers, by creation."""
-
-    shippers: list[ShipperBody]
 
 
 class NewShipper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,27 +20,19 @@ class NewShipper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def shipper_body(shipper: Shipper, now_ms: int) -> ShipperBody:
     """A shipper as it is answered."""
-    return ShipperBody(
-        id=shipper.id,
+    return copied(
+        ShipperBody,
+        shipper,
         project=shipper.project or None,
-        resource_group=shipper.resource_group,
-        sink_project=shipper.sink_project,
-        logstore=shipper.logstore,
-        created=shipper.created,
         state="failing" if shipper.error else "shipping",
-        waiting=shipper.waiting,
         lag_seconds=lag_seconds(shipper, now_ms),
-        shipped=shipper.shipped,
-        dropped=shipper.dropped,
-        rejected=shipper.rejected,
-        failures=shipper.failures,
-        error=shipper.error,
     )
 
 
 def _list(context: CallContext) -> ShipperList:
     now_ms = context.services.clock.now_ms()
-    return ShipperList([shipper_body(one, now_ms) for one in context.services.shipping.of(context.scope.projects)])
+    found = context.services.shipping.of(context.scope.projects)
+    return ShipperList(shippers=[shipper_body(one, now_ms) for one in found])
 
 
 def _create(context: CallContext) -> ShipperBody:

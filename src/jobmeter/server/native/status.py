@@ -7,6 +7,7 @@ import msgspec
 from jobmeter import __version__
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel.library import KERNEL
+from jobmeter.model.answers import DamagedBody, Status
 from jobmeter.model.retention import Retention
 from jobmeter.server.backup import back_up
 from jobmeter.server.native.bodies import Deleted
@@ -21,35 +22,6 @@ class Health(msgspec.Struct, frozen=True):
 
     status: str
     version: str
-
-
-class DamagedBody(msgspec.Struct, frozen=True):
-    """A part of the store that cannot be read: its rows are missing from answers. Times in epoch milliseconds."""
-
-    table: str
-    part: str
-    reason: str
-    rows: int | None
-    start: int | None
-    end: int | None
-
-
-class Status(msgspec.Struct, frozen=True):
-    """How the server does: rows, bytes and samples in memory, work under way by lane, times in epoch milliseconds.
-
-    ``kernel``: "loaded", or why the compiled kernel is missing; NumPy does its work then, more slowly.
-    """
-
-    version: str
-    kernel: str
-    uptime_seconds: float
-    rows: dict[str, int]
-    bytes: dict[str, int]
-    window: dict[str, int]
-    queue_bytes: int
-    work: dict[str, int]
-    rolled_until: int | None
-    damaged: list[DamagedBody]
 
 
 class BackupBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,7 +67,7 @@ def _status(context: CallContext) -> Status:
 
 def _damaged(part: DamagedPart) -> DamagedBody:
     start, end = (None, None) if part.span is None else (part.span.start_ms, part.span.end_ms)
-    return DamagedBody(part.table, part.name, part.reason, part.rows, start, end)
+    return DamagedBody(table=part.table, part=part.name, reason=part.reason, rows=part.rows, start=start, end=end)
 
 
 def _backup(context: CallContext) -> BackupDone:

@@ -10,6 +10,7 @@ from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import JobQuestion
 from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 
@@ -46,10 +47,7 @@ def _calls(context: CallContext) -> CallList:
     replica = given.text("replica") or (names[0] if names else "")
     step_ms = given.integer("step", 60, 1, MAX_TIME_MS // SECOND) * SECOND
     view = View(job=found.job, metric=metric, span=TimeRange(start, end), step_ms=step_ms, replica=replica)
-    calls = [
-        CallBody(title, call.operation, call.method, call.path, call.header, call.body, call.note)
-        for title, call in view_calls(view)
-    ]
+    calls = [copied(CallBody, call, api=title) for title, call in view_calls(view)]
     return CallList(found.job.id, found.job.project, calls)
 
 
