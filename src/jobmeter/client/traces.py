@@ -1,10 +1,10 @@
 """Traces as typed answers of the native API."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jobmeter.client.api import Api
-from jobmeter.client.searches import given
+from jobmeter.client.searches import Search, given
 from jobmeter.model.answers import SpanBody, SpanList, TraceBody, TraceList
 
 PAGE = 500
@@ -12,7 +12,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceSearch:
+class TraceSearch(Search):
     """Which traces of a job; durations in milliseconds."""
 
     job: str
@@ -20,30 +20,16 @@ class TraceSearch:
     since: str | None = None
     name: str | None = None
     status: str | None = None
-    attributes: tuple[str, ...] = ()
+    attributes: Sequence[str] = ()
     min_duration: int | None = None
     sort: str = "duration"
-
-    def parameters(self) -> list[tuple[str, str]]:
-        """The query parameters of ``GET /traces``."""
-        pairs = given(
-            job=self.job,
-            project=self.project,
-            since=self.since,
-            name=self.name,
-            status=self.status,
-            min_duration=self.min_duration,
-            sort=self.sort,
-        )
-        return pairs + [("attribute", one) for one in self.attributes]
 
 
 def traces(api: Api, search: TraceSearch, limit: int) -> Iterator[TraceBody]:
     """At most ``limit`` traces, fetched page by page. Raises as the calls of ``Api``."""
     cursor: str | None = None
     while limit > 0:
-        pairs = [*search.parameters(), ("limit", str(min(limit, PAGE))), *given(cursor=cursor)]
-        page = api.get("/traces", pairs, TraceList)
+        page = api.get("/traces", search.parameters(limit=min(limit, PAGE), cursor=cursor), TraceList)
         yield from page.traces
         limit -= len(page.traces)
         cursor = page.next
@@ -53,4 +39,4 @@ def traces(api: Api, search: TraceSearch, limit: int) -> Iterator[TraceBody]:
 
 def spans(api: Api, trace: str, project: str | None, limit: int) -> list[SpanBody]:
     """The first ``limit`` spans of a trace, by their start. Raises NotFoundError."""
-    return api.get(f"/traces/{trace}", [("limit", str(limit)), *given(project=project)], SpanList).spans
+    return api.get(f"/traces/{trace}", given(limit=limit, project=project), SpanList).spans
