@@ -41,16 +41,11 @@ def _body(metric: Metric) -> MetricBody:
 
 
 def _catalog(context: CallContext) -> CatalogBody:  # noqa: ARG001 - the shape of every work function
+    """Every metric: name, unit, kind, scope, and its name in each dialect."""
     return CatalogBody([_body(metric) for metric in METRICS])
 
 
 ENDPOINTS = tagged(
     "metrics",
-    Endpoint(
-        "getCatalog",
-        "GET /catalog",
-        "catalog:read",
-        "Every metric: name, unit, kind, scope, and its name in each dialect",
-        _catalog,
-    ),
+    Endpoint("getCatalog", "GET /catalog", "catalog:read", _catalog),
 )

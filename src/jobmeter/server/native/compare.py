@@ -37,6 +37,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def _compare(context: CallContext) -> Comparison:
+    """Jobs beside each other, aligned at their start."""
     names = context.arguments.texts("job")
     if len(names) > MOST_JOBS:
         raise InvalidRequestError(f"at most {MOST_JOBS} jobs are compared, these are {len(names)}", "job")
@@ -90,9 +91,8 @@ ENDPOINTS = tagged(
         "compareJobs",
         "GET /compare",
         "metrics:read",
-        "Jobs beside each other, aligned at their start",
         _compare,
-        text=(
+        details=(
             f"Duration, mean and peak of what up to {MOST_JOBS} jobs used; with `metric` its course too, of each job "
             "as a whole, in milliseconds since the step in which it began."
         ),

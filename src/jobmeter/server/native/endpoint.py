@@ -1,4 +1,4 @@
-"""What an endpoint of our own API is: its documentation and the function that answers it, in one row."""
+"""What an endpoint of our own API is: its route, its parameters and the function that answers it, in one row."""
 
 import inspect
 import re
@@ -15,9 +15,9 @@ from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
-from jobmeter.model.series import NO_JOB, check_job_id, job_key
+from jobmeter.model.series import NO_JOB, check_job_id, check_name, job_key
 from jobmeter.query.meter import Spent
-from jobmeter.query.request import JobRef
+from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.server.admission import Slot, Waiting
 from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
@@ -40,6 +40,7 @@ SMALL_BODY = 64 * 1024
 
 SAMPLES_BYTES = 64 * 1024
 """Size of a body of samples beyond which reading it blocks the event loop for too long, even without parsing."""
+
 
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
 
@@ -109,6 +110,18 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
     most_bytes: int
     """Largest body, uncompressed."""
 
+    @property
+    def projects(self) -> frozenset[str] | None:
+        """The project that the call names, None for all that the caller may see."""
+        return None if self.project is None else frozenset({self.project})
+
+    def span(self) -> tuple[int | None, int | None]:
+        """``start`` and ``end`` in epoch milliseconds, as far as given; ``since`` counts from the end, or from now."""
+        start, end, since = self.arguments.times()
+        if since is not None:
+            start = (self.services.clock.now_ms() if end is None else end) - since
+        return start, end
+
     def body(self, kind: type[T]) -> T:
         """The JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
         body = self.plain_body()
@@ -123,6 +136,7 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
 class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One route. Its path is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
+    The docstring of its function documents it: a line, and what is below that or in ``details``.
     ``steps`` is an operation as dialects have them: it is answered on the event loop where memory holds everything
     that it asks for, else on a thread. ``work`` is for what has none: it runs on a thread of ``lane`` once the caller
     is let in; a msgspec structure that it gives, or a list of them, is answered as JSON, and an answer that is yet to
@@ -136,12 +150,11 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     route: str
     """Method and path: ``GET /jobs/{job}``."""
     action: str | None
-    summary: str
     work: Callable[[CallContext], msgspec.Struct | list[Any] | Result] | None = None
     steps: Callable[[CallContext], Generator[Question[Any], Any, "Answer | Stream"]] | None = None
     answer: type[msgspec.Struct] | None = None
     answer_type: str = "application/json"
-    text: str = ""
+    details: str = ""
     tag: str = ""
     queries: Sequence[Query] = ()
     body: Any = None
@@ -153,6 +166,16 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     large: bool = False
     schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[CallContext], Awaitable[Answer] | None] | None = None
+
+    @cached_property
+    def summary(self) -> str:
+        """What it does, in one line without a full stop."""
+        return _documentation(self)[0].rstrip(".")
+
+    @cached_property
+    def text(self) -> str:
+        """The documentation below the summary."""
+        return self.details or " ".join(_documentation(self)[2].split())
 
     @cached_property
     def method(self) -> str:
@@ -204,6 +227,10 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
         return -1 if self.steps is None else MEMORY_BYTES
 
 
+def _documentation(endpoint: Endpoint) -> tuple[str, str, str]:
+    return inspect.cleandoc((endpoint.work or endpoint.steps).__doc__ or "").partition("\n")
+
+
 def tagged(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
     """The endpoints under one heading of the documentation, but those that name another."""
     return tuple(replace(one, tag=one.tag or tag) for one in endpoints)
@@ -212,6 +239,12 @@ def tagged(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
 def job_ref(context: CallContext) -> JobRef:
     """The job that the path names."""
     return JobRef(check_job_id(context.path["job"], "job"), context.project)
+
+
+def node_ref(context: CallContext) -> NodeRef:
+    """The node that the path names, of the cluster that the query names."""
+    name, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster") or None
+    return NodeRef(name, cluster, context.project)
 
 
 def admitted_run(

@@ -13,14 +13,27 @@ _KINDS = frozenset({"state", "event", "node", "finding", "log", "peak", "metric"
 
 
 def _rules(context: CallContext) -> RuleList:  # noqa: ARG001 - the shape of every work function
+    """Every diagnostic rule: its name, what it looks for and what to do."""
     return RuleList(rules=[copied(RuleBody, one) for one in rules()])
 
 
 def _findings(context: CallContext) -> list[Finding]:
+    """What the diagnostic rules find in a job.
+
+    Made from what is stored when asked, worst first, roots before what followed from them. `severity` is info, warning
+    or critical, `role` root, confirmation or cascade, `confidence` 0 to 1; `evidence` holds sentences with their
+    figures (`metric`, `value`, `limit`, `unit`), log lines, events and statuses. The rules are in
+    `docs/reference/rules.md`.
+    """
     return _diagnosis(context).findings
 
 
 def _timeline(context: CallContext) -> list[Moment]:
+    """What happened to a job and its nodes in one order of time.
+
+    State changes, events, events of its nodes while it had them, findings (where they begin), lines that warn, minutes
+    with many of them, and changes of what it used. Of many lines the first and the last that warn are there.
+    """
     kinds = context.arguments.choices("kind", _kind) or _KINDS
     limit = context.arguments.integer("limit", 1_000, 1, MOST_MOMENTS)
     diagnosis = _diagnosis(context)
@@ -42,38 +55,13 @@ def _diagnosis(context: CallContext) -> Diagnosis:
 
 ENDPOINTS = tagged(
     "findings",
-    Endpoint(
-        "listRules",
-        "GET /rules",
-        "catalog:read",
-        "Every diagnostic rule: its name, what it looks for and what to do",
-        _rules,
-    ),
-    Endpoint(
-        "getJobFindings",
-        "GET /jobs/{job}/findings",
-        "jobs:read",
-        "What the diagnostic rules find in a job",
-        _findings,
-        text=(
-            "Made from what is stored when asked, worst first, roots before what followed from them. `severity` is "
-            "info, warning or critical, `role` root, confirmation or cascade, `confidence` 0 to 1; `evidence` holds "
-            "sentences with their figures (`metric`, `value`, `limit`, `unit`), log lines, events and statuses. The "
-            "rules are in `docs/reference/rules.md`."
-        ),
-        queries=(PROJECT,),
-    ),
+    Endpoint("listRules", "GET /rules", "catalog:read", _rules),
+    Endpoint("getJobFindings", "GET /jobs/{job}/findings", "jobs:read", _findings, queries=(PROJECT,)),
     Endpoint(
         "getJobTimeline",
         "GET /jobs/{job}/timeline",
         "jobs:read",
-        "What happened to a job and its nodes in one order of time",
         _timeline,
-        text=(
-            "State changes, events, events of its nodes while it had them, findings (where they begin), lines that "
-            "warn, minutes with many of them, and changes of what it used. Of many lines the first and the last that "
-            "warn are there."
-        ),
         queries=(
             Query("kind", "Only these: state, event, node, finding, log, peak, metric.", many=True, example="finding"),
             Query("limit", f"The newest so many, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"),

@@ -118,6 +118,11 @@ class UserList(msgspec.Struct, frozen=True):
 
 
 def _fleet(context: CallContext) -> FleetBody:
+    """Every node, its devices, who has them and what they use.
+
+    One answer for a map of thousands of nodes. A device is `idle` when a job has it and used at most 1 % of it in the
+    last 15 minutes. Prices are those of `[devices]` in the server's file of prices.
+    """
     return _body(context.services, context.scope)
 
 
@@ -152,6 +157,11 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _follow(context: CallContext) -> Feed:
+    """Follow the fleet.
+
+    Server-sent events: `data` is the whole of `getFleet`, every five seconds or more rarely where that costs much. All
+    who may see the same are answered by one question.
+    """
     return Feed(("fleet", context.scope), partial(_now, context.services, context.scope), still(context), EVERY_SECONDS)
 
 
@@ -160,6 +170,10 @@ def _now(services: Services, scope: Scope) -> Update:
 
 
 def _users(context: CallContext) -> UserList:
+    """Who used how much of a resource group.
+
+    What GetUserViewMetrics tells, in the units of this API: ratios from 0 to 1, bytes, cores.
+    """
     group = context.arguments.text("resource_group")
     length = context.arguments.choice("last", LAST, "15m")
     now_ms = context.services.clock.now_ms()
@@ -188,28 +202,12 @@ def _user(one: Usage) -> UserBody:
 
 ENDPOINTS = tagged(
     "nodes",
-    Endpoint(
-        "getFleet",
-        "GET /fleet",
-        "nodes:read",
-        "Every node, its devices, who has them and what they use",
-        _fleet,
-        text=(
-            "One answer for a map of thousands of nodes. A device is `idle` when a job has it and used at most 1 % of "
-            "it in the last 15 minutes. Prices are those of `[devices]` in the server's file of prices."
-        ),
-        queries=(PROJECT,),
-    ),
+    Endpoint("getFleet", "GET /fleet", "nodes:read", _fleet, queries=(PROJECT,)),
     Endpoint(
         "followFleet",
         "GET /live/fleet",
         "nodes:read",
-        "Follow the fleet",
         _follow,
-        text=(
-            "Server-sent events: `data` is the whole of `getFleet`, every five seconds or more rarely where that costs "
-            "much. All who may see the same are answered by one question."
-        ),
         answer=FleetBody,
         answer_type=CONTENT_TYPE,
         queries=(PROJECT,),
@@ -218,9 +216,7 @@ ENDPOINTS = tagged(
         "listUsers",
         "GET /users",
         "metrics:read",
-        "Who used how much of a resource group",
         _users,
-        text="What GetUserViewMetrics tells, in the units of this API: ratios from 0 to 1, bytes, cores.",
         queries=(
             Query("resource_group", "The resource group. Default: what belongs to none."),
             Query("last", f"How far back: {', '.join(LAST)}. Default: 15m."),

@@ -50,6 +50,7 @@ class IdleBody(msgspec.Struct, frozen=True):
 
 
 def _idle(context: CallContext) -> IdleBody:
+    """How long a job's devices did nothing, and what that costs."""
     found = context.services.executor.run(IdleQuestion(job_ref(context)), context.scope)
     job = found.view.job
     # The holder of a link gets the times, not what the operator pays.
@@ -103,9 +104,8 @@ ENDPOINTS = tagged(
         "getJobIdle",
         "GET /jobs/{job}/idle",
         "metrics:read",
-        "How long a job's devices did nothing, and what that costs",
         _idle,
-        text=(
+        details=(
             f"A device is idle while its utilization is at most {IDLE:.0%} for {HOLD_MS // 60_000} minutes or longer "
             "without a pause, as `getFleet` and the rule `gpu_idle_allocated` have it. What was not measured is not "
             "idle. Long jobs are looked at in steps of `step` ms: one busy sample makes a whole step busy. Prices are "

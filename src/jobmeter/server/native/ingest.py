@@ -29,8 +29,14 @@ class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _ingest(context: CallContext) -> Awaitable[Answer]:
-    """Reads the body; the thread is free again while that is stored, so that new series share what storing costs."""
+    """Send samples, log lines and records.
+
+    The body is a sequence of frames (docs/reference/wire-format.md), taken as a whole or refused as a whole. The answer
+    comes when everything accepted is durable; the same bytes may be sent again at any time, and each sample and each
+    line counts once.
+    """
     _check(context)
+    # The thread is free again while the body is stored, so that new series share what storing costs.
     return _finish(context, context.services.pipeline.submit(context.call.body, context.principal, context.call.take))
 
 
@@ -72,13 +78,7 @@ ENDPOINTS = tagged(
         "ingest",
         "POST /ingest",
         "ingest:write",
-        "Send samples, log lines and records",
         _ingest,
-        text=(
-            "The body is a sequence of frames (docs/reference/wire-format.md), taken as a whole or refused as a whole. "
-            "The answer comes when everything accepted is durable; the same bytes may be sent again at any time, and "
-            "each sample and each line counts once."
-        ),
         begin=_ingest_from_memory,
         answer=Ingested,
         body_text="Frames.",

@@ -50,6 +50,7 @@ _EXAMPLE = {
 
 
 def _list(context: CallContext) -> JobList:
+    """List jobs."""
     given = context.arguments
     question = JobFilter(
         projects=context.scope.projects,
@@ -64,13 +65,13 @@ def _list(context: CallContext) -> JobList:
         created_from=given.time("created_from"),
         created_to=given.time("created_to"),
         sort=given.choice("sort", _SORTS, "created"),
-        descending=given.choice("order", {"asc": False, "desc": True}, "desc"),
+        descending=given.descending("desc"),
         offset=given.integer("offset", 0, 0, MAX_OFFSET),
         limit=given.integer("limit", 100, 1, 1000),
     )
     page = context.services.executor.run(question, context.scope)
     found = None
-    if given.choice("findings", {"true": True, "false": False}, "false"):
+    if given.flag("findings"):
         found = context.services.registry.findings((job.project, job.id) for job in page.jobs)
     return JobList([copied(JobBody, job) for job in page.jobs], page.total, found)
 
@@ -95,14 +96,19 @@ def _check_rules(names: Iterable[str]) -> None:
 
 
 def _show(context: CallContext) -> JobDetail:
+    """One job with its replicas, devices, nodes and summary."""
     executor = context.services.executor
     view = executor.run(JobQuestion(job_ref(context)), context.scope)
-    with_summary = context.arguments.choice("summary", {"true": True, "false": False}, "true")
+    with_summary = context.arguments.flag("summary", default=True)
     summary = executor.summary(JobRef(view.job.id, view.job.project), context.scope) if with_summary else None
     return job_detail(view, summary)
 
 
 def _record(context: CallContext) -> Recorded:
+    """Record jobs.
+
+    What a record leaves out stays as it was.
+    """
     body, most = context.plain_body(), context.services.settings.limits.request_records
     shape = shape_of(body)
     if body.lstrip()[:1] == b"[":
@@ -120,6 +126,11 @@ def _record(context: CallContext) -> Recorded:
 
 
 def _attempt(context: CallContext) -> NextAttempt:
+    """The number of a job's next attempt.
+
+    What `jobmeter run --job-id` asks before it starts: one more than the highest attempt of any replica, 0 for a job
+    that there is not. 409 while another run holds the job's lease.
+    """
     job = check_job_id(context.path["job"], "job")
     project = write_project(context.principal, context.project)
     now_ms = context.services.clock.now_ms()
@@ -131,6 +142,7 @@ def _attempt(context: CallContext) -> NextAttempt:
 
 
 def _delete(context: CallContext) -> Deleted:
+    """Forget a job and everything measured for it."""
     delete_job(context.services, DeleteJob(job_ref(context)), context.scope)
     return Deleted(deleted=True)
 
@@ -141,7 +153,6 @@ ENDPOINTS = tagged(
         "listJobs",
         "GET /jobs",
         "jobs:read",
-        "List jobs",
         _list,
         queries=(
             Query("id", "Only these ids.", many=True),
@@ -182,9 +193,7 @@ ENDPOINTS = tagged(
         "recordJobs",
         "POST /jobs",
         "jobs:write",
-        "Record jobs",
         _record,
-        text="What a record leaves out stays as it was.",
         body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
         example=_EXAMPLE,
         lane="write",
@@ -194,7 +203,6 @@ ENDPOINTS = tagged(
         "getJob",
         "GET /jobs/{job}",
         "jobs:read",
-        "One job with its replicas, devices, nodes and summary",
         _show,
         queries=(Query("summary", "false leaves the summary out, which takes long for a large job."), PROJECT),
     ),
@@ -202,22 +210,9 @@ ENDPOINTS = tagged(
         "getNextAttempt",
         "GET /jobs/{job}/attempt",
         "jobs:write",
-        "The number of a job's next attempt",
         _attempt,
-        text=(
-            "What `jobmeter run --job-id` asks before it starts: one more than the highest attempt of any replica, 0 "
-            "for a job that there is not. 409 while another run holds the job's lease."
-        ),
         queries=(Query("owner", "The name by which the caller holds the lease, if it does."), PROJECT),
         lane="control",
     ),
-    Endpoint(
-        "deleteJob",
-        "DELETE /jobs/{job}",
-        "jobs:delete",
-        "Forget a job and everything measured for it",
-        _delete,
-        queries=(PROJECT,),
-        lane="write",
-    ),
+    Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", _delete, queries=(PROJECT,), lane="write"),
 )

@@ -106,6 +106,7 @@ class CreatedKeyBody(msgspec.Struct, frozen=True):
 
 
 def _list(context: CallContext) -> KeyList:
+    """List keys."""
     keys = list_keys(context.services.registry, context.scope.projects)
     return KeyList([copied(KeyBody, key) for key in keys])
 
@@ -122,6 +123,12 @@ def _attached(given: Sequence[str | OwnPolicy]) -> str:
 
 
 def _create(context: CallContext) -> CreatedKeyBody:
+    """Make a key.
+
+    It takes an administrator without policies; one of a project makes keys of that project. Without a project the key
+    sees every one. With `policies` what none of them allows is denied, whatever the role; without a `role` they decide
+    alone. A policy that is not valid is refused, and `field` names it: `policies[0]`.
+    """
     services = context.services
     new_key = context.body(NewKey)
     project = key_project(context.principal, new_key.project)
@@ -135,6 +142,10 @@ def _create(context: CallContext) -> CreatedKeyBody:
 
 
 def _change(context: CallContext) -> KeyBody:
+    """Replace the policies of a key.
+
+    All of them, from its next call on; at another server a second later. A key keeps one at least.
+    """
     services, key = context.services, context.path["key"]
     key_project(context.principal)  # who may make no key gives none more than it has, its own least of all
     policies = _attached(context.body(NewPolicies).policies)
@@ -145,6 +156,7 @@ def _change(context: CallContext) -> KeyBody:
 
 
 def _revoke(context: CallContext) -> Deleted:
+    """Revoke a key."""
     services, key = context.services, context.path["key"]
     revoke_key(services.registry, services.clock, key, context.scope.projects, actor=context.principal.id)
     services.authenticator.forget(key)
@@ -152,16 +164,22 @@ def _revoke(context: CallContext) -> Deleted:
 
 
 def _policies(context: CallContext) -> PolicyNames:  # noqa: ARG001 - the shape of every work function
+    """List the policies that a key can be given by name, and what they say."""
     names = sorted(SYSTEM_POLICIES)
     return PolicyNames(names, [PolicyDocument(name, SYSTEM_POLICIES[name]) for name in names])
 
 
 def _key_policies(context: CallContext) -> KeyPolicies:
+    """What the policies of a key say.
+
+    Each with its document, one that is shipped too. A key without policies may do what its role may.
+    """
     found = policies_of(context.services.registry, context.path["key"], context.scope.projects)
     return KeyPolicies([PolicyDocument(name, document) for name, document in found])
 
 
 def _whoami(context: CallContext) -> WhoAmI:
+    """The key that the call was made with."""
     who, credential = context.principal, context.request.credential
     expires = credential.key.expires if credential and credential.key else None
     return copied(WhoAmI, who, expires=expires)
@@ -179,19 +197,12 @@ _OWN_POLICY = {
 
 ENDPOINTS = tagged(
     "keys",
-    Endpoint("listKeys", "GET /keys", "keys:read", "List keys", _list),
+    Endpoint("listKeys", "GET /keys", "keys:read", _list),
     Endpoint(
         "createKey",
         "POST /keys",
         "keys:write",
-        "Make a key",
         _create,
-        text=(
-            "It takes an administrator without policies; one of a project makes keys of that project. Without a "
-            "project the key sees every one. With `policies` what none of them allows is denied, whatever the role; "
-            "without a `role` they decide alone. A policy that is not valid is refused, and `field` names it: "
-            "`policies[0]`."
-        ),
         body=NewKey,
         example={"name": "ci", "role": "reader", "project": "default", "policies": ["AliyunPAIReadOnlyAccess"]},
     ),
@@ -199,27 +210,12 @@ ENDPOINTS = tagged(
         "changeKeyPolicies",
         "PUT /keys/{key}/policies",
         "keys:write",
-        "Replace the policies of a key",
         _change,
-        text="All of them, from its next call on; at another server a second later. A key keeps one at least.",
         body=NewPolicies,
         example={"policies": [_OWN_POLICY]},
     ),
-    Endpoint(
-        "getKeyPolicies",
-        "GET /keys/{key}/policies",
-        "keys:read",
-        "What the policies of a key say",
-        _key_policies,
-        text="Each with its document, one that is shipped too. A key without policies may do what its role may.",
-    ),
-    Endpoint("revokeKey", "DELETE /keys/{key}", "keys:write", "Revoke a key", _revoke),
-    Endpoint(
-        "listPolicies",
-        "GET /policies",
-        "keys:read",
-        "List the policies that a key can be given by name, and what they say",
-        _policies,
-    ),
-    Endpoint("whoAmI", "GET /whoami", "catalog:read", "The key that the call was made with", _whoami),
+    Endpoint("getKeyPolicies", "GET /keys/{key}/policies", "keys:read", _key_policies),
+    Endpoint("revokeKey", "DELETE /keys/{key}", "keys:write", _revoke),
+    Endpoint("listPolicies", "GET /policies", "keys:read", _policies),
+    Endpoint("whoAmI", "GET /whoami", "catalog:read", _whoami),
 )

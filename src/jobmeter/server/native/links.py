@@ -44,6 +44,11 @@ def _life_seconds(context: CallContext) -> int:
 
 
 def _create(context: CallContext) -> LinkBody:
+    """Make a link that opens one job's page.
+
+    Whoever holds the token may read the job until it ends: record, metrics, findings, events and log lines; nothing
+    else, and nothing of its nodes. A job has at most 100 links that hold.
+    """
     services, job = context.services, _job(context)
     seconds = _life_seconds(context)
     registry, vault, clock = services.registry, services.vault, services.clock
@@ -51,12 +56,17 @@ def _create(context: CallContext) -> LinkBody:
 
 
 def _list(context: CallContext) -> LinkList:
+    """The links to a job that hold."""
     services, job = context.services, _job(context)
     found = list_links(services.registry, services.vault, services.clock, job.project, job.id)
     return LinkList([copied(LinkBody, link) for link in found])
 
 
 def _end(context: CallContext) -> Deleted:
+    """End a link.
+
+    Whoever looks by it is signed out at once; other servers of the same registry follow within a second.
+    """
     services, job = context.services, _job(context)
     end_link(services.registry, services.clock, job.project, job.id, context.path["link"], context.principal.id)
     services.authenticator.forget(context.path["link"])
@@ -64,6 +74,10 @@ def _end(context: CallContext) -> Deleted:
 
 
 def _share(context: CallContext) -> Shared:
+    """Make a share token.
+
+    Whoever holds the token may read this job's metrics until it ends, and nothing else.
+    """
     seconds = _life_seconds(context)
     made = share(context.services, ShareQuestion(job_ref(context), seconds), context.scope)
     return Shared(token=made.token, expires=made.expires_ms)
@@ -75,43 +89,19 @@ ENDPOINTS = tagged(
         "createJobLink",
         "POST /jobs/{job}/links",
         "share:write",
-        "Make a link that opens one job's page",
         _create,
-        text=(
-            "Whoever holds the token may read the job until it ends: record, metrics, findings, events and log lines; "
-            "nothing else, and nothing of its nodes. A job has at most 100 links that hold."
-        ),
         queries=(PROJECT,),
         body=NewLink,
         example={"expires_in": 3600},
         lane="control",
     ),
-    Endpoint(
-        "listJobLinks",
-        "GET /jobs/{job}/links",
-        "share:write",
-        "The links to a job that hold",
-        _list,
-        queries=(PROJECT,),
-        lane="control",
-    ),
-    Endpoint(
-        "endJobLink",
-        "DELETE /jobs/{job}/links/{link}",
-        "share:write",
-        "End a link",
-        _end,
-        text="Whoever looks by it is signed out at once; other servers of the same registry follow within a second.",
-        queries=(PROJECT,),
-        lane="control",
-    ),
+    Endpoint("listJobLinks", "GET /jobs/{job}/links", "share:write", _list, queries=(PROJECT,), lane="control"),
+    Endpoint("endJobLink", "DELETE /jobs/{job}/links/{link}", "share:write", _end, queries=(PROJECT,), lane="control"),
     Endpoint(
         "shareJob",
         "POST /jobs/{job}/share",
         "share:write",
-        "Make a share token",
         _share,
-        text="Whoever holds the token may read this job's metrics until it ends, and nothing else.",
         queries=(PROJECT,),
         body=NewLink,
         example={"expires_in": 3600},

@@ -62,6 +62,7 @@ class LiveJobs(msgspec.Struct, frozen=True):
 
 
 def _follow_job(context: CallContext) -> Feed:
+    """Follow a job while it runs."""
     given = context.arguments
     metrics = requested_metrics(given.texts("metric")) or CORE_METRICS
     step_ms = given.choice("step", STEPS, "5s")
@@ -86,6 +87,7 @@ def _job_now(
 
 
 def _follow_jobs(context: CallContext) -> Feed:
+    """Follow the jobs that run or change."""
     return Feed(("jobs", context.scope), partial(_jobs_now, context.services, context.scope), still(context))
 
 
@@ -124,9 +126,8 @@ ENDPOINTS = tagged(
         "followJob",
         "GET /jobs/{job}/live",
         "metrics:read",
-        "Follow a job while it runs",
         _follow_job,
-        text=_TEXT,
+        details=_TEXT,
         answer=LiveJob,
         answer_type=CONTENT_TYPE,
         queries=(
@@ -144,9 +145,8 @@ ENDPOINTS = tagged(
         "followJobs",
         "GET /live/jobs",
         "metrics:read",
-        "Follow the jobs that run or change",
         _follow_jobs,
-        text=_TEXT,
+        details=_TEXT,
         answer=LiveJobs,
         answer_type=CONTENT_TYPE,
         queries=(PROJECT,),

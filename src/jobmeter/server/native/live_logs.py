@@ -9,12 +9,11 @@ from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.log import LogLine
-from jobmeter.model.series import check_name
 from jobmeter.model.time import SECOND
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
-from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
+from jobmeter.server.native.arguments import RANGE, REPLICA
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tagged
 from jobmeter.server.native.live import still
 from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, base_question, line_body
 from jobmeter.server.native.node_logs import STREAM, NodeLogList
@@ -96,6 +95,7 @@ def _next_second(time_ns: int) -> int:
 
 
 def _follow_job(context: CallContext) -> Feed:
+    """Follow the log of a job while it runs."""
     services, scope = context.services, context.scope
     job = services.executor.head(job_ref(context), scope)
     ref = JobRef(job.id, job.project)
@@ -112,8 +112,9 @@ def _job_now(services: Services, scope: Scope, ref: JobRef, newest: NewestLines)
 
 
 def _follow_node(context: CallContext) -> Feed:
+    """Follow the system log of a node."""
     services, scope = context.services, context.scope
-    ref = NodeRef(check_name(context.path["node"], "node"), project=context.project)
+    ref = node_ref(context)
     services.executor.nodes(ref, scope)
     question = base_question(context, ref, MOST_LINES)
     newest = NewestLines(services, scope, question)
@@ -131,7 +132,7 @@ _TEXT = (
     "lines came than an update holds, `counts` says how many there are of each second. All who ask the same see the "
     "same answers, asked for once. "
 )
-_FOLLOWED = tuple(query for query in SEARCH if query.name not in {"start", "end", "since"})
+_FOLLOWED = tuple(query for query in SEARCH if query not in RANGE)
 
 ENDPOINTS = tagged(
     "logs",
@@ -139,13 +140,12 @@ ENDPOINTS = tagged(
         "followJobLogs",
         "GET /jobs/{job}/logs/live",
         "jobs:read",
-        "Follow the log of a job while it runs",
         _follow_job,
-        text=_TEXT + "`end`, `refused` and `problem` are as for `/live/jobs`.",
+        details=_TEXT + "`end`, `refused` and `problem` are as for `/live/jobs`.",
         answer=LiveLogList,
         answer_type=CONTENT_TYPE,
         queries=(
-            Query("replica", "Only these replicas.", many=True, example="worker-0"),
+            REPLICA,
             *(query for query in _FOLLOWED if query.name in {"level", "contains"}),
             PROJECT,
         ),
@@ -154,9 +154,8 @@ ENDPOINTS = tagged(
         "followNodeLogs",
         "GET /nodes/{node}/logs/live",
         "nodes:read",
-        "Follow the system log of a node",
         _follow_node,
-        text=_TEXT + "It goes on until who looks goes; `refused` and `problem` are as for `/live/jobs`.",
+        details=_TEXT + "It goes on until who looks goes; `refused` and `problem` are as for `/live/jobs`.",
         answer=LiveNodeLogList,
         answer_type=CONTENT_TYPE,
         queries=(STREAM, *_FOLLOWED, PROJECT),

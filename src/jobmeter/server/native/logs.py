@@ -14,7 +14,7 @@ from jobmeter.model.log import LEVEL_WORDS, LogLine, level_of
 from jobmeter.model.log_query import parse_log_query, parse_severity
 from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
-from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.arguments import RANGE, REPLICA, Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json, tagged
 from jobmeter.server.native.jobs import MAX_OFFSET
 from jobmeter.wire.json_shape import shape_of
@@ -22,7 +22,6 @@ from jobmeter.wire.json_shape import shape_of
 T = TypeVar("T")
 MAX_LINES = 1_000
 _NS = 1_000_000
-_BOOLEANS = {"true": True, "false": False}
 
 
 class LogLineBody(msgspec.Struct, frozen=True):
@@ -82,6 +81,12 @@ class Pushed(msgspec.Struct, frozen=True):
 
 
 def _read(context: CallContext) -> Answer | LogList | Stream:
+    """Log lines of a job.
+
+    Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page; `text` (the bare
+    texts) and `jsonl` (an object a line) give the whole selection, however long, as a stream, unless `limit` says how
+    much of it.
+    """
     form = context.arguments.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
     if form == "json":
         return _page(context)
@@ -132,10 +137,10 @@ def base_question(context: CallContext, ref: JobRef | NodeRef, limit: int) -> Lo
         contains=given.text("contains"),
         start_ns=start,
         end_ns=end,
-        descending=given.choice("order", {"asc": False, "desc": True}, "asc"),
+        descending=given.descending(),
         offset=given.integer("offset", 0, 0, MAX_OFFSET),
         limit=limit,
-        count=given.choice("count", _BOOLEANS, "false"),
+        count=given.flag("count"),
     )
 
 
@@ -187,6 +192,12 @@ def _json_lines(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
 
 
 def _push(context: CallContext) -> Pushed:
+    """Push log lines of a job.
+
+    Answered when the accepted lines are durable. Job, replica, attempt, stream, time and text identify a line: sent
+    again, it counts once. A text of several lines becomes several, a nanosecond apart; a line of more than 64 KiB is
+    cut and says so. The job must exist: by a record or its samples.
+    """
     job = context.services.executor.head(job_ref(context), context.scope)
     now_ns = context.services.clock.now_ms() * _NS
     lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(pushed_lines(context, PushBody).lines)]
@@ -233,9 +244,7 @@ SEARCH = (
     Query("severity", "Only lines of this severity or worse: emerg, alert, crit, err, warning, notice, info, debug."),
     Query("contains", "Only lines that hold this text, in any case.", example="nan"),
     Query("query", "Words, quoted phrases, AND, OR, NOT, parentheses, field:value.", example='Xid AND NOT "Xid 45"'),
-    Query("start", "First moment."),
-    Query("end", "End, itself not included."),
-    Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
+    *RANGE,
 )
 """Parameters that choose lines."""
 PAGE = (
@@ -254,16 +263,10 @@ ENDPOINTS = tagged(
         "getJobLogs",
         "GET /jobs/{job}/logs",
         "jobs:read",
-        "Log lines of a job",
         _read,
-        text=(
-            "Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page; `text` "
-            "(the bare texts) and `jsonl` (an object a line) give the whole selection, however long, as a stream, "
-            "unless `limit` says how much of it."
-        ),
         answer=LogList,
         queries=(
-            Query("replica", "Only these replicas.", many=True, example="worker-0"),
+            REPLICA,
             Query("attempt", "Only this attempt of the replicas, from 0.", type="integer"),
             Query("stream", "Only this stream: stdout, stderr, or what the sender named."),
             Query("node", "Only lines that came from this node."),
@@ -276,13 +279,7 @@ ENDPOINTS = tagged(
         "pushJobLogs",
         "POST /jobs/{job}/logs",
         "ingest:write",
-        "Push log lines of a job",
         _push,
-        text=(
-            "Answered when the accepted lines are durable. Job, replica, attempt, stream, time and "
-            "text identify a line: sent again, it counts once. A text of several lines becomes several, a nanosecond "
-            "apart; a line of more than 64 KiB is cut and says so. The job must exist: by a record or its samples."
-        ),
         queries=(PROJECT,),
         body=PushBody,
         example={

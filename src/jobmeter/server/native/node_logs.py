@@ -11,9 +11,8 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.record import NodeRecord, Records
 from jobmeter.model.series import check_name
 from jobmeter.model.syslog import FACILITIES, SEVERITIES, SEVERITY_WORDS, severity_of
-from jobmeter.query.request import NodeRef
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tagged
 from jobmeter.server.native.logs import (
     MAX_LINES,
     PAGE,
@@ -40,8 +39,13 @@ class NodeLogList(msgspec.Struct, frozen=True):
 
 
 def _read(context: CallContext) -> Answer | NodeLogList | Stream:
+    """Lines of a node's system log.
+
+    What the kernel, the journal and the files that the agent of the node is told to read say, ordered by time. What the
+    processes of jobs write is with the jobs.
+    """
     given, executor = context.arguments, context.services.executor
-    ref = NodeRef(check_name(context.path["node"], "node"), project=context.project)
+    ref = node_ref(context)
     form = given.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
     if form != "json":
         found = executor.log_pages(
@@ -73,7 +77,7 @@ class PushNodeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _push(context: CallContext) -> Pushed:
-    """Store lines of a node that no agent reads; it is one of the project's nodes from then on."""
+    """Push lines of a node's system log."""
     services, node = context.services, check_name(context.path["node"], "node")
     project = write_project(context.principal, context.project)
     now_ns = services.clock.now_ms() * _NS
@@ -121,12 +125,7 @@ ENDPOINTS = tagged(
         "getNodeLogs",
         "GET /nodes/{node}/logs",
         "nodes:read",
-        "Lines of a node's system log",
         _read,
-        text=(
-            "What the kernel, the journal and the files that the agent of the node is told to read say, ordered by "
-            "time. What the processes of jobs write is with the jobs."
-        ),
         answer=NodeLogList,
         queries=(STREAM, *SEARCH, *PAGE),
         other_types=("text/plain", "application/x-ndjson"),
@@ -135,9 +134,8 @@ ENDPOINTS = tagged(
         "pushNodeLogs",
         "POST /nodes/{node}/logs",
         "ingest:write",
-        "Push lines of a node's system log",
         _push,
-        text=(
+        details=(
             "For a node that no agent reads. Answered when the accepted lines are durable. Project, "
             "node, stream, time and text identify a line: sent again, it counts once. A node that is new is one of the "
             "project's nodes from then on; that it is silent later says nothing of it. "

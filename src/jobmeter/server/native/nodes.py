@@ -9,6 +9,7 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagg
 
 
 def _list(context: CallContext) -> NodeList:
+    """List nodes."""
     groups, names = context.arguments.texts("resource_group"), context.arguments.texts("name")
     found = [one for one in context.services.registry.nodes(context.scope.projects) if context.scope.shows_node(one)]
     return NodeList(
@@ -21,6 +22,11 @@ def _list(context: CallContext) -> NodeList:
 
 
 def _pods(context: CallContext) -> NodePods:
+    """Which replicas of which jobs pods of a node are.
+
+    An agent asks for pods of its own node that it does not know. What the watcher of the cluster has told of is in the
+    answer; a pod of which it has not is not.
+    """
     node, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster")
     if cluster:
         check_name(cluster, "cluster")
@@ -38,7 +44,6 @@ ENDPOINTS = tagged(
         "listNodes",
         "GET /nodes",
         "nodes:read",
-        "List nodes",
         _list,
         queries=(
             Query("resource_group", "Only nodes of these resource groups.", many=True),
@@ -50,12 +55,7 @@ ENDPOINTS = tagged(
         "listNodePods",
         "GET /nodes/{node}/pods",
         "ingest:write",
-        "Which replicas of which jobs pods of a node are",
         _pods,
-        text=(
-            "An agent asks for pods of its own node that it does not know. What the watcher of the cluster has told of "
-            "is in the answer; a pod of which it has not is not."
-        ),
         queries=(
             Query("cluster", "The cluster of the node, empty for none."),
             Query("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),

@@ -6,6 +6,7 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_
 
 
 def _quality(context: CallContext) -> JobQuality:
+    """How complete what is stored of a job is."""
     return context.services.executor.run(QualityQuestion(job_ref(context)), context.scope)
 
 
@@ -15,9 +16,8 @@ ENDPOINTS = tagged(
         "getJobQuality",
         "GET /jobs/{job}/quality",
         "jobs:read",
-        "How complete what is stored of a job is",
         _quality,
-        text=(
+        details=(
             "Gaps of its replicas against their own sampling interval, replicas that ran and were not measured, how "
             "the agents of its nodes fared (when they were away, samples that waited on their disks and so came late, "
             "samples that they gave up, their clocks), and damaged parts of the store. `complete` is whether nothing "

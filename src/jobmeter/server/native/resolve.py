@@ -58,6 +58,11 @@ def _job_not_found(context: CallContext, text: str) -> NotFoundError:
 
 
 def _resolve(context: CallContext) -> JobBody:
+    """The job that a text names.
+
+    Its id; `last`, the newest of all; its name, and then the newest of that name; or a beginning of its id that no
+    other job has. 404 names jobs that are near, 409 those of which each may be meant.
+    """
     text = context.arguments.text("job")
     if len(text) > _LONGEST:
         raise InvalidRequestError(f"job has {len(text)} characters, more than {_LONGEST}", "job")
@@ -70,12 +75,7 @@ ENDPOINTS = tagged(
         "resolveJob",
         "GET /resolve",
         "jobs:read",
-        "The job that a text names",
         _resolve,
-        text=(
-            "Its id; `last`, the newest of all; its name, and then the newest of that name; or a beginning of its id "
-            "that no other job has. 404 names jobs that are near, 409 those of which each may be meant."
-        ),
         queries=(Query("job", "What somebody wrote.", required=True, example="last"), PROJECT),
     ),
 )

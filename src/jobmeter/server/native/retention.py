@@ -27,6 +27,10 @@ class RetentionList(msgspec.Struct, frozen=True):
 
 
 def _list(context: CallContext) -> RetentionList:
+    """How long every project's samples are kept.
+
+    A key of one project names it.
+    """
     services, default = context.services, context.services.settings.retention
     found = services.executor.run(ProjectsQuestion(names=context.scope.projects), context.scope)
     names = sorted({one.name for one in found} | ({context.project} if context.project else set()))
@@ -43,14 +47,5 @@ def _days(one: Retention) -> tuple[int, int, int]:
 
 ENDPOINTS = tagged(
     "server",
-    Endpoint(
-        "listRetention",
-        "GET /retention",
-        "server:admin",
-        "How long every project's samples are kept",
-        _list,
-        text="A key of one project names it.",
-        queries=(PROJECT,),
-        lane="control",
-    ),
+    Endpoint("listRetention", "GET /retention", "server:admin", _list, queries=(PROJECT,), lane="control"),
 )

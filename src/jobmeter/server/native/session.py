@@ -31,6 +31,12 @@ class SessionLink(msgspec.Struct, frozen=True):
 
 
 def _sign_in(context: CallContext) -> Answer:
+    """Sign in to the page.
+
+    With a key's token, or with `Authorization: Link CODE`. The answer sets a cookie that only this API takes and no
+    script reads. It ends after twelve hours, at sign-out, or with its key. A call that changes something by it needs
+    the header `X-Jobmeter-Page` and has to come from the same origin.
+    """
     who = context.principal
     value, expires = context.services.sessions.begin(who.access_key_id)
     body = SessionBody(who.id, who.name, str(who.role), who.project, expires)
@@ -38,6 +44,7 @@ def _sign_in(context: CallContext) -> Answer:
 
 
 def _sign_out(context: CallContext) -> Answer:
+    """Sign out: the cookie holds no longer."""
     claim = SESSION.claim(context.call)
     if claim is not None:
         context.services.sessions.end(claim.value)
@@ -45,6 +52,10 @@ def _sign_out(context: CallContext) -> Answer:
 
 
 def _link(context: CallContext) -> Answer:
+    """Make a link that signs in to the page once.
+
+    It opens the page as the key that it was made with, once, within fifteen minutes.
+    """
     code, expires = context.services.sessions.link(context.principal.access_key_id)
     return Answer(200, msgspec.json.encode(SessionLink(code, expires)), (_PRIVATE,))
 
@@ -58,25 +69,12 @@ def _cookie(context: CallContext, value: str, seconds: int) -> tuple[str, str]:
 ENDPOINTS = tagged(
     "session",
     Endpoint(
-        "signIn",
-        "POST /session",
-        "catalog:read",
-        "Sign in to the page",
-        _sign_in,
-        text=(
-            "With a key's token, or with `Authorization: Link CODE`. The answer sets a cookie that only this API "
-            "takes and no script reads. It ends after twelve hours, at sign-out, or with its key. A call that changes "
-            "something by it needs the header `X-Jobmeter-Page` and has to come from the same origin."
-        ),
-        answer=SessionBody,
-        schemes=(*TOKENS, LINK),
-        lane="control",
+        "signIn", "POST /session", "catalog:read", _sign_in, answer=SessionBody, schemes=(*TOKENS, LINK), lane="control"
     ),
     Endpoint(
         "signOut",
         "DELETE /session",
         "catalog:read",
-        "Sign out: the cookie holds no longer",
         _sign_out,
         answer=Deleted,
         schemes=(SESSION, *TOKENS),
@@ -86,9 +84,7 @@ ENDPOINTS = tagged(
         "makeSessionLink",
         "POST /session/link",
         "catalog:read",
-        "Make a link that signs in to the page once",
         _link,
-        text="It opens the page as the key that it was made with, once, within fifteen minutes.",
         answer=SessionLink,
         schemes=TOKENS,
         lane="control",

@@ -30,12 +30,21 @@ def shipper_body(shipper: Shipper, now_ms: int) -> ShipperBody:
 
 
 def _list(context: CallContext) -> ShipperList:
+    """List log shippers.
+
+    Those of the key's project, or, for a key that sees every project, all of them.
+    """
     now_ms = context.services.clock.now_ms()
     found = context.services.shipping.of(context.scope.projects)
     return ShipperList(shippers=[shipper_body(one, now_ms) for one in found])
 
 
 def _create(context: CallContext) -> ShipperBody:
+    """Ship the log lines of a resource group.
+
+    From now on, to the sink that the server's settings (`JOBMETER_SINKS`) have for `sink_project` and `logstore`. With
+    `project`, or a key of one project, the lines of that project alone. One that is there already is given as it is.
+    """
     new_shipper = context.body(NewShipper)
     made = context.services.shipping.create(
         shipper_project(context.scope),
@@ -56,57 +65,34 @@ def _found(context: CallContext) -> Shipper:
 
 
 def _show(context: CallContext) -> ShipperBody:
+    """One log shipper: its state and its lag."""
     return shipper_body(_found(context), context.services.clock.now_ms())
 
 
 def _delete(context: CallContext) -> ShipperBody:
+    """Ship no more.
+
+    Gives what the shipper was; the lines that wait are not shipped any more. The lines themselves stay.
+    """
     gone = context.services.shipping.delete(_found(context), context.principal.id)
     return shipper_body(gone, context.services.clock.now_ms())
 
 
 ENDPOINTS = tagged(
     "shippers",
-    Endpoint(
-        "listShippers",
-        "GET /shippers",
-        "shippers:read",
-        "List log shippers",
-        _list,
-        text="Those of the key's project, or, for a key that sees every project, all of them.",
-        queries=(PROJECT,),
-    ),
+    Endpoint("listShippers", "GET /shippers", "shippers:read", _list, queries=(PROJECT,)),
     Endpoint(
         "createShipper",
         "POST /shippers",
         "shippers:write",
-        "Ship the log lines of a resource group",
         _create,
-        text=(
-            "From now on, to the sink that the server's settings (`JOBMETER_SINKS`) have for `sink_project` and "
-            "`logstore`. With `project`, or a key of one project, the lines of that project alone. One that is there "
-            "already is given as it is."
-        ),
         queries=(PROJECT,),
         body=NewShipper,
         example={"resource_group": "rg-1", "sink_project": "eas-r-asdasdasd-sls", "logstore": "access_log"},
         lane="write",
     ),
+    Endpoint("getShipper", "GET /shippers/{shipper}", "shippers:read", _show, queries=(PROJECT,)),
     Endpoint(
-        "getShipper",
-        "GET /shippers/{shipper}",
-        "shippers:read",
-        "One log shipper: its state and its lag",
-        _show,
-        queries=(PROJECT,),
-    ),
-    Endpoint(
-        "deleteShipper",
-        "DELETE /shippers/{shipper}",
-        "shippers:write",
-        "Ship no more",
-        _delete,
-        text="Gives what the shipper was; the lines that wait are not shipped any more. The lines themselves stay.",
-        queries=(PROJECT,),
-        lane="write",
+        "deleteShipper", "DELETE /shippers/{shipper}", "shippers:write", _delete, queries=(PROJECT,), lane="write"
     ),
 )

@@ -45,10 +45,12 @@ class RetentionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _health(context: CallContext) -> Health:  # noqa: ARG001 - the shape of every work function
+    """Whether the server answers."""
     return Health("ok", __version__)
 
 
 def _status(context: CallContext) -> Status:
+    """Sizes, work under way, roll-ups."""
     services = context.services
     found = services.store.statistics()
     return Status(
@@ -71,6 +73,10 @@ def _damaged(part: DamagedPart) -> DamagedBody:
 
 
 def _backup(context: CallContext) -> BackupDone:
+    """Write a backup while the server runs.
+
+    The folder also holds the key that seals secrets: keep it as safe as the data folder.
+    """
     directory = Path(context.body(BackupBody).directory)
     if not directory.is_absolute():
         raise InvalidRequestError("directory must be an absolute path on the server's machine", "directory")
@@ -79,11 +85,16 @@ def _backup(context: CallContext) -> BackupDone:
 
 
 def _retention(context: CallContext) -> RetentionBody:
+    """How long a project's samples are kept."""
     found = context.services.registry.retention(context.path["project"])
     return RetentionBody(found.raw_days, found.minute_days, found.hour_days)
 
 
 def _set_retention(context: CallContext) -> RetentionBody:
+    """Keep a project's samples for another time.
+
+    Samples that are stored already keep the time that was set when they came.
+    """
     days = context.body(RetentionBody)
     for field in RetentionBody.__struct_fields__:
         if not 1 <= getattr(days, field) <= MAX_DAYS:
@@ -94,47 +105,32 @@ def _set_retention(context: CallContext) -> RetentionBody:
 
 
 def _drop_retention(context: CallContext) -> Deleted:
+    """Go back to the server's own retention."""
     context.services.registry.set_retention(context.path["project"], None)
     return Deleted(deleted=True)
 
 
 ENDPOINTS = tagged(
     "server",
-    Endpoint("health", "GET /health", None, "Whether the server answers", _health, lane="control"),
-    Endpoint("status", "GET /status", "server:read", "Sizes, work under way, roll-ups", _status, lane="control"),
+    Endpoint("health", "GET /health", None, _health, lane="control"),
+    Endpoint("status", "GET /status", "server:read", _status, lane="control"),
     Endpoint(
         "backup",
         "POST /backup",
         "server:admin",
-        "Write a backup while the server runs",
         _backup,
-        text="The folder also holds the key that seals secrets: keep it as safe as the data folder.",
         body=BackupBody,
         example={"directory": "/var/backups/jobmeter/2026-11-20"},
         lane="control",
     ),
-    Endpoint(
-        "getRetention",
-        "GET /projects/{project}/retention",
-        "server:admin",
-        "How long a project's samples are kept",
-        _retention,
-    ),
+    Endpoint("getRetention", "GET /projects/{project}/retention", "server:admin", _retention),
     Endpoint(
         "setRetention",
         "PUT /projects/{project}/retention",
         "server:admin",
-        "Keep a project's samples for another time",
         _set_retention,
-        text="Samples that are stored already keep the time that was set when they came.",
         body=RetentionBody,
         example={"raw_days": 30, "minute_days": 180, "hour_days": 730},
     ),
-    Endpoint(
-        "dropRetention",
-        "DELETE /projects/{project}/retention",
-        "server:admin",
-        "Go back to the server's own retention",
-        _drop_retention,
-    ),
+    Endpoint("dropRetention", "DELETE /projects/{project}/retention", "server:admin", _drop_retention),
 )

@@ -47,6 +47,7 @@ class AgentRequests(msgspec.Struct, frozen=True):
 
 
 def _create(context: CallContext) -> DiagnosticTask:
+    """Have nodes, a job, or log lines diagnosed."""
     new_task = context.body(NewTask)
     project = (
         write_project(context.principal, new_task.project) if new_task.project or context.principal.project else None
@@ -55,9 +56,13 @@ def _create(context: CallContext) -> DiagnosticTask:
 
 
 def _list(context: CallContext) -> TaskPage:
+    """List diagnostic tasks, the newest first.
+
+    For the next page give `after` the id of the last task.
+    """
     given = context.arguments
     question = TaskFilter(
-        projects=None if context.project is None else frozenset({context.project}),
+        projects=context.projects,
         types=given.choices("type", TaskType),
         states=given.choices("state", TaskState),
         after=given.text("after"),
@@ -67,10 +72,12 @@ def _list(context: CallContext) -> TaskPage:
 
 
 def _one(context: CallContext) -> DiagnosticTask:
+    """A diagnostic task and what it found."""
     return find_task(context.services, context.path["task"], context.scope)
 
 
 def _report(context: CallContext) -> AgentRequests:
+    """The checks that an agent is to make, and its answers to those before."""
     node, report = check_name(context.path["node"], "node"), context.body(AgentReport)
     if report.cluster:
         check_name(report.cluster, "cluster")
@@ -107,9 +114,8 @@ ENDPOINTS = tagged(
         "createTask",
         "POST /tasks",
         "tasks:write",
-        "Have nodes, a job, or log lines diagnosed",
         _create,
-        text=(
+        details=(
             "Of type `node`: the agents of the nodes make their checks when they next ask, and rules look at the "
             "samples, events and lines of the kernels that are stored of the range (by default the last hour). Of "
             "type `job`: every rule looks at the job. Of type `logs`: the rules about logs look at the lines that come "
@@ -125,9 +131,7 @@ ENDPOINTS = tagged(
         "listTasks",
         "GET /tasks",
         "jobs:read",
-        "List diagnostic tasks, the newest first",
         _list,
-        text="For the next page give `after` the id of the last task.",
         queries=(
             Query("type", "Only these: node, job, logs.", many=True),
             Query("state", "Only these: waiting, running, done, interrupted.", many=True),
@@ -136,14 +140,13 @@ ENDPOINTS = tagged(
             PROJECT,
         ),
     ),
-    Endpoint("getTask", "GET /tasks/{task}", "jobs:read", "A diagnostic task and what it found", _one, text=_TEXT),
+    Endpoint("getTask", "GET /tasks/{task}", "jobs:read", _one, details=_TEXT),
     Endpoint(
         "reportChecks",
         "POST /nodes/{node}/checks",
         "ingest:write",
-        "The checks that an agent is to make, and its answers to those before",
         _report,
-        text=(
+        details=(
             f"An agent asks for itself; the checks are {', '.join(CHECKS)}, all of which only read. The first answer "
             "of a node to a task counts, until the task's deadline."
         ),

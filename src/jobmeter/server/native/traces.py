@@ -15,6 +15,11 @@ _DIGITS = frozenset("0123456789abcdef")
 
 
 def _list(context: CallContext) -> TraceList:
+    """Traces of a job, or of all.
+
+    What is said of a trace is said of those of its spans that began in the range. `name`, `contains`, `service`,
+    `replica`, `status` and `attribute` choose the traces of which one span fits them all.
+    """
     given = context.arguments
     limit = given.integer("limit", 20, 0, MOST_TRACES - 1)
     order = TraceOrder(given.choice("sort", {one.value: one.value for one in TraceOrder}, TraceOrder.START))
@@ -31,16 +36,12 @@ def _list(context: CallContext) -> TraceList:
 
 def _filter(context: CallContext, order: TraceOrder, limit: int) -> TraceFilter:
     given = context.arguments
-    projects = None if context.project is None else frozenset({context.project})
+    projects = context.projects
     job = given.text("job")
     if job:
         head = context.services.executor.head(JobRef(job, context.project), context.scope)
         job, projects = head.id, frozenset({head.project})
-    start, end, since = given.time("start"), given.time("end"), given.duration("since")
-    if since is not None:
-        if start is not None:
-            raise InvalidRequestError("start and since exclude each other", "since")
-        start = (context.services.clock.now_ms() if end is None else end) - since
+    start, end = context.span()
     at = place_of(context)
     return TraceFilter(
         projects=projects,
@@ -56,10 +57,10 @@ def _filter(context: CallContext, order: TraceOrder, limit: int) -> TraceFilter:
         min_ns=_length(context, "min_duration"),
         max_ns=_length(context, "max_duration"),
         order=order,
-        descending=given.choice("order", {"asc": False, "desc": True}, "desc"),
+        descending=given.descending("desc"),
         after=None if at is None else (at[0], at[1], at[2]),
         limit=limit,
-        count=given.choice("count", {"true": True, "false": False}, "false"),
+        count=given.flag("count"),
     )
 
 
@@ -77,12 +78,16 @@ def _length(context: CallContext, name: str) -> int | None:
 
 
 def _spans(context: CallContext) -> SpanList:
+    """The spans of a trace.
+
+    Sorted by their start. A trace of which the key may see nothing is not found.
+    """
     trace = context.path["trace"].lower()
     if len(trace) != 32 or not _DIGITS.issuperset(trace):
         raise InvalidRequestError(f"trace {trace[:64]!r} is not 32 hexadecimal digits", "trace")
     limit = context.arguments.integer("limit", 1_000, 1, MOST_SPANS - 1)
     at = place_of(context)
-    projects = None if context.project is None else frozenset({context.project})
+    projects = context.projects
     after = None if at is None else (at[0], at[1], at[2], at[3], at[4])
     question = SpanFilter(projects=projects, traces=frozenset({trace}), after=after, limit=limit + 1)
     found = context.services.executor.run(question, context.scope)
@@ -123,12 +128,7 @@ ENDPOINTS = tagged(
         "listTraces",
         "GET /traces",
         "traces:read",
-        "Traces of a job, or of all",
         _list,
-        text=(
-            "What is said of a trace is said of those of its spans that began in the range. `name`, `contains`, "
-            "`service`, `replica`, `status` and `attribute` choose the traces of which one span fits them all."
-        ),
         queries=(
             Query("job", "Only spans of this job.", example="train-7"),
             Query("name", "A span has one of these names.", many=True, example="step"),
@@ -154,9 +154,7 @@ ENDPOINTS = tagged(
         "getTrace",
         "GET /traces/{trace}",
         "traces:read",
-        "The spans of a trace",
         _spans,
-        text="Sorted by their start. A trace of which the key may see nothing is not found.",
         queries=(
             Query("limit", f"Spans in the answer, 1 to {MOST_SPANS - 1}. Default: 1000.", type="integer"),
             _CURSOR,

@@ -19,6 +19,10 @@ def amount(value: Decimal | None) -> str | None:
 
 
 def _usage(context: CallContext) -> UsageBody:
+    """The calls of a month, and what they cost.
+
+    Calls that this server answered are counted at once, those of others within a second.
+    """
     services = context.services
     name = context.arguments.text("month")
     month = services.calendar.named(name) if name else services.calendar.at(services.clock.now_ms())
@@ -57,9 +61,7 @@ ENDPOINTS = tagged(
         "getUsage",
         "GET /usage",
         "usage:read",
-        "The calls of a month, and what they cost",
         _usage,
-        text="Calls that this server answered are counted at once, those of others within a second.",
         queries=(Query("month", "A month like 2026-11. Default: the present one.", example="2026-11"), PROJECT),
         lane="control",
     ),

@@ -35,6 +35,10 @@ class CallList(msgspec.Struct, frozen=True):
 
 
 def _calls(context: CallContext) -> CallList:
+    """The call of each vendor's API that gives what a chart shows.
+
+    Nothing is requested: these are the calls that would be, with a placeholder for the key.
+    """
     given = context.arguments
     found = context.services.executor.run(JobQuestion(job_ref(context)), context.scope)
     start, end = given.time("start"), given.time("end")
@@ -57,9 +61,7 @@ ENDPOINTS = tagged(
         "listViewCalls",
         "GET /jobs/{job}/calls",
         "metrics:read",
-        "The call of each vendor's API that gives what a chart shows",
         _calls,
-        text="Nothing is requested: these are the calls that would be, with a placeholder for the key.",
         queries=(
             Query("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
             Query("start", "Start of the range, included.", example="2026-11-20T15:00:00Z"),
