@@ -1,6 +1,7 @@
 """``/jobs/{job}/logs``: what the processes of a job wrote, read and pushed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -10,7 +11,7 @@ from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.job import Job
-from jobmeter.model.log import LEVEL_WORDS, LogLine, level_of
+from jobmeter.model.log import LEVEL_WORDS, LogLine, LogPage, level_of
 from jobmeter.model.log_query import parse_log_query, parse_severity
 from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
@@ -87,26 +88,22 @@ def _read(context: CallContext) -> Answer | LogList | Stream:
     texts) and `jsonl` (an object a line) give the whole selection, however long, as a stream, unless `limit` says how
     much of it.
     """
-    form = context.arguments.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
-    if form == "json":
-        return _page(context)
-    limit = context.arguments.integer("limit", 2**53, 1, 2**53)
-    found = context.services.executor.log_pages(_question(context, 0), context.scope, limit)
-    return streamed(found, text=form == "text")
+    found = found_lines(context, partial(_question, context))
+    if isinstance(found, Stream):
+        return found
+    job = context.services.executor.head(job_ref(context), context.scope)
+    return LogList(job.id, job.project, [line_body(line) for line in found.lines], found.total, found.total_bytes)
 
 
-def streamed(found: Iterable[list[LogLine]], *, text: bool) -> Stream:
-    """Lines as a stream: their bare texts, or an object a line."""
-    if text:
-        return Stream(_text(found), "text/plain; charset=utf-8")
-    return Stream(_json_lines(found), "application/x-ndjson")
-
-
-def _page(context: CallContext) -> LogList:
-    executor = context.services.executor
-    job = executor.head(job_ref(context), context.scope)
-    page = executor.run(_question(context, context.arguments.integer("limit", 100, 0, MAX_LINES)), context.scope)
-    return LogList(job.id, job.project, [line_body(line) for line in page.lines], page.total, page.total_bytes)
+def found_lines(context: CallContext, question: Callable[[int], LogQuestion]) -> LogPage | Stream:
+    """The answer to the question with a limit: one page, or with ``format`` text or jsonl all lines as a stream."""
+    given, executor = context.arguments, context.services.executor
+    form = given.choice("format", _FORMATS, "json")
+    if form is None:
+        return executor.run(question(given.integer("limit", 100, 0, MAX_LINES)), context.scope)
+    write, content_type = form
+    limit = given.integer("limit", 2**53, 1, 2**53)
+    return Stream(write(executor.log_pages(question(0), context.scope, limit)), content_type)
 
 
 def _question(context: CallContext, limit: int) -> LogQuestion:
@@ -191,6 +188,13 @@ def _json_lines(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
         yield encoder.encode_lines(line_body(line) for line in lines)
 
 
+_FORMATS = {
+    "json": None,
+    "text": (_text, "text/plain; charset=utf-8"),
+    "jsonl": (_json_lines, "application/x-ndjson"),
+}
+
+
 def _push(context: CallContext) -> Pushed:
     """Push log lines of a job.
 
@@ -201,6 +205,11 @@ def _push(context: CallContext) -> Pushed:
     job = context.services.executor.head(job_ref(context), context.scope)
     now_ns = context.services.clock.now_ms() * _NS
     lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(pushed_lines(context, PushBody).lines)]
+    return stored(context, lines)
+
+
+def stored(context: CallContext, lines: list[LogLine]) -> Pushed:
+    """Store lines; on return those accepted are durable."""
     receipt = context.services.pipeline.logs(lines, context.principal)
     context.services.telemetry.ingested(receipt)
     return Pushed(receipt.lines, receipt.rejected_lines)

@@ -1,5 +1,6 @@
 """``/nodes/{node}/logs``: the system log of a node."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,16 +15,16 @@ from jobmeter.model.syslog import FACILITIES, SEVERITIES, SEVERITY_WORDS, severi
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tagged
 from jobmeter.server.native.logs import (
-    MAX_LINES,
     PAGE,
     SEARCH,
     LogLineBody,
     Pushed,
     base_question,
+    found_lines,
     line_body,
     moment_ns,
     pushed_lines,
-    streamed,
+    stored,
 )
 
 _NS = 1_000_000
@@ -44,16 +45,11 @@ def _read(context: CallContext) -> Answer | NodeLogList | Stream:
     What the kernel, the journal and the files that the agent of the node is told to read say, ordered by time. What the
     processes of jobs write is with the jobs.
     """
-    given, executor = context.arguments, context.services.executor
     ref = node_ref(context)
-    form = given.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
-    if form != "json":
-        found = executor.log_pages(
-            base_question(context, ref, 0), context.scope, given.integer("limit", 2**53, 1, 2**53)
-        )
-        return streamed(found, text=form == "text")
-    page = executor.run(base_question(context, ref, given.integer("limit", 100, 0, MAX_LINES)), context.scope)
-    return NodeLogList(ref.name, [line_body(line) for line in page.lines], page.total, page.total_bytes)
+    found = found_lines(context, partial(base_question, context, ref))
+    if isinstance(found, Stream):
+        return found
+    return NodeLogList(ref.name, [line_body(line) for line in found.lines], found.total, found.total_bytes)
 
 
 class PushedNodeLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,11 +79,10 @@ def _push(context: CallContext) -> Pushed:
     now_ns = services.clock.now_ms() * _NS
     pushed = pushed_lines(context, PushNodeBody).lines
     lines = [_line(line, node, project, now_ns + at) for at, line in enumerate(pushed)]
-    receipt = services.pipeline.logs(lines, context.principal)
-    services.telemetry.ingested(receipt)
-    if receipt.lines and not services.registry.nodes(frozenset({project}), frozenset({node})):
+    result = stored(context, lines)
+    if result.accepted and not services.registry.nodes(frozenset({project}), frozenset({node})):
         services.registry.record(project, Records(nodes=[NodeRecord(name=node)]), services.clock.now_ms())
-    return Pushed(receipt.lines, receipt.rejected_lines)
+    return result
 
 
 def _line(line: PushedNodeLine, node: str, project: str, now_ns: int) -> LogLine:

@@ -8,13 +8,9 @@ from jobmeter import __version__
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.answers import DamagedBody, Status
-from jobmeter.model.retention import Retention
 from jobmeter.server.backup import back_up
-from jobmeter.server.native.bodies import Deleted
 from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 from jobmeter.store.damage import DamagedPart
-
-MAX_DAYS = 36_500
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -34,14 +30,6 @@ class BackupDone(msgspec.Struct, frozen=True):
     """The backup lies here."""
 
     directory: str
-
-
-class RetentionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many days (1 to 36500) raw samples, minutes and hours are stored."""
-
-    raw_days: int
-    minute_days: int
-    hour_days: int
 
 
 def _health(context: CallContext) -> Health:  # noqa: ARG001 - the shape of every work function
@@ -84,32 +72,6 @@ def _backup(context: CallContext) -> BackupDone:
     return BackupDone(str(directory))
 
 
-def _retention(context: CallContext) -> RetentionBody:
-    """How long a project's samples are kept."""
-    found = context.services.registry.retention(context.path["project"])
-    return RetentionBody(found.raw_days, found.minute_days, found.hour_days)
-
-
-def _set_retention(context: CallContext) -> RetentionBody:
-    """Keep a project's samples for another time.
-
-    Samples that are stored already keep the time that was set when they came.
-    """
-    days = context.body(RetentionBody)
-    for field in RetentionBody.__struct_fields__:
-        if not 1 <= getattr(days, field) <= MAX_DAYS:
-            raise InvalidRequestError(f"{field} must be from 1 to {MAX_DAYS} days", field)
-    retention = Retention(raw_days=days.raw_days, minute_days=days.minute_days, hour_days=days.hour_days)
-    context.services.registry.set_retention(context.path["project"], retention)
-    return days
-
-
-def _drop_retention(context: CallContext) -> Deleted:
-    """Go back to the server's own retention."""
-    context.services.registry.set_retention(context.path["project"], None)
-    return Deleted(deleted=True)
-
-
 ENDPOINTS = tagged(
     "server",
     Endpoint("health", "GET /health", None, _health, lane="control"),
@@ -123,14 +85,4 @@ ENDPOINTS = tagged(
         example={"directory": "/var/backups/jobmeter/2026-11-20"},
         lane="control",
     ),
-    Endpoint("getRetention", "GET /projects/{project}/retention", "server:admin", _retention),
-    Endpoint(
-        "setRetention",
-        "PUT /projects/{project}/retention",
-        "server:admin",
-        _set_retention,
-        body=RetentionBody,
-        example={"raw_days": 30, "minute_days": 180, "hour_days": 730},
-    ),
-    Endpoint("dropRetention", "DELETE /projects/{project}/retention", "server:admin", _drop_retention),
 )
