@@ -250,10 +250,10 @@ def _endpoint(endpoint: Endpoint) -> list[str]:
         parts += ["| parameter | in | required | what |", "|---|---|---|---|"]
         parts += [f"| `{name}` | {where} | {required} | {text} |" for name, where, required, text in rows]
         parts.append("")
-    (answer,) = get_args(endpoint.answers) or (endpoint.answers,)
+    (answer,) = get_args(endpoint.answer_kind) or (endpoint.answer_kind,)
     fields = ", ".join(f"`{name}`" for name in answer.__struct_fields__)
     kinds = f" Also {', '.join(f'`{kind}`' for kind in endpoint.other_types)}." if endpoint.other_types else ""
-    many = "an array of objects with " if answer is not endpoint.answers else ""
+    many = "an array of objects with " if answer is not endpoint.answer_kind else ""
     return [*parts, f"Answer: {many}{fields}.{kinds}\n"]
 
 

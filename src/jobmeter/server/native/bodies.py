@@ -177,7 +177,8 @@ class LatestList(msgspec.Struct, frozen=True):
 
 def copied(kind: type[S], source: object, **others: object) -> S:
     """A structure with the fields that ``source`` has under the same names, and others."""
-    return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if name not in others}, **others)
+    names = [name for name in kind.__struct_fields__ if name not in others] if others else kind.__struct_fields__
+    return kind(**{name: getattr(source, name) for name in names}, **others)
 
 
 def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:

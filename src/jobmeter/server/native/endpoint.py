@@ -193,7 +193,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
         return {name: _PATH_TEXTS[name] for name in re.findall(r"{(\w+)}", self.path)}
 
     @cached_property
-    def answers(self) -> Any:  # noqa: ANN401 - a type
+    def answer_kind(self) -> Any:  # noqa: ANN401 - a type
         """What the body of its answer is: a structure, or a list of one."""
         if self.answer is not None or self.work is None:
             return self.answer

@@ -65,7 +65,6 @@ def _of_node(context: CallContext) -> NodeEvents:
 def _list(context: CallContext) -> EventList:
     """What happened, of every kind."""
     given = context.arguments
-    hidden = frozenset() if _may_see_keys(context) else frozenset({EventType.KEY})
     page = _page(
         context,
         projects=context.projects,
@@ -73,7 +72,7 @@ def _list(context: CallContext) -> EventList:
         replicas=frozenset(given.texts("replica")),
         nodes=frozenset(given.texts("node")),
         clusters=frozenset(given.texts("cluster")),
-        without=hidden,
+        without=_hidden(context),
     )
     return EventList([copied(EventBody, event) for event in page.events], page.total)
 
@@ -84,19 +83,20 @@ def _one(context: CallContext) -> EventBody:
     By its id. One that is kept no longer, or that the key may not see, is not found.
     """
     event_id = context.path["event"]
-    hidden = frozenset() if _may_see_keys(context) else frozenset({EventType.KEY})
-    page = context.services.executor.run(EventFilter(ids=(event_id,), without=hidden, limit=1), context.scope)
+    question = EventFilter(ids=(event_id,), without=_hidden(context), limit=1)
+    page = context.services.executor.run(question, context.scope)
     if not page.events:
         raise NotFoundError(f"there is no event {event_id[:64]}", "event", event_id[:64])
     return copied(EventBody, page.events[0])
 
 
-def _may_see_keys(context: CallContext) -> bool:
+def _hidden(context: CallContext) -> frozenset[EventType]:
+    """Events of keys are for those who may see keys."""
     try:
         authorize(context.principal, "keys:read", context.project)
     except ForbiddenError:
-        return False
-    return True
+        return frozenset({EventType.KEY})
+    return frozenset()
 
 
 def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fields of EventFilter

@@ -43,7 +43,7 @@ _ERRORS = {
 def document(base: str, endpoints: Sequence[Endpoint]) -> bytes:
     """The description of all endpoints below ``base``, as JSON."""
     bodies = [endpoint.body for endpoint in endpoints if endpoint.body is not None]
-    kinds = [*bodies, *(endpoint.answers for endpoint in endpoints), ProblemBody]
+    kinds = [*bodies, *(endpoint.answer_kind for endpoint in endpoints), ProblemBody]
     found, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schema_of = dict(zip(kinds, found, strict=True))
     for schema in schemas.values():
@@ -82,7 +82,7 @@ def _written(schema: dict[str, Any], kind: type[msgspec.Struct]) -> None:
 
 def _operation(endpoint: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
     answer = {
-        endpoint.answer_type: {"schema": schema_of[endpoint.answers]},
+        endpoint.answer_type: {"schema": schema_of[endpoint.answer_kind]},
         **{kind: {} for kind in endpoint.other_types},
     }
     problem = {"application/json": {"schema": schema_of[ProblemBody]}}
