@@ -7,7 +7,6 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.job import Job
@@ -81,7 +80,7 @@ class Pushed(msgspec.Struct, frozen=True):
     rejected: dict[str, int]
 
 
-def _read(context: CallContext) -> Answer | LogList | Stream:
+def _read(context: CallContext) -> LogList | Stream:
     """Log lines of a job.
 
     Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page; `text` (the bare

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.decide import write_project
-from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import NodeRecord, Records
@@ -39,7 +38,7 @@ class NodeLogList(msgspec.Struct, frozen=True):
     total_bytes: int | None
 
 
-def _read(context: CallContext) -> Answer | NodeLogList | Stream:
+def _read(context: CallContext) -> NodeLogList | Stream:
     """Lines of a node's system log.
 
     What the kernel, the journal and the files that the agent of the node is told to read say, ordered by time. What the
