@@ -94,6 +94,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 Result = Answer | Stream | Feed | Awaitable[Answer]
+Operation = Generator[Question[Any], Any, Answer | Stream]
 
 
 class CallContext(msgspec.Struct, kw_only=True, eq=False):
@@ -137,21 +138,19 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One route. Its path is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
     The docstring of its function documents it: a line, and what is below that or in ``details``.
-    ``steps`` is an operation as dialects have them: it is answered on the event loop where memory holds everything
-    that it asks for, else on a thread. ``work`` is for what has none: it runs on a thread of ``lane`` once the caller
-    is let in; a msgspec structure that it gives, or a list of them, is answered as JSON, and an answer that is yet to
-    come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread; where it gives
-    None ``work`` does it. ``answer`` documents the structure where ``work`` is not annotated with it, ``body`` that of
-    the request (a schema). ``large``: the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the
-    credentials it takes.
+    ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives, or a list of
+    them, is answered as JSON, and an answer that is yet to come is awaited on the event loop's thread. A generator is
+    an operation as dialects have them: it is answered on the event loop where memory holds everything that it asks for,
+    else on a thread. ``begin`` is tried before ``work`` on the event loop's thread; where it gives None ``work`` does
+    it. ``answer`` is the structure of the answer where ``work`` is not annotated with it, ``body`` that of the request.
+    ``large``: the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the credentials it takes.
     """
 
     name: str
     route: str
     """Method and path: ``GET /jobs/{job}``."""
     action: str | None
-    work: Callable[[CallContext], msgspec.Struct | list[Any] | Result] | None = None
-    steps: Callable[[CallContext], Generator[Question[Any], Any, "Answer | Stream"]] | None = None
+    work: Callable[[CallContext], msgspec.Struct | list[Any] | Result | Operation]
     answer: type[msgspec.Struct] | None = None
     answer_type: str = "application/json"
     details: str = ""
@@ -195,9 +194,12 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def answer_kind(self) -> Any:  # noqa: ANN401 - a type
         """What the body of its answer is: a structure, or a list of one."""
-        if self.answer is not None or self.work is None:
-            return self.answer
-        return inspect.get_annotations(self.work)["return"]
+        return self.answer or inspect.get_annotations(self.work)["return"]
+
+    @cached_property
+    def is_operation(self) -> bool:
+        """True where ``work`` gives a generator."""
+        return inspect.isgeneratorfunction(self.work)
 
     @cached_property
     def is_question(self) -> bool:
@@ -224,11 +226,11 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Largest body with which it is tried from memory, -1 for never. Samples need no parsing."""
         if self.begin is not None:
             return SAMPLES_BYTES
-        return -1 if self.steps is None else MEMORY_BYTES
+        return MEMORY_BYTES if self.is_operation else -1
 
 
 def _documentation(endpoint: Endpoint) -> tuple[str, str, str]:
-    return inspect.cleandoc((endpoint.work or endpoint.steps).__doc__ or "").partition("\n")
+    return inspect.cleandoc(endpoint.work.__doc__ or "").partition("\n")
 
 
 def tagged(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
@@ -287,20 +289,14 @@ def _accounted(stream: Stream, turn: Slot) -> Stream:
 
 def work(endpoint: Endpoint, context: CallContext) -> Result:
     """The answer to an authorised call."""
-    answer = _worked(endpoint, context)
+    answer = endpoint.work(context)
+    if isinstance(answer, Generator):
+        executor = context.services.executor
+        answer = drive(answer, lambda question: executor.run(question, context.scope))
     if not isinstance(answer, Answer | Stream | Feed | Awaitable):
         answer = Answer(200, msgspec.json.encode(answer))
     damaged = context.services.store.damaged()
     return _warned(answer, damaged, context) if damaged and endpoint.is_question else answer
-
-
-def _worked(endpoint: Endpoint, context: CallContext) -> msgspec.Struct | list[Any] | Result:
-    if endpoint.steps is not None:
-        executor = context.services.executor
-        return drive(endpoint.steps(context), lambda question: executor.run(question, context.scope))
-    if endpoint.work is None:
-        raise TypeError(f"endpoint {endpoint.name} does nothing")
-    return endpoint.work(context)
 
 
 def _warned(answer: Result, damaged: Sequence[DamagedPart], context: CallContext) -> Result:

@@ -1,8 +1,8 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypedDict
 
 import msgspec
 import numpy as np
@@ -13,7 +13,6 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel import points as kernel
 from jobmeter.model.catalog import CATALOG, Aggregate, find
 from jobmeter.model.nearest import did_you_mean
-from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
 from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
 from jobmeter.query.request import (
@@ -41,7 +40,7 @@ from jobmeter.server.native.bodies import (
     Points,
     Timelines,
 )
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, node_ref, tagged
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Operation, Stream, job_ref, node_ref, tagged
 
 MAX_METRICS = 100
 _JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
@@ -112,7 +111,7 @@ def _how(given: Arguments, by: Mapping[str, By], default: By) -> _How:
     }
 
 
-def _job_metrics(context: CallContext) -> Generator[Question[Any], Any, Answer | Stream]:
+def _job_metrics(context: CallContext) -> Operation:
     """Metrics of a job over a range.
 
     Buckets are aligned to the epoch, half open and named by their start; one without a sample is absent. Default range:
@@ -254,7 +253,7 @@ ENDPOINTS = tagged(
         "getJobMetrics",
         "GET /jobs/{job}/metrics",
         "metrics:read",
-        steps=_job_metrics,
+        _job_metrics,
         answer=MetricsBody,
         queries=(
             METRIC,

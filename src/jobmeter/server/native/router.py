@@ -7,6 +7,7 @@ Endpoints are found by the table itself: a framework's routing and response obje
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import cast
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Run
@@ -53,6 +54,7 @@ from jobmeter.server.native.endpoint import (
     SMALL_BODY,
     CallContext,
     Endpoint,
+    Operation,
     Result,
     Stream,
     admitted_run,
@@ -123,9 +125,10 @@ class NativeHandler:
         context = self._context(request)
         if endpoint.begin is not None:
             return endpoint.begin(context)
-        if endpoint.steps is None or services.store.damaged():
+        if not endpoint.is_operation or services.store.damaged():
             return None  # which damaged parts an answer has to name is found out on a worker
-        run, read = Run(endpoint.steps(context)), partial(services.executor.from_memory, scope=context.scope)
+        operation = cast("Operation", endpoint.work(context))
+        run, read = Run(operation), partial(services.executor.from_memory, scope=context.scope)
         with services.admission.from_memory(context.principal.id, self._account()) as attempt:
             result = run.advance(read)
             attempt.answered = result is not None
