@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -183,7 +183,7 @@ exist.
 
 **Requests.** Times are milliseconds since the epoch or ISO 8601 (UTC where no zone is named), durations texts such as
 `30s`, `5m`, `1h`, `7d`. A parameter that may be given more than once may also be a comma separated list. A parameter
-that is unknown is refused. JSON bodies may come with `Content-Encoding: gzip`.
+that is unknown is refused. JSON bodies may come with `Content-Encoding: gzip`; a field with `?` may be absent.
 
 **Answers** are JSON; times in them are milliseconds since the epoch. Missing is absent (or null), never 0. Every answer
 has a header `x-request-id`.
@@ -235,13 +235,14 @@ def http_page() -> str:
 
 
 def _endpoint(endpoint: Endpoint) -> list[str]:
-    path = endpoint.path.replace(":str", "")
     needs = f"Needs `{endpoint.action}`." if endpoint.action else "Needs no key."
     parts = [
-        f"### {endpoint.method} {path}\n",
+        f"### {endpoint.route}\n",
         f"{endpoint.summary}. {endpoint.text} {needs}".replace("  ", " ") + "\n",
     ]
-    if endpoint.body_text:
+    if endpoint.body is not None:
+        parts.append(f"Body: `{_shape(endpoint.body)}`. {' '.join(endpoint.body.__doc__.replace('``', '`').split())}\n")
+    elif endpoint.body_text:
         parts.append(f"Body: {endpoint.body_text}\n")
     rows = [(name, "path", "yes", text) for name, text in endpoint.paths.items()]
     rows += [(one.name, "query", "yes" if one.required else "", one.text) for one in endpoint.queries]
@@ -249,10 +250,21 @@ def _endpoint(endpoint: Endpoint) -> list[str]:
         parts += ["| parameter | in | required | what |", "|---|---|---|---|"]
         parts += [f"| `{name}` | {where} | {required} | {text} |" for name, where, required, text in rows]
         parts.append("")
-    fields = ", ".join(f"`{name}`" for name in endpoint.answer.__struct_fields__)
+    (answer,) = get_args(endpoint.answer_kind) or (endpoint.answer_kind,)
+    fields = ", ".join(f"`{name}`" for name in answer.__struct_fields__)
     kinds = f" Also {', '.join(f'`{kind}`' for kind in endpoint.other_types)}." if endpoint.other_types else ""
-    many = "an array of objects with " if endpoint.many else ""
+    many = "an array of objects with " if answer is not endpoint.answer_kind else ""
     return [*parts, f"Answer: {many}{fields}.{kinds}\n"]
+
+
+def _shape(body: type[msgspec.Struct]) -> str:
+    """The names of a body's fields, and of the structures that it has lists of."""
+    names = []
+    for field in msgspec.structs.fields(body):
+        below = [_shape(one) for one in get_args(field.type) if hasattr(one, "__struct_fields__")]
+        name = f'"{field.encode_name}"' + ("" if field.required else "?")
+        names.append(f"{name}: [{below[0]}]" if below else name)
+    return f"{{{', '.join(names)}}}"
 
 
 def settings_page() -> str:

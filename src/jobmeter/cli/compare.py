@@ -9,7 +9,7 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json, quantity
-from jobmeter.client.api import ComparedJob, Comparison
+from jobmeter.client.bodies import ComparedJob, Comparison
 
 _MOST = 10
 

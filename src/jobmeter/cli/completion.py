@@ -6,7 +6,8 @@ No server is started, no error shown.
 import click
 from click.shell_completion import CompletionItem
 
-from jobmeter.client.api import Api, JobSearch
+from jobmeter.client.api import Api
+from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError
 from jobmeter.model import catalog
 

@@ -9,7 +9,7 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import console, counted, moment, print_json
-from jobmeter.client.api import EventSearch
+from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
 from jobmeter.model.time import parse_duration
 

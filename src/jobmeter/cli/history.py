@@ -9,12 +9,15 @@ from rich.console import Console
 from jobmeter.cli.diagnose import headline
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import cell, counted, moment
-from jobmeter.client.api import Api, EventSearch, LogEntry, LogSearch
+from jobmeter.client.api import Api
+from jobmeter.client.searches import EventSearch, LogSearch
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Job, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jobmeter.client.bodies import LogEntry
 
 EVENTS = 8
 """Events shown, the newest ones."""

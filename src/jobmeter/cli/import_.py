@@ -14,7 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from jobmeter.cli import local
 from jobmeter.cli.output import console, counted, duration, moment, print_json
-from jobmeter.client.api import IngestReceipt
+from jobmeter.client.bodies import IngestReceipt
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
 from jobmeter.model.time import SECOND
 

@@ -12,7 +12,9 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import console, duration, moment, print_json, quantity
-from jobmeter.client.api import Api, JobSearch, JobSummary
+from jobmeter.client.api import Api
+from jobmeter.client.bodies import JobSummary
+from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import Job, JobState

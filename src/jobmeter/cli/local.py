@@ -18,7 +18,8 @@ import click
 import msgspec
 
 from jobmeter.cli.key_option import key_option
-from jobmeter.client.api import PAGE, Api, JobSearch
+from jobmeter.client.api import PAGE, Api
+from jobmeter.client.searches import JobSearch
 from jobmeter.client.transport import Transport
 from jobmeter.errors import ConfigurationError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.model.nearest import did_you_mean
@@ -210,7 +211,7 @@ def _answers(transport: Transport, path: str) -> bool:
 
 def _started(folder: Path) -> str:
     """The address of a server on the folder, started by this process or by another one at the same time."""
-    missing = [name for name in ("chdb", "httptools", "litestar", "sqlalchemy") if not importlib.util.find_spec(name)]
+    missing = [name for name in ("chdb", "httptools", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
         raise ConfigurationError(
             "no server answers, and this installation cannot start one: "

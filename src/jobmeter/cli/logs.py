@@ -15,7 +15,8 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.named import existing_parts, in_milliseconds
 from jobmeter.cli.output import piped
-from jobmeter.client.api import JobSearch, LogEntry, LogSearch
+from jobmeter.client.bodies import LogEntry
+from jobmeter.client.searches import JobSearch, LogSearch
 from jobmeter.errors import UnavailableError
 from jobmeter.model.syslog import SEVERITIES
 from jobmeter.model.time import SECOND, SystemClock, iso

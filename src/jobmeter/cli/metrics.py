@@ -25,7 +25,8 @@ from jobmeter.cli.output import (
     sparkline,
 )
 from jobmeter.cli.save import save, writing
-from jobmeter.client.api import MetricAnswer, MetricLine, MetricSearch
+from jobmeter.client.bodies import MetricAnswer, MetricLine
+from jobmeter.client.searches import MetricSearch
 
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 WHOLE = "whole"

@@ -8,8 +8,9 @@ import msgspec
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import console, duration, print_json
-from jobmeter.client.api import Api, ShipperInfo
+from jobmeter.client.api import Api
 from jobmeter.errors import ConflictError, NotFoundError
+from jobmeter.model.answers import ShipperBody
 
 _json = click.option("--json", "as_json", is_flag=True, help="The shipper as an object.")
 
@@ -74,7 +75,7 @@ def delete(shipper: str, connection: local.Connection) -> None:
     console().print(f"deleted {gone.id}; {gone.waiting} lines were not shipped", markup=False)
 
 
-def _find(api: Api, text: str, project: str | None) -> ShipperInfo:
+def _find(api: Api, text: str, project: str | None) -> ShipperBody:
     every = api.shippers(project)
     found = [one for one in every if one.id == text] or [one for one in every if one.resource_group == text]
     if not found:
@@ -86,7 +87,7 @@ def _find(api: Api, text: str, project: str | None) -> ShipperInfo:
     return found[0]
 
 
-def _facts(one: ShipperInfo) -> list[tuple[str, str]]:
+def _facts(one: ShipperBody) -> list[tuple[str, str]]:
     facts = [
         ("shipper", one.id),
         ("resource group", one.resource_group),
@@ -103,11 +104,11 @@ def _facts(one: ShipperInfo) -> list[tuple[str, str]]:
     return facts + ([("error", one.error)] if one.error else [])
 
 
-def _lag(one: ShipperInfo) -> str:
+def _lag(one: ShipperBody) -> str:
     return duration(int(one.lag_seconds * 1000)) if one.lag_seconds else "-"
 
 
-def _table(found: Sequence[ShipperInfo]) -> None:
+def _table(found: Sequence[ShipperBody]) -> None:
     columns = ("id", "resource group", "project", "sink", "state", "waiting", "lag", "shipped", "dropped", "error")
     rows = [
         (

@@ -22,8 +22,10 @@ from jobmeter.cli.output import (
     quantity,
     sparkline,
 )
-from jobmeter.client.api import Api, JobDetail, JobSummary, MetricSummary
+from jobmeter.client.api import Api
+from jobmeter.client.bodies import JobDetail, JobSummary
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
+from jobmeter.model.answers import MetricSummary
 from jobmeter.model.job import Job
 from jobmeter.model.quality import JobQuality
 

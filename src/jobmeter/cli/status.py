@@ -7,7 +7,7 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.output import cell, console, counted, duration, moment, print_json, quantity
-from jobmeter.client.api import DamagedPart, ServerStatus
+from jobmeter.model.answers import DamagedBody, Status
 
 
 @click.command(short_help="Show how the server does.")
@@ -26,7 +26,7 @@ def command(as_json: bool, connection: local.Connection) -> None:
         out.print(f"  {name:<13}{cell(text)}")
 
 
-def _facts(status: ServerStatus) -> Iterator[tuple[str, str]]:
+def _facts(status: Status) -> Iterator[tuple[str, str]]:
     yield "up for", duration(round(status.uptime_seconds) * 1000)
     yield "kernel", status.kernel
     for name, rows in status.rows.items():
@@ -43,7 +43,7 @@ def _facts(status: ServerStatus) -> Iterator[tuple[str, str]]:
         yield "damaged", _damaged(part)
 
 
-def _damaged(part: DamagedPart) -> str:
+def _damaged(part: DamagedBody) -> str:
     span = "" if part.start is None else f", {moment(part.start)} to {moment(part.end)}"
     rows = "" if part.rows is None else f", {counted(part.rows, 'row')}"
     return f"{part.table}/{part.part}: {part.reason}{rows}{span}"

@@ -18,7 +18,8 @@ from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
 from jobmeter.cli.output import console, counted, moment
 from jobmeter.cli.use import BUSY, COLUMNS, SPARE, age, cells, joined, newest
-from jobmeter.client.api import Api, JobSearch
+from jobmeter.client.api import Api
+from jobmeter.client.searches import JobSearch
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 

@@ -10,7 +10,8 @@ from rich.text import Text
 from jobmeter.cli import completion, local
 from jobmeter.cli.output import cell, console, counted, moment, print_json
 from jobmeter.client import traces
-from jobmeter.client.traces import SpanEntry, TraceEntry, TraceSearch
+from jobmeter.client.traces import TraceSearch
+from jobmeter.model.answers import SpanBody, TraceBody
 from jobmeter.model.span import SpanStatus
 from jobmeter.model.time import parse_duration
 
@@ -78,19 +79,19 @@ def command(  # noqa: PLR0913, PLR0917 - one for each option
             out.print(f"  and {counted(trace.spans - SPANS, 'further span')}", style="dim")
 
 
-def _head(trace: TraceEntry, width: int) -> Text:
+def _head(trace: TraceBody, width: int) -> Text:
     errors = f", {counted(trace.errors, 'error')}" if trace.errors else ""
     text = f"{trace.trace}  {moment(trace.start)}  {counted(trace.spans, 'span')}{errors}"
     return Text(_fitting(text, width), style="bold")
 
 
-def tree(spans: Sequence[SpanEntry], width: int) -> Iterator[Text]:
+def tree(spans: Sequence[SpanBody], width: int) -> Iterator[Text]:
     """A line a span: its name below that of its parent, its service, how long it took; an error is marked.
 
     A span without its parent is shown as a root; a cycle of parents is cut where it closes.
     """
     span_ids = {span.span for span in spans}
-    children: dict[str, list[SpanEntry]] = {}
+    children: dict[str, list[SpanBody]] = {}
     for span in spans:
         children.setdefault(span.parent if span.parent in span_ids else "", []).append(span)
     waiting = [(0, span) for span in reversed(children.get("", ()))]
@@ -105,7 +106,7 @@ def tree(spans: Sequence[SpanEntry], width: int) -> Iterator[Text]:
         waiting.extend((deep + 1, child) for child in reversed(children.get(span.span, ())))
 
 
-def _line(span: SpanEntry, deep: int, width: int) -> Text:
+def _line(span: SpanBody, deep: int, width: int) -> Text:
     took = _took(span.duration_ns)
     failed = span.status == SpanStatus.ERROR
     tail = f"  {span.replica or span.service}  {took:>8}{' !' if failed else '  '}"

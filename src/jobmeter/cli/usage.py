@@ -9,7 +9,7 @@ import msgspec
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import console, counted, piped, print_json
-from jobmeter.client.bodies import UsageLine, UsageReport
+from jobmeter.model.answers import UsageBody, UsageRow
 
 _COLUMNS = ("account", "api", "operation", "calls", "failed", "free left", "price", "cost")
 _NUMBERS = ("calls", "failed", "free left", "price", "cost")
@@ -42,15 +42,15 @@ def command(month: str | None, form: str, as_json: bool, connection: local.Conne
             _table(report)
 
 
-def _csv(report: UsageReport) -> None:
-    names = UsageLine.__struct_fields__
+def _csv(report: UsageBody) -> None:
+    names = UsageRow.__struct_fields__
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("month", *names))
     for line in report.usage:
         writer.writerow((report.month, *(getattr(line, name) for name in names)))
 
 
-def _table(report: UsageReport) -> None:
+def _table(report: UsageBody) -> None:
     out = console()
     out.print(f"{report.month} in {report.time_zone}, in {report.currency}", markup=False)
     if not report.usage:
@@ -68,7 +68,7 @@ def _table(report: UsageReport) -> None:
     )
 
 
-def _row(line: UsageLine) -> tuple[str, ...]:
+def _row(line: UsageRow) -> tuple[str, ...]:
     free_left = "unlimited" if line.free_left is None else f"{line.free_left:,}" if line.free else "-"
     return (
         line.account,

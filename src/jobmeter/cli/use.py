@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jobmeter.cli.output import duration, quantity
-from jobmeter.client.api import Api, LatestValue
+from jobmeter.client.api import Api
 from jobmeter.errors import NotFoundError
 from jobmeter.model import catalog
+from jobmeter.model.answers import LatestValue
 from jobmeter.model.job import Job
 
 COLUMNS = (

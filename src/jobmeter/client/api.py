@@ -7,67 +7,17 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from jobmeter.client.bodies import (
-    ComparedJob,
-    ComparedLine,
-    Comparison,
-    DamagedPart,
-    DeviceUse,
-    DiagnosticRule,
-    IngestReceipt,
-    JobDetail,
-    JobList,
-    JobSummary,
-    LatestValue,
-    LogEntry,
-    MetricAnswer,
-    MetricLine,
-    MetricSummary,
-    Retention,
-    RuleList,
-    ServerStatus,
-    ShareToken,
-    ShipperInfo,
-    TimelineMoment,
-    UsageReport,
-)
+from jobmeter.client.bodies import Comparison, IngestReceipt, JobDetail, JobList, LogEntry, MetricAnswer, TimelineMoment
 from jobmeter.client.searches import EventSearch, JobSearch, LogSearch, MetricSearch, given
 from jobmeter.client.transport import API, FRAMES, Response, Transport
 from jobmeter.errors import JobmeterError
+from jobmeter.model.answers import LatestValue, RuleBody, RuleList, Shared, ShipperBody, ShipperList, Status, UsageBody
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job, Node
 from jobmeter.model.quality import JobQuality
+from jobmeter.model.retention import Retention
 from jobmeter.model.task import DiagnosticTask, NewTask, TaskPage
-
-__all__ = [
-    "PAGE",
-    "Api",
-    "ComparedJob",
-    "ComparedLine",
-    "Comparison",
-    "DamagedPart",
-    "DeviceUse",
-    "DiagnosticRule",
-    "EventSearch",
-    "IngestReceipt",
-    "JobDetail",
-    "JobList",
-    "JobSearch",
-    "JobSummary",
-    "LatestValue",
-    "LogEntry",
-    "LogSearch",
-    "MetricAnswer",
-    "MetricLine",
-    "MetricSearch",
-    "MetricSummary",
-    "Retention",
-    "ServerStatus",
-    "ShareToken",
-    "ShipperInfo",
-    "TimelineMoment",
-]
 
 PAGE = 1000
 """Most jobs, or events, in one answer."""
@@ -90,13 +40,13 @@ class Api:
 
     def jobs(self, search: JobSearch) -> JobList:
         """One page of jobs, newest first."""
-        return self._get("/jobs", search.parameters(), JobList)
+        return self.get("/jobs", search.parameters(), JobList)
 
     def every_job(self, search: JobSearch, limit: int) -> Iterator[Job]:
         """At most ``limit`` jobs, fetched page by page as they are taken."""
-        offset = search.offset
+        offset = search.offset or 0
         while limit > 0:
-            page = self.jobs(replace(search, limit=min(limit, PAGE), offset=offset))
+            page = self.jobs(replace(search, limit=min(limit, PAGE), offset=offset or None))
             yield from page.jobs
             offset += len(page.jobs)
             limit -= len(page.jobs)
@@ -106,11 +56,11 @@ class Api:
     def job(self, job: str, project: str | None = None, *, summary: bool = True) -> JobDetail:
         """One job; without its summary, which reads all its samples, it comes quickly. Raises NotFoundError."""
         with_summary = None if summary else "false"
-        return self._get(_of(job), given(summary=with_summary, project=project), JobDetail)
+        return self.get(_of(job), given(summary=with_summary, project=project), JobDetail)
 
     def find(self, text: str, project: str | None = None) -> Job:
         """The job of that id, name, unique beginning of an id, or ``last``. Raises NotFoundError or ConflictError."""
-        return self._get("/resolve", [("job", text), *given(project=project)], Job)
+        return self.get("/resolve", [("job", text), *given(project=project)], Job)
 
     def newest_events(self, job: str | None, search: EventSearch, limit: int) -> tuple[list[Event], int]:
         """At most ``limit`` events, newest first, and how many match in all; of every job and node for None.
@@ -122,51 +72,50 @@ class Api:
         while True:
             page_size = min(limit - len(found), PAGE)
             parameters = search.parameters(order="desc", limit=page_size, after=found[-1].id if found else None)
-            page = self._get(path, parameters, _Events)
+            page = self.get(path, parameters, _Events)
             found.extend(page.events)
             if not page.events or len(found) >= min(limit, page.total):
                 return found, page.total
 
     def findings(self, job: str, project: str | None = None) -> list[Finding]:
         """What the rules found in a job, worst first. Raises NotFoundError."""
-        return self._get(f"{_of(job)}/findings", given(project=project), list[Finding])
+        return self.get(f"{_of(job)}/findings", given(project=project), list[Finding])
 
-    def rules(self) -> list[DiagnosticRule]:
+    def rules(self) -> list[RuleBody]:
         """The diagnostic rules of the server."""
-        return self._get("/rules", [], RuleList).rules
+        return self.get("/rules", [], RuleList).rules
 
     def quality(self, job: str, project: str | None = None) -> JobQuality:
         """The quality of a job's stored samples. Raises NotFoundError."""
-        return self._get(f"{_of(job)}/quality", given(project=project), JobQuality)
+        return self.get(f"{_of(job)}/quality", given(project=project), JobQuality)
 
-    def usage(self, month: str | None = None, project: str | None = None) -> UsageReport:
+    def usage(self, month: str | None = None, project: str | None = None) -> UsageBody:
         """The calls of a month such as ``2026-11`` (None: the present one) and what they cost."""
-        return self._get("/usage", given(month=month, project=project), UsageReport)
+        return self.get("/usage", given(month=month, project=project), UsageBody)
 
     def timeline(
         self, job: str, kinds: Sequence[str] = (), limit: int = 1_000, project: str | None = None
     ) -> list[TimelineMoment]:
         """What happened to a job and its nodes, the newest ``limit``, the oldest first. Raises NotFoundError."""
         pairs = [*(("kind", kind) for kind in kinds), *given(limit=limit, project=project)]
-        return self._get(f"{_of(job)}/timeline", pairs, list[TimelineMoment])
+        return self.get(f"{_of(job)}/timeline", pairs, list[TimelineMoment])
 
     def create_task(self, task: NewTask) -> DiagnosticTask:
         """Create a task that diagnoses nodes, a job or log lines. Raises NotFoundError for an unknown node or job."""
-        body = msgspec.json.encode({name: value for name, value in msgspec.structs.asdict(task).items() if value})
-        headers = {"Content-Type": "application/json"}
-        return _decode(self.transport.request("POST", f"{API}/tasks", body, headers), DiagnosticTask)
+        content = {name: value for name, value in msgspec.structs.asdict(task).items() if value}
+        return self._post("/tasks", [], content, DiagnosticTask)
 
     def task(self, task: str) -> DiagnosticTask:
         """A diagnostic task and what it found so far. Raises NotFoundError."""
-        return self._get(f"/tasks/{quote(task, safe='')}", [], DiagnosticTask)
+        return self.get(f"/tasks/{quote(task, safe='')}", [], DiagnosticTask)
 
     def tasks(self, limit: int, project: str | None = None) -> list[DiagnosticTask]:
         """At most ``limit`` (100) diagnostic tasks, the newest first."""
-        return self._get("/tasks", given(limit=limit, project=project), TaskPage).tasks
+        return self.get("/tasks", given(limit=limit, project=project), TaskPage).tasks
 
     def metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
         """What a job used, as lines of points."""
-        return self._get(f"{_of(job)}/metrics", search.parameters(), MetricAnswer)
+        return self.get(f"{_of(job)}/metrics", search.parameters(), MetricAnswer)
 
     def export(self, job: str, search: MetricSearch, form: str) -> bytes:
         """The same as a file: ``form`` is ``csv`` or ``parquet``."""
@@ -185,7 +134,7 @@ class Api:
     ) -> list[LatestValue]:
         """The newest value of each line; without ``metrics`` those of the core set."""
         pairs = [("metric", metric) for metric in metrics] + given(by=by, project=project)
-        return self._get(f"{_of(job)}/latest", pairs, _Latest).values
+        return self.get(f"{_of(job)}/latest", pairs, _Latest).values
 
     def logs(self, job: str, search: LogSearch) -> Iterator[LogEntry]:
         """The log lines of a job, however many, as they arrive."""
@@ -208,53 +157,48 @@ class Api:
     ) -> Comparison:
         """Jobs beside each other, aligned at their start; with ``metrics`` their courses too."""
         pairs = [*(("job", job) for job in jobs), *(("metric", metric) for metric in metrics)]
-        return self._get("/compare", [*pairs, *given(step=step, project=project)], Comparison)
+        return self.get("/compare", [*pairs, *given(step=step, project=project)], Comparison)
 
     def delete(self, job: str, project: str | None = None) -> None:
         """Forget a job and everything measured for it. Raises NotFoundError."""
         self._call("DELETE", _of(job), given(project=project))
 
-    def share(self, job: str, expires_in: int | None = None, project: str | None = None) -> ShareToken:
+    def share(self, job: str, expires_in: int | None = None, project: str | None = None) -> Shared:
         """A token that opens one job's metrics, for so many seconds (by default a week)."""
-        content = b"" if expires_in is None else msgspec.json.encode({"expires_in": expires_in})
-        query = f"?{urlencode(given(project=project))}" if project else ""
-        answer = self.transport.request("POST", f"{API}{_of(job)}/share{query}", content)
-        return _decode(answer, ShareToken)
+        content = None if expires_in is None else {"expires_in": expires_in}
+        return self._post(f"{_of(job)}/share", given(project=project), content, Shared)
 
-    def status(self) -> ServerStatus:
+    def status(self) -> Status:
         """The state of the server."""
-        return self._get("/status", [], ServerStatus)
+        return self.get("/status", [], Status)
 
     def retention(self, project: str) -> Retention:
         """How long a project's samples are stored."""
-        return self._get(_retention_of(project), [], Retention)
+        return self.get(_retention_of(project), [], Retention)
 
     def set_retention(self, project: str, retention: Retention | None) -> Retention:
         """Set for how many days a project's samples are stored; None resets to the server's own retention."""
         if retention is None:
-            self._call("DELETE", _retention_of(project), [])
+            self._call("DELETE", _retention_of(project))
             return self.retention(project)
-        path = f"{API}{_retention_of(project)}"
-        return _decode(self.transport.request("PUT", path, msgspec.json.encode(retention)), Retention)
+        return _decode(self._call("PUT", _retention_of(project), body=msgspec.json.encode(retention)), Retention)
 
     def nodes(self, project: str | None = None) -> list[Node]:
         """The machines that agents run on."""
-        return self._get("/nodes", given(project=project), _Nodes).nodes
+        return self.get("/nodes", given(project=project), _Nodes).nodes
 
-    def shippers(self, project: str | None = None) -> list[ShipperInfo]:
+    def shippers(self, project: str | None = None) -> list[ShipperBody]:
         """The log shippers, by creation."""
-        return self._get("/shippers", given(project=project), _Shippers).shippers
+        return self.get("/shippers", given(project=project), ShipperList).shippers
 
-    def create_shipper(self, group: str, sink: tuple[str, str], project: str | None = None) -> ShipperInfo:
+    def create_shipper(self, group: str, sink: tuple[str, str], project: str | None = None) -> ShipperBody:
         """Ship the log lines of a resource group, of one project or of all, to a sink: its project and its logstore."""
         content = {"resource_group": group, "sink_project": sink[0], "logstore": sink[1]}
-        query = f"?{urlencode(given(project=project))}" if project else ""
-        answer = self.transport.request("POST", f"{API}/shippers{query}", msgspec.json.encode(content))
-        return _decode(answer, ShipperInfo)
+        return self._post("/shippers", given(project=project), content, ShipperBody)
 
-    def delete_shipper(self, shipper_id: str) -> ShipperInfo:
+    def delete_shipper(self, shipper_id: str) -> ShipperBody:
         """Delete a shipper; gives its last state. Raises NotFoundError."""
-        return _decode(self._call("DELETE", f"/shippers/{quote(shipper_id, safe='')}", []), ShipperInfo)
+        return _decode(self._call("DELETE", f"/shippers/{quote(shipper_id, safe='')}"), ShipperBody)
 
     def ingest(self, frames: bytes) -> IngestReceipt:
         """Send frames of the native wire format; on return what was accepted is durable."""
@@ -263,20 +207,23 @@ class Api:
 
     def page_link(self, job: str = "", project: str = "") -> str:
         """A link to the page, or that of a job, which signs in once as this key, within fifteen minutes."""
-        made = _decode(self._call("POST", "/session/link", []), _SessionLink)
+        made = self._post("/session/link", [], None, _SessionLink)
         place = given(code=made.code, job=job or None, project=project or None)
         return f"{self.transport.server}/#/open?{urlencode(place)}"
 
     def get(self, path: str, parameters: Sequence[tuple[str, str]], shape: type[_T]) -> _T:
         """The answer of a path below the API's base, as that type."""
-        return self._get(path, parameters, shape)
-
-    def _get(self, path: str, parameters: Sequence[tuple[str, str]], shape: type[_T]) -> _T:
         return _decode(self._call("GET", path, parameters), shape)
 
-    def _call(self, method: str, path: str, parameters: Sequence[tuple[str, str]]) -> Response:
+    def _post(self, path: str, parameters: Sequence[tuple[str, str]], content: object, shape: type[_T]) -> _T:
+        body = None if content is None else msgspec.json.encode(content)
+        return _decode(self._call("POST", path, parameters, body), shape)
+
+    def _call(
+        self, method: str, path: str, parameters: Sequence[tuple[str, str]] = (), body: bytes | None = None
+    ) -> Response:
         query = f"?{urlencode(parameters)}" if parameters else ""
-        return self.transport.request(method, f"{API}{path}{query}")
+        return self.transport.request(method, f"{API}{path}{query}", body)
 
 
 class _Latest(msgspec.Struct):
@@ -290,10 +237,6 @@ class _Events(msgspec.Struct):
 
 class _Nodes(msgspec.Struct):
     nodes: list[Node] = []
-
-
-class _Shippers(msgspec.Struct):
-    shippers: list[ShipperInfo] = []
 
 
 def _retention_of(project: str) -> str:

@@ -1,12 +1,33 @@
-"""Searches of a server with their query parameters."""
+"""Searches of a server: their fields are the query parameters of ``GET`` requests."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSearch:
-    """Which jobs. What is empty matches everything; times are epoch ms or ISO 8601."""
+class Search:
+    """What is empty matches everything, or is the server's default; times are epoch ms or ISO 8601."""
+
+    def parameters(self, **page: object) -> list[tuple[str, str]]:
+        """The query parameters, those with several values first: each value is one, under the singular."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        several = {name: value for name, value in values.items() if not isinstance(value, str | int | None)}
+        single = {name: value for name, value in values.items() if name not in several and value != ""}
+        return [(_singular(name), part) for name, parts in several.items() for part in parts] + given(**single, **page)
+
+
+def _singular(name: str) -> str:
+    return "severity" if name == "severities" else name.removesuffix("s")
+
+
+def given(**values: object) -> list[tuple[str, str]]:
+    """Those that are not None, as query parameters."""
+    return [(name, str(value)) for name, value in values.items() if value is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSearch(Search):
+    """Which jobs."""
 
     ids: Sequence[str] = ()
     states: Sequence[str] = ()
@@ -18,31 +39,12 @@ class JobSearch:
     project: str | None = None
     created_from: int | str | None = None
     limit: int = 100
-    offset: int = 0
-
-    def parameters(self) -> list[tuple[str, str]]:
-        """The query parameters of ``GET /jobs``."""
-        repeated = (
-            ("id", self.ids),
-            ("state", self.states),
-            ("type", self.types),
-            ("user", self.users),
-            ("finding", self.findings),
-            ("severity", self.severities),
-        )
-        pairs = [(name, value) for name, values in repeated for value in values]
-        return pairs + given(
-            name=self.name or None,
-            project=self.project,
-            created_from=self.created_from,
-            limit=self.limit,
-            offset=self.offset or None,
-        )
+    offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventSearch:
-    """Which events. ``level`` is the least; times are epoch ms or ISO 8601. What is empty matches everything."""
+class EventSearch(Search):
+    """Which events, of all or of a job. ``level`` is the least."""
 
     replicas: Sequence[str] = ()
     nodes: Sequence[str] = ()
@@ -55,24 +57,10 @@ class EventSearch:
     contains: str = ""
     project: str | None = None
 
-    def parameters(self, **page: object) -> list[tuple[str, str]]:
-        """The query parameters of ``GET /events`` and ``GET /jobs/{id}/events``."""
-        repeated = (("replica", self.replicas), ("node", self.nodes), ("type", self.types), ("source", self.sources))
-        pairs = [(name, value) for name, values in repeated for value in values]
-        return pairs + given(
-            level=self.level,
-            since=self.since,
-            start=self.start,
-            end=self.end,
-            contains=self.contains or None,
-            project=self.project,
-            **page,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSearch:
-    """Which metrics of a job, over which range, joined how. None takes the server's default."""
+class MetricSearch(Search):
+    """Which metrics of a job, over which range, joined how."""
 
     metrics: Sequence[str]
     start: int | str | None = None
@@ -86,28 +74,10 @@ class MetricSearch:
     devices: Sequence[str] = ()
     project: str | None = None
 
-    def parameters(self) -> list[tuple[str, str]]:
-        """The query parameters of ``GET /jobs/{id}/metrics``."""
-        repeated = (("metric", self.metrics), ("replica", self.replicas), ("device", self.devices))
-        pairs = [(name, value) for name, values in repeated for value in values]
-        return pairs + given(
-            start=self.start,
-            end=self.end,
-            since=self.since,
-            step=self.step,
-            by=self.by,
-            aggregate=self.aggregate,
-            statistic=self.statistic,
-            project=self.project,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogSearch:
-    """Which log lines of a job, or of a node; what is empty matches everything. Times are epoch ms or ISO 8601.
-
-    ``replicas``, ``attempt`` and ``node`` are for those of a job only.
-    """
+class LogSearch(Search):
+    """Which log lines of a job, or of a node; ``replicas``, ``attempt`` and ``node`` are for those of a job only."""
 
     replicas: Sequence[str] = ()
     attempt: int | None = None
@@ -123,26 +93,3 @@ class LogSearch:
     order: str | None = None
     limit: int | None = None
     project: str | None = None
-
-    def parameters(self) -> list[tuple[str, str]]:
-        """The query parameters of ``GET /jobs/{id}/logs``."""
-        return [("replica", name) for name in self.replicas] + given(
-            attempt=self.attempt,
-            node=self.node,
-            query=self.query,
-            severity=self.severity,
-            stream=self.stream,
-            level=self.level,
-            contains=self.contains,
-            start=self.start,
-            end=self.end,
-            since=self.since,
-            order=self.order,
-            limit=self.limit,
-            project=self.project,
-        )
-
-
-def given(**values: object) -> list[tuple[str, str]]:
-    """Those that are not None, as query parameters."""
-    return [(name, str(value)) for name, value in values.items() if value is not None]

@@ -7,7 +7,8 @@ from urllib.parse import quote, urlencode
 import click
 import msgspec
 
-from jobmeter.client.api import Api, MetricSearch
+from jobmeter.client.api import Api
+from jobmeter.client.searches import MetricSearch
 from jobmeter.client.transport import API
 from jobmeter.examples import acs3
 from jobmeter.model.time import Clock, iso

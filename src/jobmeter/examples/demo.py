@@ -18,7 +18,9 @@ from rich.live import Live
 
 from jobmeter.cli.output import console
 from jobmeter.cli.top import view
-from jobmeter.client.api import Api, JobDetail, JobSearch
+from jobmeter.client.api import Api
+from jobmeter.client.bodies import JobDetail
+from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.examples import compare
 from jobmeter.examples.acs3 import KeyPair

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from jobmeter.client.api import Comparison, JobSummary, LatestValue, LogEntry
+from jobmeter.client.bodies import Comparison, JobSummary, LogEntry
 from jobmeter.model import job as model
+from jobmeter.model.answers import LatestValue
 from jobmeter.model.event import Event
 from jobmeter.program.client import Client, Jobs
 from jobmeter.program.job import Job

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from jobmeter.cli.local import connect
 from jobmeter.cli.output import duration, moment
-from jobmeter.client.api import PAGE, Api, Comparison, JobSearch
+from jobmeter.client.api import PAGE, Api
+from jobmeter.client.bodies import Comparison
+from jobmeter.client.searches import JobSearch
 from jobmeter.model import job as model
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 from jobmeter.program import frames, html

@@ -5,19 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jobmeter.cli.output import duration, moment, quantity
-from jobmeter.client.api import (
-    Api,
-    DeviceUse,
-    EventSearch,
-    JobDetail,
-    JobSummary,
-    LatestValue,
-    LogEntry,
-    LogSearch,
-    MetricSearch,
-)
+from jobmeter.client.api import Api
+from jobmeter.client.bodies import JobDetail, JobSummary, LogEntry
+from jobmeter.client.searches import EventSearch, LogSearch, MetricSearch
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model import job as model
+from jobmeter.model.answers import DeviceBody, LatestValue
 from jobmeter.model.event import Event
 from jobmeter.program import html
 from jobmeter.program.metrics import Metrics
@@ -66,7 +59,7 @@ class Job:
         return self.detail.replicas
 
     @property
-    def devices(self) -> list[DeviceUse]:
+    def devices(self) -> list[DeviceBody]:
         """The devices that it has or had."""
         return self.detail.devices
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobmeter.cli.output import duration, moment, quantity
-from jobmeter.client.api import MetricAnswer, MetricLine
+from jobmeter.client.bodies import MetricAnswer, MetricLine
 from jobmeter.program import frames, html
 
 if TYPE_CHECKING:

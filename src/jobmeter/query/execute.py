@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError
+from jobmeter.model.answers import LatestValue
 from jobmeter.model.catalog import METRICS, with_derived
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
@@ -28,7 +29,7 @@ from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQues
 from jobmeter.query.groups import Groups
 from jobmeter.query.idle import IdleQuestion, IdleTime, idle_time
 from jobmeter.query.inventory import Inventory
-from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
+from jobmeter.query.latest import WINDOW_MS, newest, values
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter

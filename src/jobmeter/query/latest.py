@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from jobmeter.model.answers import LatestValue
 from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Metric
 from jobmeter.model.time import MINUTE, TimeRange
@@ -22,19 +22,6 @@ from jobmeter.query.table import lines_of
 WINDOW_MS = 5 * MINUTE
 """A value older than the newest sample by more than this is not a latest value."""
 _FINEST_MS = 1
-
-
-class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One value: ``time`` is that of the newest sample in it, in epoch milliseconds; ``value`` is in ``unit``."""
-
-    metric: str
-    unit: str
-    replica: str
-    node: str
-    device: str
-    rank: int | None
-    time: int
-    value: float
 
 
 def newest(shape: Shape, source: Source, span: TimeRange, meter: Meter) -> BucketColumns:

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from jobmeter.model.answers import MetricSummary
 from jobmeter.model.catalog import Aggregate, Kind, Metric, find
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange, ceil_to, floor_to
@@ -17,29 +18,6 @@ from jobmeter.query.table import Table, lines_of
 
 ALL_TIME_MS = ceil_to(MAX_TIME_MS, HOUR) + HOUR
 """A step that makes one bucket of everything, and that every tier fits."""
-
-
-class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of a job.
-
-    ``points`` are the job's values in steps of ``JobSummary.step_ms`` from ``JobSummary.start_ms`` on, None where
-    nothing was measured: the sum of its members' where the unit adds up (``Aggregate.WHOLE``). ``job_mean`` is their
-    mean (of a counter: the rate over the job's life), ``job_max`` the highest of the job, for which the highest samples
-    of its members in one step are added; ``last`` the newest of them. ``mean`` and ``max`` are those of one member: the
-    mean of its members' means over its life, and the highest that any of them showed (of a counter: the highest rate in
-    one step). All in ``unit``. ``total`` is a counter's increase over all members, in ``total_unit``.
-    """
-
-    metric: str
-    unit: str
-    job_mean: float | None
-    job_max: float | None
-    mean: float | None
-    max: float | None
-    last: float | None
-    total: float | None = None
-    total_unit: str = ""
-    points: list[float | None] = []
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from jobmeter.cli import logs as verb
-from jobmeter.client.api import LogEntry
+from jobmeter.client.bodies import LogEntry
 from jobmeter.errors import UnavailableError
 
 BASE = 1_790_000_000_000

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from jobmeter.client.api import Api, JobSearch, MetricSearch
+from jobmeter.client.api import Api
+from jobmeter.client.searches import JobSearch, MetricSearch
 from jobmeter.client.transport import Response, Transport
 from jobmeter.errors import JobmeterError
 from jobmeter.model.job import JobState

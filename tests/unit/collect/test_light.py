@@ -23,7 +23,6 @@ HEAVY = {
     "clickhouse_connect",
     "cryptography",
     "httptools",
-    "litestar",
     "numpy",
     "pandas",
     "psycopg",

@@ -121,12 +121,16 @@ def test_the_life_of_a_key_is_in_the_stream_without_its_secrets(server):
 
 
 def test_the_document_of_the_api_has_the_policies(server):
-    paths = server.raw("GET", f"{BASE}/openapi.json").json()["paths"]
+    document = server.raw("GET", f"{BASE}/openapi.json").json()
+    paths, schemas = document["paths"], document["components"]["schemas"]
     body = paths[f"{BASE}/keys"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/NewKey"}
+    body = schemas["NewKey"]
     assert body["required"] == ["name"]
-    name, document = body["properties"]["policies"]["items"]["oneOf"]
+    name, own_policy = body["properties"]["policies"]["items"]["anyOf"]
     assert "AliyunPAIFullAccess" in name["enum"]
-    assert document["required"] == ["name", "document"]
+    assert own_policy == {"$ref": "#/components/schemas/OwnPolicy"}
+    assert schemas["OwnPolicy"]["required"] == ["name", "document"]
     assert "put" in paths[f"{BASE}/keys/{{key}}/policies"]
 
 

@@ -151,7 +151,7 @@ def test_the_description_lists_every_route(server):
         assert given == {("query", one.name) for one in endpoint.queries} | {("path", name) for name in endpoint.paths}
         assert all(one["description"] for one in operation.get("parameters", ()))
         assert operation["summary"]
-        assert bool(endpoint.body_text) == ("requestBody" in operation)
+        assert bool(endpoint.body or endpoint.body_text) == ("requestBody" in operation)
         assert "200" in operation["responses"]
         assert ("401" in operation["responses"]) or endpoint.action is None
 
@@ -161,6 +161,15 @@ def test_the_description_has_the_fields_of_answers(server):
     schemas = document["components"]["schemas"]
     job = next(schema for name, schema in schemas.items() if name.endswith("JobBody"))
     assert {"id", "state", "project", "first_sample"} <= set(job["properties"])
+
+
+def test_the_description_requires_the_fields_that_an_answer_always_has(server):
+    schemas = server.raw("GET", f"{BASE}/openapi.json").json()["components"]["schemas"]
+    summary, job = schemas["JobSummary"], schemas["JobList"]
+    assert set(summary["required"]) == set(summary["properties"])
+    assert "findings" not in job["required"]
+    assert "points" not in schemas["LineBody"]["required"]
+    assert schemas["NewKey"]["required"] == ["name"]
 
 
 def test_refusals_are_counted_and_written_down(tmp_path):

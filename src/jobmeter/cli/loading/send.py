@@ -12,7 +12,8 @@ import numpy as np
 
 from jobmeter.cli.loading.frames import Chunk
 from jobmeter.cli.loading.rows import NAME_COLUMNS, BadRowError, Rows
-from jobmeter.client.api import Api, IngestReceipt
+from jobmeter.client.api import Api
+from jobmeter.client.bodies import IngestReceipt
 from jobmeter.errors import InvalidRequestError, ThrottledError, UnavailableError
 from jobmeter.model import catalog
 

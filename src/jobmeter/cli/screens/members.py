@@ -4,7 +4,7 @@ from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, 
 from jobmeter.cli.screens.table import Column, Row
 from jobmeter.cli.screens.watch import Courses, Parts
 from jobmeter.cli.use import COLUMNS, Joined, joined
-from jobmeter.client.api import LatestValue
+from jobmeter.model.answers import LatestValue
 
 _SPARK, _BAR = 20, 10
 _RANK_SPARE = (

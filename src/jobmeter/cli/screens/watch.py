@@ -9,8 +9,11 @@ from statistics import median
 
 from jobmeter.cli.output import Course
 from jobmeter.cli.use import BUSY, joined, newest
-from jobmeter.client.api import Api, JobSearch, LatestValue, MetricAnswer, MetricSearch
+from jobmeter.client.api import Api
+from jobmeter.client.bodies import MetricAnswer
+from jobmeter.client.searches import JobSearch, MetricSearch
 from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.model.answers import LatestValue
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job
 from jobmeter.model.time import SECOND, Clock

@@ -8,10 +8,10 @@ from typing import Protocol
 
 import msgspec
 
-from jobmeter.client.bodies import WhoAmI
 from jobmeter.client.transport import API, Response
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.errors import ForbiddenError, JobmeterError, UnauthenticatedError
+from jobmeter.model.answers import WhoAmI
 from jobmeter.model.time import Clock, iso
 
 _AREA = "delivery"

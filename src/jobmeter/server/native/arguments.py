@@ -23,6 +23,16 @@ class Query(msgspec.Struct, frozen=True):
     example: str = ""
 
 
+REPLICA = Query("replica", "Only these replicas.", many=True, example="worker-0")
+DEVICE = Query("device", "Only these devices.", many=True)
+CLUSTER = Query("cluster", "The node's cluster, where nodes of several have the same name.")
+RANGE = (
+    Query("start", "First moment."),
+    Query("end", "End, itself not included."),
+    Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
+)
+
+
 class Arguments:
     """The query parameters of one call, against the table of those that are allowed."""
 
@@ -81,6 +91,21 @@ class Arguments:
         """Milliseconds of ``5m``."""
         text = self.text(name)
         return parse_duration(text, name) if text else None
+
+    def times(self) -> tuple[int | None, int | None, int | None]:
+        """``start`` and ``end`` in epoch milliseconds, ``since`` in milliseconds before the end, as far as given."""
+        start, end, since = self.time("start"), self.time("end"), self.duration("since")
+        if start is not None and since is not None:
+            raise InvalidRequestError("start and since exclude each other", "since")
+        return start, end, since
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Whether it is ``true``; the other word is ``false``."""
+        return self.choice(name, {"true": True, "false": False}, "true" if default else "false")
+
+    def descending(self, default: str = "asc") -> bool:
+        """Whether ``order`` is ``desc``; the other word is ``asc``."""
+        return self.choice("order", {"asc": False, "desc": True}, default)
 
     def choice(self, name: str, choices: Mapping[str, T], default: str) -> T:
         """One of a few words."""

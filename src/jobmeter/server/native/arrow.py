@@ -17,26 +17,11 @@ from jobmeter.server.native.raw import ROWS, Texts, labels
 
 GROUP = 8 * ROWS
 """Samples in one row group of Parquet, about."""
-_LINE_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("time", pa.int64()),
-    ("metric", pa.string()),
-    ("replica", pa.string()),
-    ("node", pa.string()),
-    ("device", pa.string()),
-    ("value", pa.float64()),
-]
-_LINES = pa.schema(_LINE_COLUMNS)
-_SAMPLE_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("time", pa.int64()),
-    ("metric", pa.string()),
-    ("replica", pa.string()),
-    ("node", pa.string()),
-    ("device", pa.string()),
-    ("attempt", pa.int32()),
-    ("labels", pa.string()),
-    ("value", pa.float64()),
-]
-_SAMPLES = pa.schema(_SAMPLE_COLUMNS)
+_TIME: tuple[str, pa.DataType] = ("time", pa.int64())
+_VALUE: tuple[str, pa.DataType] = ("value", pa.float64())
+_NAMES: list[tuple[str, pa.DataType]] = [(name, pa.string()) for name in ("metric", "replica", "node", "device")]
+_LINES = pa.schema([_TIME, *_NAMES, _VALUE])
+_SAMPLES = pa.schema([_TIME, *_NAMES, ("attempt", pa.int32()), ("labels", pa.string()), _VALUE])
 # Its stub does not know that arrays and scalars may be joined to each other.
 _join: Any = pc.binary_join_element_wise
 

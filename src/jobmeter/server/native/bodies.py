@@ -1,23 +1,22 @@
 """The bodies of our own API's answers. Times are milliseconds since the epoch; null is what is unknown."""
 
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
-from jobmeter.model.event import Event, EventSource, EventType, Level
+from jobmeter.model.answers import DeviceBody, LatestValue
+from jobmeter.model.event import EventSource, EventType, Level
 from jobmeter.model.finding import FindingSummary, Subject
 from jobmeter.model.job import (
     Allocation,
-    AllocationSource,
-    Checkpoint,
-    InstanceType,
     Job,
-    JobState,
     JobView,
     Node,
     Replica,
 )
 from jobmeter.query.summary import JobSummary
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 Points = list[tuple[int, float]] | msgspec.Raw
 """Pairs of a time in milliseconds and a value; or the same as JSON text."""
@@ -29,82 +28,20 @@ Timelines = list[list[int]] | msgspec.UnsetType
 """With ``format=columns``: times that lines have in common, in milliseconds."""
 
 
-class JobBody(msgspec.Struct, frozen=True):
-    """A job with every field of ``jobmeter.model.job.Job``, those unknown included."""
-
-    id: str
-    project: str
-    name: str
-    type: str
-    state: JobState
-    user: str
-    resource_group: str
-    workspace: str
-    created: int | None
-    start: int | None
-    end: int | None
-    error: str
-    exit_code: int | None
-    command: str
-    instance_type: InstanceType | None
-    limits: dict[str, float]
-    labels: dict[str, str]
-    checkpoints: list[Checkpoint]
-    extra: dict[str, dict[str, Any]]
-    updated: int | None
-    recorded: bool
-    first_sample: int | None
-    last_sample: int | None
+class JobBody(Job, frozen=True, kw_only=True, omit_defaults=False):
+    """A job with every field, those unknown included."""
 
 
-class ReplicaBody(msgspec.Struct, frozen=True):
-    """One attempt of one replica."""
-
-    name: str
-    attempt: int
-    rank: int | None
-    cluster: str
-    node: str
-    pod_id: str
-    state: JobState | None
-    start: int | None
-    end: int | None
-    exit_code: int | None
-    reason: str
+class ReplicaBody(Replica, frozen=True, kw_only=True, omit_defaults=False):
+    """One attempt of one replica, with every field."""
 
 
-class AllocationBody(msgspec.Struct, frozen=True):
-    """A replica had a device from ``start`` until ``end`` (null: still)."""
-
-    replica: str
-    node: str
-    device: str
-    start: int
-    end: int | None
-    cluster: str
-    rank: int | None
-    source: AllocationSource
+class AllocationBody(Allocation, frozen=True, kw_only=True, omit_defaults=False):
+    """A replica had a device from ``start`` until ``end`` (null: still); with every field."""
 
 
-class DeviceBody(msgspec.Struct, frozen=True):
-    """A device that the job had at some time."""
-
-    node: str
-    device: str
-    replica: str
-    rank: int | None
-
-
-class NodeBody(msgspec.Struct, frozen=True):
-    """A node and what its agent said of it."""
-
-    name: str
-    project: str
-    cluster: str
-    resource_group: str
-    first_seen: int | None
-    last_seen: int | None
-    info: dict[str, Any]
+class NodeBody(Node, frozen=True, kw_only=True, omit_defaults=False):
+    """A node and what its agent said of it, with every field."""
 
 
 class EventBody(msgspec.Struct, frozen=True):
@@ -232,48 +169,16 @@ class MetricNames(msgspec.Struct, frozen=True):
     metrics: list[str]
 
 
-class LatestBody(msgspec.Struct, frozen=True):
-    """The newest value of one line, and when it was."""
-
-    metric: str
-    unit: str
-    replica: str
-    node: str
-    device: str
-    rank: int | None
-    time: int
-    value: float
-
-
 class LatestList(msgspec.Struct, frozen=True):
     """The newest values."""
 
-    values: list[LatestBody]
+    values: list[LatestValue]
 
 
-def job_body(job: Job) -> JobBody:
-    """The job with every field."""
-    return JobBody(**{name: getattr(job, name) for name in Job.__struct_fields__})
-
-
-def replica_body(replica: Replica) -> ReplicaBody:
-    """The replica with every field."""
-    return ReplicaBody(**{name: getattr(replica, name) for name in Replica.__struct_fields__})
-
-
-def allocation_body(allocation: Allocation) -> AllocationBody:
-    """The allocation with every field."""
-    return AllocationBody(**{name: getattr(allocation, name) for name in Allocation.__struct_fields__})
-
-
-def event_body(event: Event) -> EventBody:
-    """The event with every field."""
-    return EventBody(**{name: getattr(event, name) for name in EventBody.__struct_fields__})
-
-
-def node_body(node: Node) -> NodeBody:
-    """The node with every field."""
-    return NodeBody(**{name: getattr(node, name) for name in Node.__struct_fields__})
+def copied(kind: type[S], source: object, **others: object) -> S:
+    """A structure with the fields that ``source`` has under the same names, and others."""
+    names = [name for name in kind.__struct_fields__ if name not in others] if others else kind.__struct_fields__
+    return kind(**{name: getattr(source, name) for name in names}, **others)
 
 
 def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
@@ -286,10 +191,13 @@ def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
     ordered = sorted(ranks, key=lambda key: (key[0], ranks[key] is None, ranks[key] or 0, key[1], key[2]))
     nodes = {replica.node for replica in view.replicas} | {allocation.node for allocation in view.allocations}
     return JobDetail(
-        job=job_body(view.job),
-        replicas=[replica_body(replica) for replica in view.replicas],
-        allocations=[allocation_body(allocation) for allocation in view.allocations],
-        devices=[DeviceBody(node, device, replica, ranks[replica, node, device]) for replica, node, device in ordered],
+        job=copied(JobBody, view.job),
+        replicas=[copied(ReplicaBody, replica) for replica in view.replicas],
+        allocations=[copied(AllocationBody, allocation) for allocation in view.allocations],
+        devices=[
+            DeviceBody(node=node, device=device, replica=replica, rank=ranks[replica, node, device])
+            for replica, node, device in ordered
+        ],
         nodes=sorted(nodes - {""}),
         summary=summary,
     )

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from jobmeter.model.catalog import METRICS, Aggregate, Kind, Metric, Scope
-from jobmeter.server.native.endpoint import CallContext, Endpoint
+from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 
 class MetricBody(msgspec.Struct, frozen=True):
@@ -30,33 +31,21 @@ class CatalogBody(msgspec.Struct, frozen=True):
 
 
 def _body(metric: Metric) -> MetricBody:
-    return MetricBody(
-        metric.name,
-        metric.unit,
-        metric.answer_unit,
-        metric.kind,
-        metric.scope,
-        metric.over,
-        metric.on_node or metric.over,
-        metric.parts,
-        metric.text,
-        dict(metric.names),
+    return copied(
+        MetricBody,
+        metric,
+        read_unit=metric.answer_unit,
+        on_node=metric.on_node or metric.over,
+        names=dict(metric.names),
     )
 
 
 def _catalog(context: CallContext) -> CatalogBody:  # noqa: ARG001 - the shape of every work function
+    """Every metric: name, unit, kind, scope, and its name in each dialect."""
     return CatalogBody([_body(metric) for metric in METRICS])
 
 
-ENDPOINTS = (
-    Endpoint(
-        name="getCatalog",
-        tag="metrics",
-        method="GET",
-        path="/catalog",
-        action="catalog:read",
-        summary="Every metric: name, unit, kind, scope, and its name in each dialect",
-        work=_catalog,
-        answer=CatalogBody,
-    ),
+ENDPOINTS = tagged(
+    "metrics",
+    Endpoint("getCatalog", "GET /catalog", "catalog:read", _catalog),
 )

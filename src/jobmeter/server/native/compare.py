@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.answers import ComparedLine
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job
 from jobmeter.model.series import check_job_id
@@ -13,8 +14,8 @@ from jobmeter.query.defaults import default_step, life
 from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.query.summary import JobSummary
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import JobBody, job_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.bodies import JobBody, copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.native.metrics import requested_metrics
 
 MOST_JOBS = 10
@@ -27,16 +28,6 @@ class ComparedJob(msgspec.Struct, frozen=True):
     summary: JobSummary
 
 
-class ComparedLine(msgspec.Struct, frozen=True):
-    """One metric of one job; ``points`` are pairs of the milliseconds since its start, in whole steps, and a value."""
-
-    job: str
-    project: str
-    metric: str
-    unit: str
-    points: list[tuple[int, float]]
-
-
 class Comparison(msgspec.Struct, frozen=True):
     """The jobs in the order in which they were named; ``step`` in milliseconds is the same for every line."""
 
@@ -46,6 +37,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def _compare(context: CallContext) -> Comparison:
+    """Jobs beside each other, aligned at their start."""
     names = context.arguments.texts("job")
     if len(names) > MOST_JOBS:
         raise InvalidRequestError(f"at most {MOST_JOBS} jobs are compared, these are {len(names)}", "job")
@@ -56,7 +48,10 @@ def _compare(context: CallContext) -> Comparison:
     spans = [life(job, now_ms) for job in jobs]
     step_ms = context.arguments.duration("step") or max(map(default_step, spans))
     return Comparison(
-        jobs=[ComparedJob(job_body(job), executor.summary(JobRef(job.id, job.project), context.scope)) for job in jobs],
+        jobs=[
+            ComparedJob(copied(JobBody, job), executor.summary(JobRef(job.id, job.project), context.scope))
+            for job in jobs
+        ],
         step=step_ms,
         lines=[
             line
@@ -80,30 +75,27 @@ def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[st
     first = floor_to(span.start_ms, step_ms)
     return [
         ComparedLine(
-            job.id,
-            job.project,
-            line.metric,
-            line.unit,
-            list(zip((line.time - first).tolist(), line.value.tolist(), strict=True)),
+            job=job.id,
+            project=job.project,
+            metric=line.metric,
+            unit=line.unit,
+            points=list(zip((line.time - first).tolist(), line.value.tolist(), strict=True)),
         )
         for line in result.lines
     ]
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="compareJobs",
-        tag="jobs",
-        method="GET",
-        path="/compare",
-        action="metrics:read",
-        summary="Jobs beside each other, aligned at their start",
-        text=(
+        "compareJobs",
+        "GET /compare",
+        "metrics:read",
+        _compare,
+        details=(
             f"Duration, mean and peak of what up to {MOST_JOBS} jobs used; with `metric` its course too, of each job "
             "as a whole, in milliseconds since the step in which it began."
         ),
-        work=_compare,
-        answer=Comparison,
         queries=(
             Query("job", "Ids of the jobs.", many=True, required=True, example="train-1"),
             Query("metric", "Names of the catalogue whose course is wanted.", many=True, example="gpu.utilization"),

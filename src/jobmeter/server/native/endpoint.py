@@ -1,5 +1,7 @@
-"""What an endpoint of our own API is: its documentation and the function that answers it, in one row."""
+"""What an endpoint of our own API is: its route, its parameters and the function that answers it, in one row."""
 
+import inspect
+import re
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
@@ -13,9 +15,9 @@ from jobmeter.access.signatures import NATIVE, Scheme
 from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
-from jobmeter.model.series import NO_JOB, check_job_id, job_key
+from jobmeter.model.series import NO_JOB, check_job_id, check_name, job_key
 from jobmeter.query.meter import Spent
-from jobmeter.query.request import JobRef
+from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.server.admission import Slot, Waiting
 from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
@@ -39,7 +41,20 @@ SMALL_BODY = 64 * 1024
 SAMPLES_BYTES = 64 * 1024
 """Size of a body of samples beyond which reading it blocks the event loop for too long, even without parsing."""
 
+
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
+
+_PATH_TEXTS = {
+    "event": "The event's id: 32 hexadecimal digits.",
+    "job": "The job's id.",
+    "key": "The key's id.",
+    "link": "The link's id.",
+    "node": "The node's name.",
+    "project": "The project.",
+    "shipper": "The shipper's id.",
+    "task": "The task's id.",
+    "trace": "The trace's id: 32 hexadecimal digits.",
+}
 
 
 def _nothing() -> None:
@@ -79,6 +94,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 Result = Answer | Stream | Feed | Awaitable[Answer]
+Operation = Generator[Question[Any], Any, Answer | Stream]
 
 
 class CallContext(msgspec.Struct, kw_only=True, eq=False):
@@ -95,6 +111,18 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
     most_bytes: int
     """Largest body, uncompressed."""
 
+    @property
+    def projects(self) -> frozenset[str] | None:
+        """The project that the call names, None for all that the caller may see."""
+        return None if self.project is None else frozenset({self.project})
+
+    def span(self) -> tuple[int | None, int | None]:
+        """``start`` and ``end`` in epoch milliseconds, as far as given; ``since`` counts from the end, or from now."""
+        start, end, since = self.arguments.times()
+        if since is not None:
+            start = (self.services.clock.now_ms() if end is None else end) - since
+        return start, end
+
     def body(self, kind: type[T]) -> T:
         """The JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
         body = self.plain_body()
@@ -106,31 +134,28 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
         return decoded_body(self.call, self.most_bytes)
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One route. ``path`` is below ``/api/jobmeter/v1``; ``action`` None needs no key.
+class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """One route. Its path is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
-    ``steps`` is an operation as dialects have them: it is answered on the event loop where memory holds everything
-    that it asks for, else on a thread. ``work`` is for what has none: it runs on a thread of ``lane`` once the caller
-    is let in; a msgspec structure that it gives, or with ``many`` a list of them, is answered as JSON, and an answer
-    that is yet to come is awaited on the event loop's thread. ``begin`` is tried before it on the event loop's thread;
-    where it gives None ``work`` does it. ``answer`` documents the structure, ``body`` that of the request (a schema).
+    The docstring of its function documents it: a line, and what is below that or in ``details``.
+    ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives, or a list of
+    them, is answered as JSON, and an answer that is yet to come is awaited on the event loop's thread. A generator is
+    an operation as dialects have them: it is answered on the event loop where memory holds everything that it asks for,
+    else on a thread. ``begin`` is tried before ``work`` on the event loop's thread; where it gives None ``work`` does
+    it. ``answer`` is the structure of the answer where ``work`` is not annotated with it, ``body`` that of the request.
     ``large``: the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the credentials it takes.
     """
 
     name: str
-    method: Literal["GET", "POST", "PUT", "DELETE"]
-    path: str
+    route: str
+    """Method and path: ``GET /jobs/{job}``."""
     action: str | None
-    summary: str
-    work: Callable[[CallContext], msgspec.Struct | list[Any] | Result] | None = None
-    steps: Callable[[CallContext], Generator[Question[Any], Any, "Answer | Stream"]] | None = None
-    answer: type[msgspec.Struct]
-    many: bool = False
+    work: Callable[[CallContext], msgspec.Struct | list[Any] | Result | Operation]
+    answer: type[msgspec.Struct] | None = None
     answer_type: str = "application/json"
-    text: str = ""
-    tag: str
+    details: str = ""
+    tag: str = ""
     queries: Sequence[Query] = ()
-    paths: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: Any = None
     body_text: str = ""
     body_type: str = "application/json"
@@ -140,6 +165,41 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     large: bool = False
     schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[CallContext], Awaitable[Answer] | None] | None = None
+
+    @cached_property
+    def summary(self) -> str:
+        """What it does, in one line without a full stop."""
+        return _documentation(self)[0].rstrip(".")
+
+    @cached_property
+    def text(self) -> str:
+        """The documentation below the summary."""
+        return self.details or " ".join(_documentation(self)[2].split())
+
+    @cached_property
+    def method(self) -> str:
+        """The method: HEAD is as GET."""
+        return self.route.partition(" ")[0]
+
+    @cached_property
+    def path(self) -> str:
+        """The path below the API's base, its parameters in braces."""
+        return self.route.partition(" ")[2]
+
+    @cached_property
+    def paths(self) -> Mapping[str, str]:
+        """The parameters of the path with their texts."""
+        return {name: _PATH_TEXTS[name] for name in re.findall(r"{(\w+)}", self.path)}
+
+    @cached_property
+    def answer_kind(self) -> Any:  # noqa: ANN401 - a type
+        """What the body of its answer is: a structure, or a list of one."""
+        return self.answer or inspect.get_annotations(self.work)["return"]
+
+    @cached_property
+    def is_operation(self) -> bool:
+        """True where ``work`` gives a generator."""
+        return inspect.isgeneratorfunction(self.work)
 
     @cached_property
     def is_question(self) -> bool:
@@ -166,12 +226,27 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Largest body with which it is tried from memory, -1 for never. Samples need no parsing."""
         if self.begin is not None:
             return SAMPLES_BYTES
-        return -1 if self.steps is None else MEMORY_BYTES
+        return MEMORY_BYTES if self.is_operation else -1
+
+
+def _documentation(endpoint: Endpoint) -> tuple[str, str, str]:
+    return inspect.cleandoc(endpoint.work.__doc__ or "").partition("\n")
+
+
+def tagged(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
+    """The endpoints under one heading of the documentation, but those that name another."""
+    return tuple(replace(one, tag=one.tag or tag) for one in endpoints)
 
 
 def job_ref(context: CallContext) -> JobRef:
     """The job that the path names."""
     return JobRef(check_job_id(context.path["job"], "job"), context.project)
+
+
+def node_ref(context: CallContext) -> NodeRef:
+    """The node that the path names, of the cluster that the query names."""
+    name, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster") or None
+    return NodeRef(name, cluster, context.project)
 
 
 def admitted_run(
@@ -214,20 +289,14 @@ def _accounted(stream: Stream, turn: Slot) -> Stream:
 
 def work(endpoint: Endpoint, context: CallContext) -> Result:
     """The answer to an authorised call."""
-    answer = _worked(endpoint, context)
+    answer = endpoint.work(context)
+    if isinstance(answer, Generator):
+        executor = context.services.executor
+        answer = drive(answer, lambda question: executor.run(question, context.scope))
     if not isinstance(answer, Answer | Stream | Feed | Awaitable):
         answer = Answer(200, msgspec.json.encode(answer))
     damaged = context.services.store.damaged()
     return _warned(answer, damaged, context) if damaged and endpoint.is_question else answer
-
-
-def _worked(endpoint: Endpoint, context: CallContext) -> msgspec.Struct | list[Any] | Result:
-    if endpoint.steps is not None:
-        executor = context.services.executor
-        return drive(endpoint.steps(context), lambda question: executor.run(question, context.scope))
-    if endpoint.work is None:
-        raise TypeError(f"endpoint {endpoint.name} does nothing")
-    return endpoint.work(context)
 
 
 def _warned(answer: Result, damaged: Sequence[DamagedPart], context: CallContext) -> Result:

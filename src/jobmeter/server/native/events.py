@@ -5,18 +5,15 @@ from typing import Any
 import msgspec
 
 from jobmeter.access.decide import authorize
-from jobmeter.errors import ForbiddenError, InvalidRequestError, NotFoundError
+from jobmeter.errors import ForbiddenError, NotFoundError
 from jobmeter.model.event import EventFilter, EventPage, EventSource, EventType, Level
-from jobmeter.model.series import check_name
-from jobmeter.query.request import NodeRef
-from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import EventBody, event_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET
+from jobmeter.server.native.arguments import CLUSTER, RANGE, REPLICA, Query
+from jobmeter.server.native.bodies import EventBody, copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tagged
+from jobmeter.server.native.jobs import MAX_OFFSET
 
 MAX_EVENTS = 1_000
 _LEVELS = tuple(Level)
-_ORDERS = {"asc": False, "desc": True}
 
 
 class EventList(msgspec.Struct, frozen=True):
@@ -44,64 +41,67 @@ class NodeEvents(msgspec.Struct, frozen=True):
 
 
 def _of_job(context: CallContext) -> JobEvents:
+    """What happened to a job and its replicas."""
     executor = context.services.executor
     job = executor.head(job_ref(context), context.scope)
     replicas = frozenset(context.arguments.texts("replica"))
     page = _page(context, projects=frozenset({job.project}), jobs=(job.id,), replicas=replicas)
-    return JobEvents(job.id, job.project, [event_body(event) for event in page.events], page.total)
+    return JobEvents(job.id, job.project, [copied(EventBody, event) for event in page.events], page.total)
 
 
 def _of_node(context: CallContext) -> NodeEvents:
-    name, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster") or None
-    nodes = context.services.executor.nodes(NodeRef(name, cluster, context.project), context.scope)
+    """What happened on a node."""
+    ref = node_ref(context)
+    nodes = context.services.executor.nodes(ref, context.scope)
     page = _page(
         context,
         projects=frozenset(node.project for node in nodes),
-        nodes=frozenset({name}),
-        clusters=frozenset({cluster} if cluster else ()),
+        nodes=frozenset({ref.name}),
+        clusters=frozenset({ref.cluster} if ref.cluster else ()),
     )
-    return NodeEvents(name, [event_body(event) for event in page.events], page.total)
+    return NodeEvents(ref.name, [copied(EventBody, event) for event in page.events], page.total)
 
 
 def _list(context: CallContext) -> EventList:
+    """What happened, of every kind."""
     given = context.arguments
-    hidden = frozenset() if _may_see_keys(context) else frozenset({EventType.KEY})
     page = _page(
         context,
-        projects=None if context.project is None else frozenset({context.project}),
+        projects=context.projects,
         jobs=given.texts("job"),
         replicas=frozenset(given.texts("replica")),
         nodes=frozenset(given.texts("node")),
         clusters=frozenset(given.texts("cluster")),
-        without=hidden,
+        without=_hidden(context),
     )
-    return EventList([event_body(event) for event in page.events], page.total)
+    return EventList([copied(EventBody, event) for event in page.events], page.total)
 
 
 def _one(context: CallContext) -> EventBody:
+    """One event.
+
+    By its id. One that is kept no longer, or that the key may not see, is not found.
+    """
     event_id = context.path["event"]
-    hidden = frozenset() if _may_see_keys(context) else frozenset({EventType.KEY})
-    page = context.services.executor.run(EventFilter(ids=(event_id,), without=hidden, limit=1), context.scope)
+    question = EventFilter(ids=(event_id,), without=_hidden(context), limit=1)
+    page = context.services.executor.run(question, context.scope)
     if not page.events:
         raise NotFoundError(f"there is no event {event_id[:64]}", "event", event_id[:64])
-    return event_body(page.events[0])
+    return copied(EventBody, page.events[0])
 
 
-def _may_see_keys(context: CallContext) -> bool:
+def _hidden(context: CallContext) -> frozenset[EventType]:
+    """Events of keys are for those who may see keys."""
     try:
         authorize(context.principal, "keys:read", context.project)
     except ForbiddenError:
-        return False
-    return True
+        return frozenset({EventType.KEY})
+    return frozenset()
 
 
 def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fields of EventFilter
     given = context.arguments
-    start, end, since = given.time("start"), given.time("end"), given.duration("since")
-    if since is not None:
-        if start is not None:
-            raise InvalidRequestError("start and since exclude each other", "since")
-        start = (context.services.clock.now_ms() if end is None else end) - since
+    start, end = context.span()
     least = given.choice("level", {level.value: level for level in Level}, Level.DEBUG.value)
     question = EventFilter(
         **whose,
@@ -111,7 +111,7 @@ def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fi
         contains=given.text("contains"),
         start=start,
         end=end,
-        descending=given.choice("order", _ORDERS, "asc"),
+        descending=given.descending(),
         after=given.text("after"),
         offset=given.integer("offset", 0, 0, MAX_OFFSET),
         limit=given.integer("limit", 100, 0, MAX_EVENTS),
@@ -119,15 +119,12 @@ def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fi
     return context.services.executor.run(question, context.scope)
 
 
-_REPLICA = Query("replica", "Only these replicas.", many=True, example="worker-0")
 _QUERIES = (
     Query("type", f"Only these types: {', '.join(EventType)}.", many=True, example="oom"),
     Query("source", "Who tells: state (when a state changed), job, replica, node, server.", many=True),
     Query("level", "Only events of this level or above: debug, info, warning, error.", example="warning"),
     Query("contains", "Only events whose reason or message holds this text, in any case.", example="oom"),
-    Query("start", "First moment."),
-    Query("end", "End, itself not included."),
-    Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
+    *RANGE,
     Query("order", "asc or desc (newest first). Default: asc."),
     Query("limit", f"Events in the answer, 0 to {MAX_EVENTS}. Default: 100.", type="integer"),
     Query("after", "The id of the last event of the page before: only those behind it, whatever arrived meanwhile."),
@@ -138,66 +135,42 @@ _TEXT = (
     "changes; `type` follows from source and reason; `object` is what it happened to."
 )
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "events",
     Endpoint(
-        name="listEvents",
-        tag="events",
-        method="GET",
-        path="/events",
-        action="jobs:read",
-        summary="What happened, of every kind",
-        text=f"{_TEXT} Events of keys are there for administrators.",
-        work=_list,
-        answer=EventList,
+        "listEvents",
+        "GET /events",
+        "jobs:read",
+        _list,
+        details=f"{_TEXT} Events of keys are there for administrators.",
         queries=(
             Query("job", "Only events of these jobs, by id.", many=True),
             Query("node", "Only events of these nodes.", many=True),
             Query("cluster", "Only events of these clusters.", many=True),
-            _REPLICA,
+            REPLICA,
             *_QUERIES,
             PROJECT,
         ),
     ),
+    Endpoint("getEvent", "GET /events/{event}", "jobs:read", _one),
     Endpoint(
-        name="getEvent",
-        tag="events",
-        method="GET",
-        path="/events/{event}",
-        action="jobs:read",
-        summary="One event",
-        text="By its id. One that is kept no longer, or that the key may not see, is not found.",
-        work=_one,
-        answer=EventBody,
-        paths={"event": "The event's id: 32 hexadecimal digits."},
+        "getJobEvents",
+        "GET /jobs/{job}/events",
+        "jobs:read",
+        _of_job,
+        details=_TEXT,
+        queries=(REPLICA, *_QUERIES, PROJECT),
     ),
     Endpoint(
-        name="getJobEvents",
-        tag="events",
-        method="GET",
-        path="/jobs/{job}/events",
-        action="jobs:read",
-        summary="What happened to a job and its replicas",
-        text=_TEXT,
-        work=_of_job,
-        answer=JobEvents,
-        queries=(_REPLICA, *_QUERIES, PROJECT),
-        paths=JOB_PATH,
-    ),
-    Endpoint(
-        name="getNodeEvents",
-        tag="events",
-        method="GET",
-        path="/nodes/{node}/events",
-        action="nodes:read",
-        summary="What happened on a node",
-        text=_TEXT,
-        work=_of_node,
-        answer=NodeEvents,
+        "getNodeEvents",
+        "GET /nodes/{node}/events",
+        "nodes:read",
+        _of_node,
+        details=_TEXT,
         queries=(
             *_QUERIES,
-            Query("cluster", "The node's cluster, where nodes of several have the same name."),
+            CLUSTER,
             PROJECT,
         ),
-        paths={"node": "The node's name."},
     ),
 )

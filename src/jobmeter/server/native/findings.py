@@ -1,42 +1,39 @@
 """``/jobs/{job}/findings`` and ``/jobs/{job}/timeline``: why a job is slow or died, from what is stored."""
 
-import msgspec
-
 from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_nodes, timeline
 from jobmeter.diagnose.rule import rules
+from jobmeter.model.answers import RuleBody, RuleList
 from jobmeter.model.finding import Finding
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 MOST_MOMENTS = 5_000
 _KINDS = frozenset({"state", "event", "node", "finding", "log", "peak", "metric"})
 
 
-class RuleBody(msgspec.Struct, frozen=True):
-    """A diagnostic rule: what it looks for, and what to do where it finds that."""
-
-    name: str
-    sees: str
-    advice: str
-    source: str
-
-
-class RuleList(msgspec.Struct, frozen=True):
-    """Every rule, by name."""
-
-    rules: list[RuleBody]
-
-
 def _rules(context: CallContext) -> RuleList:  # noqa: ARG001 - the shape of every work function
-    return RuleList([RuleBody(one.name, one.sees, one.advice, one.source) for one in rules()])
+    """Every diagnostic rule: its name, what it looks for and what to do."""
+    return RuleList(rules=[copied(RuleBody, one) for one in rules()])
 
 
 def _findings(context: CallContext) -> list[Finding]:
+    """What the diagnostic rules find in a job.
+
+    Made from what is stored when asked, worst first, roots before what followed from them. `severity` is info, warning
+    or critical, `role` root, confirmation or cascade, `confidence` 0 to 1; `evidence` holds sentences with their
+    figures (`metric`, `value`, `limit`, `unit`), log lines, events and statuses. The rules are in
+    `docs/reference/rules.md`.
+    """
     return _diagnosis(context).findings
 
 
 def _timeline(context: CallContext) -> list[Moment]:
+    """What happened to a job and its nodes in one order of time.
+
+    State changes, events, events of its nodes while it had them, findings (where they begin), lines that warn, minutes
+    with many of them, and changes of what it used. Of many lines the first and the last that warn are there.
+    """
     kinds = context.arguments.choices("kind", _kind) or _KINDS
     limit = context.arguments.integer("limit", 1_000, 1, MOST_MOMENTS)
     diagnosis = _diagnosis(context)
@@ -56,56 +53,19 @@ def _diagnosis(context: CallContext) -> Diagnosis:
     return diagnose(services.executor, job_ref(context), context.scope, services.clock, services.thresholds)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "findings",
+    Endpoint("listRules", "GET /rules", "catalog:read", _rules),
+    Endpoint("getJobFindings", "GET /jobs/{job}/findings", "jobs:read", _findings, queries=(PROJECT,)),
     Endpoint(
-        name="listRules",
-        tag="findings",
-        method="GET",
-        path="/rules",
-        action="catalog:read",
-        summary="Every diagnostic rule: its name, what it looks for and what to do",
-        work=_rules,
-        answer=RuleList,
-    ),
-    Endpoint(
-        name="getJobFindings",
-        tag="findings",
-        method="GET",
-        path="/jobs/{job}/findings",
-        action="jobs:read",
-        summary="What the diagnostic rules find in a job",
-        text=(
-            "Made from what is stored when asked, worst first, roots before what followed from them. `severity` is "
-            "info, warning or critical, `role` root, confirmation or cascade, `confidence` 0 to 1; `evidence` holds "
-            "sentences with their figures (`metric`, `value`, `limit`, `unit`), log lines, events and statuses. The "
-            "rules are in `docs/reference/rules.md`."
-        ),
-        work=_findings,
-        answer=Finding,
-        many=True,
-        queries=(PROJECT,),
-        paths=JOB_PATH,
-    ),
-    Endpoint(
-        name="getJobTimeline",
-        tag="findings",
-        method="GET",
-        path="/jobs/{job}/timeline",
-        action="jobs:read",
-        summary="What happened to a job and its nodes in one order of time",
-        text=(
-            "State changes, events, events of its nodes while it had them, findings (where they begin), lines that "
-            "warn, minutes with many of them, and changes of what it used. Of many lines the first and the last that "
-            "warn are there."
-        ),
-        work=_timeline,
-        answer=Moment,
-        many=True,
+        "getJobTimeline",
+        "GET /jobs/{job}/timeline",
+        "jobs:read",
+        _timeline,
         queries=(
             Query("kind", "Only these: state, event, node, finding, log, peak, metric.", many=True, example="finding"),
             Query("limit", f"The newest so many, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"),
             PROJECT,
         ),
-        paths=JOB_PATH,
     ),
 )

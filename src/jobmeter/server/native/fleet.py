@@ -11,7 +11,8 @@ from jobmeter.query.group import Amounts, GroupQuestion, Usage
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.native.live import still
 from jobmeter.server.services import Services
 
@@ -117,6 +118,11 @@ class UserList(msgspec.Struct, frozen=True):
 
 
 def _fleet(context: CallContext) -> FleetBody:
+    """Every node, its devices, who has them and what they use.
+
+    One answer for a map of thousands of nodes. A device is `idle` when a job has it and used at most 1 % of it in the
+    last 15 minutes. Prices are those of `[devices]` in the server's file of prices.
+    """
     return _body(context.services, context.scope)
 
 
@@ -129,7 +135,7 @@ def _body(services: Services, scope: Scope) -> FleetBody:
         now=found.now_ms,
         currency=services.prices.currency,
         types=[DeviceType(name, _price(services, name)) for name in names],
-        jobs=[FleetHolder(job.id, job.project, job.name, job.user, job.resource_group) for job in found.jobs],
+        jobs=[copied(FleetHolder, job) for job in found.jobs],
         nodes=[_node(node, numbers) for node in found.nodes],
     )
 
@@ -140,20 +146,10 @@ def _price(services: Services, name: str) -> float | None:
 
 
 def _node(one: FleetNode, numbers: dict[str, int]) -> FleetNodeBody:
-    node = one.node
     devices = [
         FleetDeviceBody(own.device, numbers.get(own.type), _rounded(own.use), own.job, own.idle) for own in one.devices
     ]
-    return FleetNodeBody(
-        name=node.name,
-        project=node.project,
-        cluster=node.cluster,
-        resource_group=node.resource_group,
-        state=one.state,
-        last_seen=node.last_seen,
-        cpu=_rounded(one.cpu),
-        devices=devices,
-    )
+    return copied(FleetNodeBody, one.node, state=one.state, cpu=_rounded(one.cpu), devices=devices)
 
 
 def _rounded(value: float | None) -> float | None:
@@ -161,6 +157,11 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _follow(context: CallContext) -> Feed:
+    """Follow the fleet.
+
+    Server-sent events: `data` is the whole of `getFleet`, every five seconds or more rarely where that costs much. All
+    who may see the same are answered by one question.
+    """
     return Feed(("fleet", context.scope), partial(_now, context.services, context.scope), still(context), EVERY_SECONDS)
 
 
@@ -169,6 +170,10 @@ def _now(services: Services, scope: Scope) -> Update:
 
 
 def _users(context: CallContext) -> UserList:
+    """Who used how much of a resource group.
+
+    What GetUserViewMetrics tells, in the units of this API: ratios from 0 to 1, bytes, cores.
+    """
     group = context.arguments.text("resource_group")
     length = context.arguments.choice("last", LAST, "15m")
     now_ms = context.services.clock.now_ms()
@@ -187,69 +192,36 @@ def _users(context: CallContext) -> UserList:
 
 
 def _amounts(one: Amounts) -> AmountsBody:
-    return AmountsBody(one.cpu, one.memory, one.devices, dict(one.device_types))
+    return copied(AmountsBody, one, device_types=dict(one.device_types))
 
 
 def _user(one: Usage) -> UserBody:
-    names = ("cpu", "memory", "device", "network_receive", "network_transmit", "disk_read", "disk_write")
-    return UserBody(
-        **{name: getattr(one, name) for name in names},
-        user=one.user,
-        jobs=one.jobs,
-        types=list(one.types),
-        requested=_amounts(one.requested),
-        cpu_jobs=list(one.cpu_jobs),
-        device_jobs=list(one.device_jobs),
-        nodes=sorted({*one.cpu_nodes, *one.device_nodes}),
-    )
+    nodes = sorted({*one.cpu_nodes, *one.device_nodes})
+    return copied(UserBody, one, requested=_amounts(one.requested), nodes=nodes)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "nodes",
+    Endpoint("getFleet", "GET /fleet", "nodes:read", _fleet, queries=(PROJECT,)),
     Endpoint(
-        name="getFleet",
-        tag="nodes",
-        method="GET",
-        path="/fleet",
-        action="nodes:read",
-        summary="Every node, its devices, who has them and what they use",
-        text=(
-            "One answer for a map of thousands of nodes. A device is `idle` when a job has it and used at most 1 % of "
-            "it in the last 15 minutes. Prices are those of `[devices]` in the server's file of prices."
-        ),
-        work=_fleet,
-        answer=FleetBody,
-        queries=(PROJECT,),
-    ),
-    Endpoint(
-        name="followFleet",
-        tag="nodes",
-        method="GET",
-        path="/live/fleet",
-        action="nodes:read",
-        summary="Follow the fleet",
-        text=(
-            "Server-sent events: `data` is the whole of `getFleet`, every five seconds or more rarely where that costs "
-            "much. All who may see the same are answered by one question."
-        ),
-        work=_follow,
+        "followFleet",
+        "GET /live/fleet",
+        "nodes:read",
+        _follow,
         answer=FleetBody,
         answer_type=CONTENT_TYPE,
         queries=(PROJECT,),
     ),
     Endpoint(
-        name="listUsers",
-        tag="usage",
-        method="GET",
-        path="/users",
-        action="metrics:read",
-        summary="Who used how much of a resource group",
-        text="What GetUserViewMetrics tells, in the units of this API: ratios from 0 to 1, bytes, cores.",
-        work=_users,
-        answer=UserList,
+        "listUsers",
+        "GET /users",
+        "metrics:read",
+        _users,
         queries=(
             Query("resource_group", "The resource group. Default: what belongs to none."),
             Query("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
             PROJECT,
         ),
+        tag="usage",
     ),
 )

@@ -8,8 +8,7 @@ import msgspec
 from jobmeter.access.prices import Prices
 from jobmeter.model.time import HOUR, SECOND
 from jobmeter.query.idle import HOLD_MS, IDLE, IdleDevice, IdleQuestion
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 _CENT = Decimal("0.01")
 
@@ -51,6 +50,7 @@ class IdleBody(msgspec.Struct, frozen=True):
 
 
 def _idle(context: CallContext) -> IdleBody:
+    """How long a job's devices did nothing, and what that costs."""
     found = context.services.executor.run(IdleQuestion(job_ref(context)), context.scope)
     job = found.view.job
     # The holder of a link gets the times, not what the operator pays.
@@ -98,23 +98,19 @@ def _device(one: IdleDevice, price: Decimal | None) -> IdleDeviceBody:
     )
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="getJobIdle",
-        tag="jobs",
-        method="GET",
-        path="/jobs/{job}/idle",
-        action="metrics:read",
-        summary="How long a job's devices did nothing, and what that costs",
-        text=(
+        "getJobIdle",
+        "GET /jobs/{job}/idle",
+        "metrics:read",
+        _idle,
+        details=(
             f"A device is idle while its utilization is at most {IDLE:.0%} for {HOLD_MS // 60_000} minutes or longer "
             "without a pause, as `getFleet` and the rule `gpu_idle_allocated` have it. What was not measured is not "
             "idle. Long jobs are looked at in steps of `step` ms: one busy sample makes a whole step busy. Prices are "
             "those of `[devices]` in the server's file of prices; whoever opens a job by a link is told none."
         ),
-        work=_idle,
-        answer=IdleBody,
         queries=(PROJECT,),
-        paths=JOB_PATH,
     ),
 )

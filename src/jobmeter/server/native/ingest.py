@@ -7,7 +7,7 @@ import msgspec
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.receipt import Receipt
-from jobmeter.server.native.endpoint import CallContext, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 FRAMES = "application/vnd.jobmeter.frames"
 
@@ -29,8 +29,14 @@ class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _ingest(context: CallContext) -> Awaitable[Answer]:
-    """Reads the body; the thread is free again while that is stored, so that new series share what storing costs."""
+    """Send samples, log lines and records.
+
+    The body is a sequence of frames (docs/reference/wire-format.md), taken as a whole or refused as a whole. The answer
+    comes when everything accepted is durable; the same bytes may be sent again at any time, and each sample and each
+    line counts once.
+    """
     _check(context)
+    # The thread is free again while the body is stored, so that new series share what storing costs.
     return _finish(context, context.services.pipeline.submit(context.call.body, context.principal, context.call.take))
 
 
@@ -66,20 +72,13 @@ def _answered(context: CallContext, receipt: Receipt) -> Ingested:
     )
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "ingest",
     Endpoint(
-        name="ingest",
-        tag="ingest",
-        method="POST",
-        path="/ingest",
-        action="ingest:write",
-        summary="Send samples, log lines and records",
-        text=(
-            "The body is a sequence of frames (docs/reference/wire-format.md), taken as a whole or refused as a whole. "
-            "The answer comes when everything accepted is durable; the same bytes may be sent again at any time, and "
-            "each sample and each line counts once."
-        ),
-        work=_ingest,
+        "ingest",
+        "POST /ingest",
+        "ingest:write",
+        _ingest,
         begin=_ingest_from_memory,
         answer=Ingested,
         body_text="Frames.",

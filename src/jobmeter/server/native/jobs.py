@@ -19,12 +19,20 @@ from jobmeter.registry.conditions import SORTS
 from jobmeter.registry.finding_filter import values as finding_values
 from jobmeter.server.commands import delete_job
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import Deleted, JobDetail, JobList, NextAttempt, Recorded, job_body, job_detail
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json
+from jobmeter.server.native.bodies import (
+    Deleted,
+    JobBody,
+    JobDetail,
+    JobList,
+    NextAttempt,
+    Recorded,
+    copied,
+    job_detail,
+)
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, read_json, tagged
 from jobmeter.wire.json_shape import shape_of
 
 _KINDS = frozenset(Records.__struct_fields__)
-JOB_PATH = {"job": "The job's id."}
 MAX_OFFSET = 10_000_000
 ANY = "any"
 """In place of a rule's name: whatever rule it was."""
@@ -42,6 +50,7 @@ _EXAMPLE = {
 
 
 def _list(context: CallContext) -> JobList:
+    """List jobs."""
     given = context.arguments
     question = JobFilter(
         projects=context.scope.projects,
@@ -56,15 +65,15 @@ def _list(context: CallContext) -> JobList:
         created_from=given.time("created_from"),
         created_to=given.time("created_to"),
         sort=given.choice("sort", _SORTS, "created"),
-        descending=given.choice("order", {"asc": False, "desc": True}, "desc"),
+        descending=given.descending("desc"),
         offset=given.integer("offset", 0, 0, MAX_OFFSET),
         limit=given.integer("limit", 100, 1, 1000),
     )
     page = context.services.executor.run(question, context.scope)
     found = None
-    if given.choice("findings", {"true": True, "false": False}, "false"):
+    if given.flag("findings"):
         found = context.services.registry.findings((job.project, job.id) for job in page.jobs)
-    return JobList([job_body(job) for job in page.jobs], page.total, found)
+    return JobList([copied(JobBody, job) for job in page.jobs], page.total, found)
 
 
 def _conditions(context: CallContext) -> Iterator[Condition]:
@@ -87,14 +96,19 @@ def _check_rules(names: Iterable[str]) -> None:
 
 
 def _show(context: CallContext) -> JobDetail:
+    """One job with its replicas, devices, nodes and summary."""
     executor = context.services.executor
     view = executor.run(JobQuestion(job_ref(context)), context.scope)
-    with_summary = context.arguments.choice("summary", {"true": True, "false": False}, "true")
+    with_summary = context.arguments.flag("summary", default=True)
     summary = executor.summary(JobRef(view.job.id, view.job.project), context.scope) if with_summary else None
     return job_detail(view, summary)
 
 
 def _record(context: CallContext) -> Recorded:
+    """Record jobs.
+
+    What a record leaves out stays as it was.
+    """
     body, most = context.plain_body(), context.services.settings.limits.request_records
     shape = shape_of(body)
     if body.lstrip()[:1] == b"[":
@@ -112,6 +126,11 @@ def _record(context: CallContext) -> Recorded:
 
 
 def _attempt(context: CallContext) -> NextAttempt:
+    """The number of a job's next attempt.
+
+    What `jobmeter run --job-id` asks before it starts: one more than the highest attempt of any replica, 0 for a job
+    that there is not. 409 while another run holds the job's lease.
+    """
     job = check_job_id(context.path["job"], "job")
     project = write_project(context.principal, context.project)
     now_ms = context.services.clock.now_ms()
@@ -123,20 +142,18 @@ def _attempt(context: CallContext) -> NextAttempt:
 
 
 def _delete(context: CallContext) -> Deleted:
+    """Forget a job and everything measured for it."""
     delete_job(context.services, DeleteJob(job_ref(context)), context.scope)
     return Deleted(deleted=True)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="listJobs",
-        tag="jobs",
-        method="GET",
-        path="/jobs",
-        action="jobs:read",
-        summary="List jobs",
-        work=_list,
-        answer=JobList,
+        "listJobs",
+        "GET /jobs",
+        "jobs:read",
+        _list,
         queries=(
             Query("id", "Only these ids.", many=True),
             Query("state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"),
@@ -173,60 +190,29 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
-        name="recordJobs",
-        tag="jobs",
-        method="POST",
-        path="/jobs",
-        action="jobs:write",
-        summary="Record jobs",
-        text="What a record leaves out stays as it was.",
-        work=_record,
-        answer=Recorded,
+        "recordJobs",
+        "POST /jobs",
+        "jobs:write",
+        _record,
         body_text='A job record, an array of them, or `{"jobs": [...], "nodes": [...], "events": [...]}`.',
         example=_EXAMPLE,
         lane="write",
         large=True,
     ),
     Endpoint(
-        name="getJob",
-        tag="jobs",
-        method="GET",
-        path="/jobs/{job}",
-        action="jobs:read",
-        summary="One job with its replicas, devices, nodes and summary",
-        work=_show,
-        answer=JobDetail,
+        "getJob",
+        "GET /jobs/{job}",
+        "jobs:read",
+        _show,
         queries=(Query("summary", "false leaves the summary out, which takes long for a large job."), PROJECT),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="getNextAttempt",
-        tag="jobs",
-        method="GET",
-        path="/jobs/{job}/attempt",
-        action="jobs:write",
-        summary="The number of a job's next attempt",
-        text=(
-            "What `jobmeter run --job-id` asks before it starts: one more than the highest attempt of any replica, 0 "
-            "for a job that there is not. 409 while another run holds the job's lease."
-        ),
-        work=_attempt,
-        answer=NextAttempt,
+        "getNextAttempt",
+        "GET /jobs/{job}/attempt",
+        "jobs:write",
+        _attempt,
         queries=(Query("owner", "The name by which the caller holds the lease, if it does."), PROJECT),
-        paths=JOB_PATH,
         lane="control",
     ),
-    Endpoint(
-        name="deleteJob",
-        tag="jobs",
-        method="DELETE",
-        path="/jobs/{job}",
-        action="jobs:delete",
-        summary="Forget a job and everything measured for it",
-        work=_delete,
-        answer=Deleted,
-        queries=(PROJECT,),
-        paths=JOB_PATH,
-        lane="write",
-    ),
+    Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", _delete, queries=(PROJECT,), lane="write"),
 )

@@ -1,18 +1,19 @@
 """``/keys`` and ``/whoami``."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from jobmeter.access.decide import key_project
-from jobmeter.access.keys import KeyInfo, change_policies, create_key, list_keys, policies_of, revoke_key
+from jobmeter.access.keys import change_policies, create_key, list_keys, policies_of, revoke_key
 from jobmeter.access.policy import MOST_POLICIES, attached
 from jobmeter.access.principal import Role
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
-from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import CallContext, Endpoint
+from jobmeter.model.answers import WhoAmI
+from jobmeter.server.native.bodies import Deleted, copied
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 _MOST_NAME = 100
 
@@ -44,19 +45,32 @@ class OwnPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     document: dict[str, Any]
 
 
+_Shipped = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(SYSTEM_POLICIES)})]
+_Policies = Annotated[
+    list[_Shipped | OwnPolicy],
+    msgspec.Meta(
+        description="A shipped policy by its name, or one of its own: its name and its document in the form of RAM.",
+        extra_json_schema={"maxItems": MOST_POLICIES},
+    ),
+]
+
+
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The key to make; without a project it sees every project, without a role its policies decide alone."""
+    """The key to make, of the role admin, writer or reader.
+
+    Without a project it sees every project, without a role its policies decide alone.
+    """
 
     name: str
-    role: Role | None = None
+    role: Literal["admin", "writer", "reader"] | None = None
     project: str | None = None
-    policies: list[str | OwnPolicy] = []
+    policies: _Policies = []
 
 
 class NewPolicies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policies that a key has from now on."""
 
-    policies: list[str | OwnPolicy]
+    policies: _Policies
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -91,24 +105,10 @@ class CreatedKeyBody(msgspec.Struct, frozen=True):
     policies: tuple[str, ...] = ()
 
 
-class WhoAmI(msgspec.Struct, frozen=True):
-    """The key that the call was made with. ``job`` is set for a link, which opens that job alone until ``expires``."""
-
-    id: str
-    name: str
-    role: str
-    project: str | None
-    job: str | None
-    expires: int | None
-
-
 def _list(context: CallContext) -> KeyList:
+    """List keys."""
     keys = list_keys(context.services.registry, context.scope.projects)
-    return KeyList([_key_body(key) for key in keys])
-
-
-def _key_body(key: KeyInfo) -> KeyBody:
-    return KeyBody(**{name: getattr(key, name) for name in KeyBody.__struct_fields__})
+    return KeyList([copied(KeyBody, key) for key in keys])
 
 
 def _attached(given: Sequence[str | OwnPolicy]) -> str:
@@ -123,36 +123,40 @@ def _attached(given: Sequence[str | OwnPolicy]) -> str:
 
 
 def _create(context: CallContext) -> CreatedKeyBody:
+    """Make a key.
+
+    It takes an administrator without policies; one of a project makes keys of that project. Without a project the key
+    sees every one. With `policies` what none of them allows is denied, whatever the role; without a `role` they decide
+    alone. A policy that is not valid is refused, and `field` names it: `policies[0]`.
+    """
     services = context.services
     new_key = context.body(NewKey)
     project = key_project(context.principal, new_key.project)
     if new_key.role is None and not new_key.policies:
         raise InvalidRequestError("a key needs a role, policies, or both", "role")
-    policies, role = _attached(new_key.policies), new_key.role or Role.ADMIN
+    policies, role = _attached(new_key.policies), Role(new_key.role or Role.ADMIN)
     registry, vault, clock = services.registry, services.vault, services.clock
     made = create_key(registry, vault, clock, new_key.name, role, project, policies, actor=context.principal.id)
-    return CreatedKeyBody(
-        made.id,
-        made.token,
-        made.access_key_id,
-        made.access_key_secret,
-        str(made.role),
-        made.project,
-        tuple(one if isinstance(one, str) else one.name for one in new_key.policies),
-    )
+    names = tuple(one if isinstance(one, str) else one.name for one in new_key.policies)
+    return copied(CreatedKeyBody, made, policies=names)
 
 
 def _change(context: CallContext) -> KeyBody:
+    """Replace the policies of a key.
+
+    All of them, from its next call on; at another server a second later. A key keeps one at least.
+    """
     services, key = context.services, context.path["key"]
     key_project(context.principal)  # who may make no key gives none more than it has, its own least of all
     policies = _attached(context.body(NewPolicies).policies)
     whose, actor = context.scope.projects, context.principal.id
     changed = change_policies(services.registry, services.clock, key, policies, whose, actor=actor)
     services.authenticator.forget(key)
-    return _key_body(changed)
+    return copied(KeyBody, changed)
 
 
 def _revoke(context: CallContext) -> Deleted:
+    """Revoke a key."""
     services, key = context.services, context.path["key"]
     revoke_key(services.registry, services.clock, key, context.scope.projects, actor=context.principal.id)
     services.authenticator.forget(key)
@@ -160,37 +164,27 @@ def _revoke(context: CallContext) -> Deleted:
 
 
 def _policies(context: CallContext) -> PolicyNames:  # noqa: ARG001 - the shape of every work function
+    """List the policies that a key can be given by name, and what they say."""
     names = sorted(SYSTEM_POLICIES)
     return PolicyNames(names, [PolicyDocument(name, SYSTEM_POLICIES[name]) for name in names])
 
 
 def _key_policies(context: CallContext) -> KeyPolicies:
+    """What the policies of a key say.
+
+    Each with its document, one that is shipped too. A key without policies may do what its role may.
+    """
     found = policies_of(context.services.registry, context.path["key"], context.scope.projects)
     return KeyPolicies([PolicyDocument(name, document) for name, document in found])
 
 
 def _whoami(context: CallContext) -> WhoAmI:
+    """The key that the call was made with."""
     who, credential = context.principal, context.request.credential
     expires = credential.key.expires if credential and credential.key else None
-    return WhoAmI(who.id, who.name, str(who.role), who.project, who.job, expires)
+    return copied(WhoAmI, who, expires=expires)
 
 
-_TEXT = {"type": "string"}
-_POLICIES = {
-    "type": "array",
-    "maxItems": MOST_POLICIES,
-    "description": "A shipped policy by its name, or one of its own: its name and its document in the form of RAM.",
-    "items": {
-        "oneOf": [
-            {"type": "string", "enum": list(SYSTEM_POLICIES)},
-            {
-                "type": "object",
-                "properties": {"name": _TEXT, "document": {"type": "object"}},
-                "required": ["name", "document"],
-            },
-        ]
-    },
-}
 _OWN_POLICY = {
     "name": "read-group",
     "document": {
@@ -201,101 +195,27 @@ _OWN_POLICY = {
     },
 }
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "keys",
+    Endpoint("listKeys", "GET /keys", "keys:read", _list),
     Endpoint(
-        name="listKeys",
-        tag="keys",
-        method="GET",
-        path="/keys",
-        action="keys:read",
-        summary="List keys",
-        work=_list,
-        answer=KeyList,
-    ),
-    Endpoint(
-        name="createKey",
-        tag="keys",
-        method="POST",
-        path="/keys",
-        action="keys:write",
-        summary="Make a key",
-        work=_create,
-        answer=CreatedKeyBody,
-        text=(
-            "It takes an administrator without policies; one of a project makes keys of that project. Without a "
-            "project the key sees every one. With `policies` what none of them allows is denied, whatever the role; "
-            "without a `role` they decide alone. A policy that is not valid is refused, and `field` names it: "
-            "`policies[0]`."
-        ),
-        body={
-            "type": "object",
-            "properties": {
-                "name": _TEXT,
-                "role": {"type": "string", "enum": list(Role)},
-                "project": _TEXT,
-                "policies": _POLICIES,
-            },
-            "required": ["name"],
-        },
-        body_text='`{"name", "role": "admin|writer|reader", "project", "policies"}`.',
+        "createKey",
+        "POST /keys",
+        "keys:write",
+        _create,
+        body=NewKey,
         example={"name": "ci", "role": "reader", "project": "default", "policies": ["AliyunPAIReadOnlyAccess"]},
     ),
     Endpoint(
-        name="changeKeyPolicies",
-        tag="keys",
-        method="PUT",
-        path="/keys/{key}/policies",
-        action="keys:write",
-        summary="Replace the policies of a key",
-        text="All of them, from its next call on; at another server a second later. A key keeps one at least.",
-        work=_change,
-        answer=KeyBody,
-        paths={"key": "The key's id."},
-        body={"type": "object", "properties": {"policies": _POLICIES}, "required": ["policies"]},
-        body_text='`{"policies"}`.',
+        "changeKeyPolicies",
+        "PUT /keys/{key}/policies",
+        "keys:write",
+        _change,
+        body=NewPolicies,
         example={"policies": [_OWN_POLICY]},
     ),
-    Endpoint(
-        name="getKeyPolicies",
-        tag="keys",
-        method="GET",
-        path="/keys/{key}/policies",
-        action="keys:read",
-        summary="What the policies of a key say",
-        text="Each with its document, one that is shipped too. A key without policies may do what its role may.",
-        work=_key_policies,
-        answer=KeyPolicies,
-        paths={"key": "The key's id."},
-    ),
-    Endpoint(
-        name="revokeKey",
-        tag="keys",
-        method="DELETE",
-        path="/keys/{key}",
-        action="keys:write",
-        summary="Revoke a key",
-        work=_revoke,
-        answer=Deleted,
-        paths={"key": "The key's id."},
-    ),
-    Endpoint(
-        name="listPolicies",
-        tag="keys",
-        method="GET",
-        path="/policies",
-        action="keys:read",
-        summary="List the policies that a key can be given by name, and what they say",
-        work=_policies,
-        answer=PolicyNames,
-    ),
-    Endpoint(
-        name="whoAmI",
-        tag="keys",
-        method="GET",
-        path="/whoami",
-        action="catalog:read",
-        summary="The key that the call was made with",
-        work=_whoami,
-        answer=WhoAmI,
-    ),
+    Endpoint("getKeyPolicies", "GET /keys/{key}/policies", "keys:read", _key_policies),
+    Endpoint("revokeKey", "DELETE /keys/{key}", "keys:write", _revoke),
+    Endpoint("listPolicies", "GET /policies", "keys:read", _policies),
+    Endpoint("whoAmI", "GET /whoami", "catalog:read", _whoami),
 )

@@ -1,18 +1,19 @@
-"""``/jobs/{job}/links``: links that open the page of one job to their holder."""
+"""``/jobs/{job}/links`` and ``/jobs/{job}/share``: what opens one job to its holder."""
 
 import msgspec
-from msgspec.structs import asdict
 
-from jobmeter.access.links import Link, create_link, end_link, list_links
+from jobmeter.access.links import create_link, end_link, list_links
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS
+from jobmeter.dialects.base import ShareQuestion
+from jobmeter.model.answers import Shared
 from jobmeter.model.job import Job
-from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.commands import share
+from jobmeter.server.native.bodies import Deleted, copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 
 class NewLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long the link holds, in seconds: 1 to 31536000 (a year), by default a week."""
+    """Seconds that the link or token holds: 1 to 31536000 (a year), by default a week, as where the body is empty."""
 
     expires_in: int = DEFAULT_LIFE_SECONDS
 
@@ -38,75 +39,71 @@ def _job(context: CallContext) -> Job:
     return context.services.executor.head(job_ref(context), context.scope)
 
 
-def _body(link: Link) -> LinkBody:
-    return LinkBody(**asdict(link))
+def _life_seconds(context: CallContext) -> int:
+    return (context.body(NewLink) if context.call.body.strip() else NewLink()).expires_in
 
 
 def _create(context: CallContext) -> LinkBody:
+    """Make a link that opens one job's page.
+
+    Whoever holds the token may read the job until it ends: record, metrics, findings, events and log lines; nothing
+    else, and nothing of its nodes. A job has at most 100 links that hold.
+    """
     services, job = context.services, _job(context)
-    wanted = context.body(NewLink) if context.call.body.strip() else NewLink()
+    seconds = _life_seconds(context)
     registry, vault, clock = services.registry, services.vault, services.clock
-    return _body(create_link(registry, vault, clock, job.project, job.id, context.principal, wanted.expires_in))
+    return copied(LinkBody, create_link(registry, vault, clock, job.project, job.id, context.principal, seconds))
 
 
 def _list(context: CallContext) -> LinkList:
+    """The links to a job that hold."""
     services, job = context.services, _job(context)
     found = list_links(services.registry, services.vault, services.clock, job.project, job.id)
-    return LinkList([_body(link) for link in found])
+    return LinkList([copied(LinkBody, link) for link in found])
 
 
 def _end(context: CallContext) -> Deleted:
+    """End a link.
+
+    Whoever looks by it is signed out at once; other servers of the same registry follow within a second.
+    """
     services, job = context.services, _job(context)
     end_link(services.registry, services.clock, job.project, job.id, context.path["link"], context.principal.id)
     services.authenticator.forget(context.path["link"])
     return Deleted(deleted=True)
 
 
-ENDPOINTS = (
+def _share(context: CallContext) -> Shared:
+    """Make a share token.
+
+    Whoever holds the token may read this job's metrics until it ends, and nothing else.
+    """
+    seconds = _life_seconds(context)
+    made = share(context.services, ShareQuestion(job_ref(context), seconds), context.scope)
+    return Shared(token=made.token, expires=made.expires_ms)
+
+
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="createJobLink",
-        tag="jobs",
-        method="POST",
-        path="/jobs/{job}/links",
-        action="share:write",
-        summary="Make a link that opens one job's page",
-        text=(
-            "Whoever holds the token may read the job until it ends: record, metrics, findings, events and log lines; "
-            "nothing else, and nothing of its nodes. A job has at most 100 links that hold."
-        ),
-        work=_create,
-        answer=LinkBody,
+        "createJobLink",
+        "POST /jobs/{job}/links",
+        "share:write",
+        _create,
         queries=(PROJECT,),
-        paths=JOB_PATH,
-        body_text='`{"expires_in": seconds}`; empty for a week.',
+        body=NewLink,
         example={"expires_in": 3600},
         lane="control",
     ),
+    Endpoint("listJobLinks", "GET /jobs/{job}/links", "share:write", _list, queries=(PROJECT,), lane="control"),
+    Endpoint("endJobLink", "DELETE /jobs/{job}/links/{link}", "share:write", _end, queries=(PROJECT,), lane="control"),
     Endpoint(
-        name="listJobLinks",
-        tag="jobs",
-        method="GET",
-        path="/jobs/{job}/links",
-        action="share:write",
-        summary="The links to a job that hold",
-        work=_list,
-        answer=LinkList,
+        "shareJob",
+        "POST /jobs/{job}/share",
+        "share:write",
+        _share,
         queries=(PROJECT,),
-        paths=JOB_PATH,
-        lane="control",
-    ),
-    Endpoint(
-        name="endJobLink",
-        tag="jobs",
-        method="DELETE",
-        path="/jobs/{job}/links/{link}",
-        action="share:write",
-        summary="End a link",
-        text="Whoever looks by it is signed out at once; other servers of the same registry follow within a second.",
-        work=_end,
-        answer=Deleted,
-        queries=(PROJECT,),
-        paths={**JOB_PATH, "link": "The link's id."},
-        lane="control",
+        body=NewLink,
+        example={"expires_in": 3600},
     ),
 )

@@ -6,6 +6,7 @@ import msgspec
 
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.errors import JobmeterError
+from jobmeter.model.answers import LatestValue
 from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.time import SECOND, TimeRange, floor_to
@@ -13,9 +14,8 @@ from jobmeter.query.defaults import CORE_METRICS
 from jobmeter.query.request import By, JobRef, MetricQuery, MetricResult
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import JobBody, LatestBody, LineBody, Timelines, job_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.bodies import JobBody, LineBody, Timelines, copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_metrics
 from jobmeter.server.services import Services
 
@@ -48,7 +48,7 @@ class JobUse(msgspec.Struct, frozen=True):
 
     id: str
     project: str
-    values: list[LatestBody]
+    values: list[LatestValue]
 
 
 class LiveJobs(msgspec.Struct, frozen=True):
@@ -62,6 +62,7 @@ class LiveJobs(msgspec.Struct, frozen=True):
 
 
 def _follow_job(context: CallContext) -> Feed:
+    """Follow a job while it runs."""
     given = context.arguments
     metrics = requested_metrics(given.texts("metric")) or CORE_METRICS
     step_ms = given.choice("step", STEPS, "5s")
@@ -81,11 +82,12 @@ def _job_now(
     span = TimeRange(max(floor_to(now_ms - max(BACK_BUCKETS * step_ms, BACK_MS), step_ms), 0), now_ms + 1)
     query = MetricQuery(subject=ref, metrics=metrics, range=span, step_ms=step_ms, by=by)
     result: MetricResult = services.executor.run(query, scope)
-    body = LiveJob(now_ms, job_body(job), span.start_ms, span.end_ms, step_ms, by.value, *bodies(result.lines))
+    body = LiveJob(now_ms, copied(JobBody, job), span.start_ms, span.end_ms, step_ms, by.value, *bodies(result.lines))
     return Update(msgspec.json.encode(body), last=job.state.finished)
 
 
 def _follow_jobs(context: CallContext) -> Feed:
+    """Follow the jobs that run or change."""
     return Feed(("jobs", context.scope), partial(_jobs_now, context.services, context.scope), still(context))
 
 
@@ -95,20 +97,16 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
     changed = executor.run(JobFilter(sort="updated", limit=NEWEST), scope)
     found = {(job.project, job.id): job for job in (*running.jobs, *changed.jobs)}
     use = [JobUse(job.id, job.project, _use(services, scope, job)) for job in running.jobs[:MEASURED]]
-    bodies = [job_body(job) for job in found.values()]
+    bodies = [copied(JobBody, job) for job in found.values()]
     body = LiveJobs(services.clock.now_ms(), bodies, running.total, use, services.registry.findings(found))
     return Update(msgspec.json.encode(body))
 
 
-def _use(services: Services, scope: Scope, job: Job) -> list[LatestBody]:
+def _use(services: Services, scope: Scope, job: Job) -> list[LatestValue]:
     try:
-        found = services.executor.latest(JobRef(job.id, job.project), USE, By.JOB, scope)
+        return services.executor.latest(JobRef(job.id, job.project), USE, By.JOB, scope)
     except JobmeterError:
         return []  # deleted meanwhile, or too large for one question: the list goes on without
-    return [
-        LatestBody(one.metric, one.unit, one.replica, one.node, one.device, one.rank, one.time, one.value)
-        for one in found
-    ]
 
 
 def still(context: CallContext) -> partial[Principal]:
@@ -122,16 +120,14 @@ _TEXT = (
     "ask the same see the same answers, asked for once."
 )
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="followJob",
-        tag="jobs",
-        method="GET",
-        path="/jobs/{job}/live",
-        action="metrics:read",
-        summary="Follow a job while it runs",
-        text=_TEXT,
-        work=_follow_job,
+        "followJob",
+        "GET /jobs/{job}/live",
+        "metrics:read",
+        _follow_job,
+        details=_TEXT,
         answer=LiveJob,
         answer_type=CONTENT_TYPE,
         queries=(
@@ -144,17 +140,13 @@ ENDPOINTS = (
             ),
             PROJECT,
         ),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="followJobs",
-        tag="jobs",
-        method="GET",
-        path="/live/jobs",
-        action="metrics:read",
-        summary="Follow the jobs that run or change",
-        text=_TEXT,
-        work=_follow_jobs,
+        "followJobs",
+        "GET /live/jobs",
+        "metrics:read",
+        _follow_jobs,
+        details=_TEXT,
         answer=LiveJobs,
         answer_type=CONTENT_TYPE,
         queries=(PROJECT,),

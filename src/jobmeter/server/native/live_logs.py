@@ -9,16 +9,14 @@ from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.log import LogLine
-from jobmeter.model.series import check_name
 from jobmeter.model.time import SECOND
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
-from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.arguments import RANGE, REPLICA
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tagged
 from jobmeter.server.native.live import still
 from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, base_question, line_body
-from jobmeter.server.native.node_logs import NODE_PATH, STREAM, NodeLogList
+from jobmeter.server.native.node_logs import STREAM, NodeLogList
 from jobmeter.server.services import Services
 
 MOST_LINES = 500
@@ -97,6 +95,7 @@ def _next_second(time_ns: int) -> int:
 
 
 def _follow_job(context: CallContext) -> Feed:
+    """Follow the log of a job while it runs."""
     services, scope = context.services, context.scope
     job = services.executor.head(job_ref(context), scope)
     ref = JobRef(job.id, job.project)
@@ -113,8 +112,9 @@ def _job_now(services: Services, scope: Scope, ref: JobRef, newest: NewestLines)
 
 
 def _follow_node(context: CallContext) -> Feed:
+    """Follow the system log of a node."""
     services, scope = context.services, context.scope
-    ref = NodeRef(check_name(context.path["node"], "node"), project=context.project)
+    ref = node_ref(context)
     services.executor.nodes(ref, scope)
     question = base_question(context, ref, MOST_LINES)
     newest = NewestLines(services, scope, question)
@@ -132,39 +132,32 @@ _TEXT = (
     "lines came than an update holds, `counts` says how many there are of each second. All who ask the same see the "
     "same answers, asked for once. "
 )
-_FOLLOWED = tuple(query for query in SEARCH if query.name not in {"start", "end", "since"})
+_FOLLOWED = tuple(query for query in SEARCH if query not in RANGE)
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "logs",
     Endpoint(
-        name="followJobLogs",
-        tag="logs",
-        method="GET",
-        path="/jobs/{job}/logs/live",
-        action="jobs:read",
-        summary="Follow the log of a job while it runs",
-        text=_TEXT + "`end`, `refused` and `problem` are as for `/live/jobs`.",
-        work=_follow_job,
+        "followJobLogs",
+        "GET /jobs/{job}/logs/live",
+        "jobs:read",
+        _follow_job,
+        details=_TEXT + "`end`, `refused` and `problem` are as for `/live/jobs`.",
         answer=LiveLogList,
         answer_type=CONTENT_TYPE,
         queries=(
-            Query("replica", "Only these replicas.", many=True, example="worker-0"),
+            REPLICA,
             *(query for query in _FOLLOWED if query.name in {"level", "contains"}),
             PROJECT,
         ),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="followNodeLogs",
-        tag="logs",
-        method="GET",
-        path="/nodes/{node}/logs/live",
-        action="nodes:read",
-        summary="Follow the system log of a node",
-        text=_TEXT + "It goes on until who looks goes; `refused` and `problem` are as for `/live/jobs`.",
-        work=_follow_node,
+        "followNodeLogs",
+        "GET /nodes/{node}/logs/live",
+        "nodes:read",
+        _follow_node,
+        details=_TEXT + "It goes on until who looks goes; `refused` and `problem` are as for `/live/jobs`.",
         answer=LiveNodeLogList,
         answer_type=CONTENT_TYPE,
         queries=(STREAM, *_FOLLOWED, PROJECT),
-        paths=NODE_PATH,
     ),
 )

@@ -1,28 +1,27 @@
 """``/jobs/{job}/logs``: what the processes of a job wrote, read and pushed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.job import Job
-from jobmeter.model.log import LEVEL_WORDS, LogLine, level_of
+from jobmeter.model.log import LEVEL_WORDS, LogLine, LogPage, level_of
 from jobmeter.model.log_query import parse_log_query, parse_severity
 from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
-from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json
-from jobmeter.server.native.jobs import JOB_PATH, MAX_OFFSET
+from jobmeter.server.native.arguments import RANGE, REPLICA, Query
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, read_json, tagged
+from jobmeter.server.native.jobs import MAX_OFFSET
 from jobmeter.wire.json_shape import shape_of
 
 T = TypeVar("T")
 MAX_LINES = 1_000
 _NS = 1_000_000
-_BOOLEANS = {"true": True, "false": False}
 
 
 class LogLineBody(msgspec.Struct, frozen=True):
@@ -69,7 +68,7 @@ class PushedLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class PushBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Lines in their order."""
+    """Lines in their order; those without a time get the server's."""
 
     lines: list[PushedLine]
 
@@ -81,27 +80,29 @@ class Pushed(msgspec.Struct, frozen=True):
     rejected: dict[str, int]
 
 
-def _read(context: CallContext) -> Answer | LogList | Stream:
-    form = context.arguments.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
-    if form == "json":
-        return _page(context)
-    limit = context.arguments.integer("limit", 2**53, 1, 2**53)
-    found = context.services.executor.log_pages(_question(context, 0), context.scope, limit)
-    return streamed(found, text=form == "text")
+def _read(context: CallContext) -> LogList | Stream:
+    """Log lines of a job.
+
+    Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page; `text` (the bare
+    texts) and `jsonl` (an object a line) give the whole selection, however long, as a stream, unless `limit` says how
+    much of it.
+    """
+    found = found_lines(context, partial(_question, context))
+    if isinstance(found, Stream):
+        return found
+    job = context.services.executor.head(job_ref(context), context.scope)
+    return LogList(job.id, job.project, [line_body(line) for line in found.lines], found.total, found.total_bytes)
 
 
-def streamed(found: Iterable[list[LogLine]], *, text: bool) -> Stream:
-    """Lines as a stream: their bare texts, or an object a line."""
-    if text:
-        return Stream(_text(found), "text/plain; charset=utf-8")
-    return Stream(_json_lines(found), "application/x-ndjson")
-
-
-def _page(context: CallContext) -> LogList:
-    executor = context.services.executor
-    job = executor.head(job_ref(context), context.scope)
-    page = executor.run(_question(context, context.arguments.integer("limit", 100, 0, MAX_LINES)), context.scope)
-    return LogList(job.id, job.project, [line_body(line) for line in page.lines], page.total, page.total_bytes)
+def found_lines(context: CallContext, question: Callable[[int], LogQuestion]) -> LogPage | Stream:
+    """The answer to the question with a limit: one page, or with ``format`` text or jsonl all lines as a stream."""
+    given, executor = context.arguments, context.services.executor
+    form = given.choice("format", _FORMATS, "json")
+    if form is None:
+        return executor.run(question(given.integer("limit", 100, 0, MAX_LINES)), context.scope)
+    write, content_type = form
+    limit = given.integer("limit", 2**53, 1, 2**53)
+    return Stream(write(executor.log_pages(question(0), context.scope, limit)), content_type)
 
 
 def _question(context: CallContext, limit: int) -> LogQuestion:
@@ -132,10 +133,10 @@ def base_question(context: CallContext, ref: JobRef | NodeRef, limit: int) -> Lo
         contains=given.text("contains"),
         start_ns=start,
         end_ns=end,
-        descending=given.choice("order", {"asc": False, "desc": True}, "asc"),
+        descending=given.descending(),
         offset=given.integer("offset", 0, 0, MAX_OFFSET),
         limit=limit,
-        count=given.choice("count", _BOOLEANS, "false"),
+        count=given.flag("count"),
     )
 
 
@@ -186,10 +187,28 @@ def _json_lines(pages: Iterable[list[LogLine]]) -> Iterator[bytes]:
         yield encoder.encode_lines(line_body(line) for line in lines)
 
 
+_FORMATS = {
+    "json": None,
+    "text": (_text, "text/plain; charset=utf-8"),
+    "jsonl": (_json_lines, "application/x-ndjson"),
+}
+
+
 def _push(context: CallContext) -> Pushed:
+    """Push log lines of a job.
+
+    Answered when the accepted lines are durable. Job, replica, attempt, stream, time and text identify a line: sent
+    again, it counts once. A text of several lines becomes several, a nanosecond apart; a line of more than 64 KiB is
+    cut and says so. The job must exist: by a record or its samples.
+    """
     job = context.services.executor.head(job_ref(context), context.scope)
     now_ns = context.services.clock.now_ms() * _NS
     lines = [_pushed(line, job, now_ns + at) for at, line in enumerate(pushed_lines(context, PushBody).lines)]
+    return stored(context, lines)
+
+
+def stored(context: CallContext, lines: list[LogLine]) -> Pushed:
+    """Store lines; on return those accepted are durable."""
     receipt = context.services.pipeline.logs(lines, context.principal)
     context.services.telemetry.ingested(receipt)
     return Pushed(receipt.lines, receipt.rejected_lines)
@@ -233,9 +252,7 @@ SEARCH = (
     Query("severity", "Only lines of this severity or worse: emerg, alert, crit, err, warning, notice, info, debug."),
     Query("contains", "Only lines that hold this text, in any case.", example="nan"),
     Query("query", "Words, quoted phrases, AND, OR, NOT, parentheses, field:value.", example='Xid AND NOT "Xid 45"'),
-    Query("start", "First moment."),
-    Query("end", "End, itself not included."),
-    Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
+    *RANGE,
 )
 """Parameters that choose lines."""
 PAGE = (
@@ -248,52 +265,31 @@ PAGE = (
 )
 """Parameters that say which part of them, and in which form."""
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "logs",
     Endpoint(
-        name="getJobLogs",
-        tag="logs",
-        method="GET",
-        path="/jobs/{job}/logs",
-        action="jobs:read",
-        summary="Log lines of a job",
-        text=(
-            "Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page; `text` "
-            "(the bare texts) and `jsonl` (an object a line) give the whole selection, however long, as a stream, "
-            "unless `limit` says how much of it."
-        ),
-        work=_read,
+        "getJobLogs",
+        "GET /jobs/{job}/logs",
+        "jobs:read",
+        _read,
         answer=LogList,
         queries=(
-            Query("replica", "Only these replicas.", many=True, example="worker-0"),
+            REPLICA,
             Query("attempt", "Only this attempt of the replicas, from 0.", type="integer"),
             Query("stream", "Only this stream: stdout, stderr, or what the sender named."),
             Query("node", "Only lines that came from this node."),
             *SEARCH,
             *PAGE,
         ),
-        paths=JOB_PATH,
         other_types=("text/plain", "application/x-ndjson"),
     ),
     Endpoint(
-        name="pushJobLogs",
-        tag="logs",
-        method="POST",
-        path="/jobs/{job}/logs",
-        action="ingest:write",
-        summary="Push log lines of a job",
-        text=(
-            "Answered when the accepted lines are durable. Job, replica, attempt, stream, time and "
-            "text identify a line: sent again, it counts once. A text of several lines becomes several, a nanosecond "
-            "apart; a line of more than 64 KiB is cut and says so. The job must exist: by a record or its samples."
-        ),
-        work=_push,
-        answer=Pushed,
+        "pushJobLogs",
+        "POST /jobs/{job}/logs",
+        "ingest:write",
+        _push,
         queries=(PROJECT,),
-        paths=JOB_PATH,
-        body_text=(
-            '`{"lines": [{"text", "time", "time_ns", "replica", "attempt", "stream", "node", "level"}]}`; all but the '
-            "text may be absent. Lines without a time get the server's, in their order."
-        ),
+        body=PushBody,
         example={
             "lines": [
                 {"time": "2026-11-20T15:00:00.25Z", "text": "epoch 1 loss 0.31", "replica": "worker-0"},

@@ -1,8 +1,8 @@
 """``/jobs/{job}/metrics``, ``/jobs/{job}/latest`` and ``/nodes/{node}/metrics``."""
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypedDict
 
 import msgspec
 import numpy as np
@@ -13,8 +13,6 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel import points as kernel
 from jobmeter.model.catalog import CATALOG, Aggregate, find
 from jobmeter.model.nearest import did_you_mean
-from jobmeter.model.question import Question
-from jobmeter.model.series import check_name
 from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange
 from jobmeter.query.defaults import CORE_METRICS, default_range, default_step
 from jobmeter.query.request import (
@@ -31,10 +29,9 @@ from jobmeter.query.request import (
     Statistic,
 )
 from jobmeter.server.native import export
-from jobmeter.server.native.arguments import Arguments, Query
+from jobmeter.server.native.arguments import CLUSTER, DEVICE, REPLICA, Arguments, Query
 from jobmeter.server.native.bodies import (
     Column,
-    LatestBody,
     LatestList,
     LineBody,
     MetricNames,
@@ -43,8 +40,7 @@ from jobmeter.server.native.bodies import (
     Points,
     Timelines,
 )
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Operation, Stream, job_ref, node_ref, tagged
 
 MAX_METRICS = 100
 _JOB_BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
@@ -52,11 +48,14 @@ _NODE_BY = {by.value: by for by in (By.NODE, By.DEVICE)}
 _STATISTICS = {one.value: one for one in Statistic}
 _AGGREGATES = {one.value: one for one in Aggregate if one is not Aggregate.RATIO}
 
-_METRIC = Query("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization")
-_TIME = (
+METRIC = Query("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization")
+TIMES = (
     Query("start", "First moment."),
     Query("end", "End, itself not included. Default: now, or the end of a finished job."),
     Query("since", "Instead of start: how long before the end.", example="1h"),
+)
+_TIME = (
+    *TIMES,
     Query("step", "Length of a bucket. Default: the smallest round one that gives at most 240 buckets.", example="5m"),
 )
 _HOW = (
@@ -66,7 +65,7 @@ _HOW = (
         "Default: the catalogue's way.",
     ),
     Query("statistic", "What is told of a bucket: mean, min, max, sum, count, first, last, increase. Default: mean."),
-    Query("device", "Only these devices.", many=True),
+    DEVICE,
     Query(
         "format",
         "json, columns (JSON: values in lists, and the times that lines have in common once), csv or parquet. "
@@ -87,17 +86,9 @@ def requested_metrics(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _node_range(context: CallContext) -> TimeRange:
-    start, end, since = requested_times(context.arguments)
+    start, end, since = context.arguments.times()
     end = min(context.services.clock.now_ms() + 1, MAX_TIME_MS) if end is None else end
     return TimeRange(max(0, end - (since or HOUR)) if start is None else start, end)
-
-
-def requested_times(given: Arguments) -> tuple[int | None, int | None, int | None]:
-    """Start and end in epoch milliseconds, and the milliseconds before the end, each as far as it is given."""
-    start, end, since = given.time("start"), given.time("end"), given.duration("since")
-    if start is not None and since is not None:
-        raise InvalidRequestError("start and since exclude each other", "since")
-    return start, end, since
 
 
 class _How(TypedDict):
@@ -120,11 +111,16 @@ def _how(given: Arguments, by: Mapping[str, By], default: By) -> _How:
     }
 
 
-def _job_metrics(context: CallContext) -> Generator[Question[Any], Any, Answer | Stream]:
+def _job_metrics(context: CallContext) -> Operation:
+    """Metrics of a job over a range.
+
+    Buckets are aligned to the epoch, half open and named by their start; one without a sample is absent. Default range:
+    the whole life of a finished job, the last hour of a running one.
+    """
     given = context.arguments
     how, replicas = _how(given, _JOB_BY, By.REPLICA), frozenset(given.texts("replica"))
     answer = given.choice("format", _FORMATS, "json")
-    step_ms, (start, end, since) = given.duration("step"), requested_times(given)
+    step_ms, (start, end, since) = given.duration("step"), given.times()
     job = yield from execute(HeadQuestion(job_ref(context)))
     now_ms = context.services.clock.now_ms()
     span = default_range(job, now_ms, start=start, end=end, since=since, step_ms=step_ms)
@@ -138,10 +134,15 @@ def _job_metrics(context: CallContext) -> Generator[Question[Any], Any, Answer |
 
 
 def _node_metrics(context: CallContext) -> Answer | Stream:
+    """Metrics of a node over a range.
+
+    As those of a job. Default range: the last hour.
+    """
     given = context.arguments
     span, how = _node_range(context), _how(given, _NODE_BY, By.NODE)
-    node = NodeRef(check_name(context.path["node"], "node"), given.text("cluster") or None, context.project)
-    query = MetricQuery(subject=node, range=span, step_ms=given.duration("step") or default_step(span), **how)
+    query = MetricQuery(
+        subject=node_ref(context), range=span, step_ms=given.duration("step") or default_step(span), **how
+    )
     answer = given.choice("format", _FORMATS, "json")
     result: MetricResult = context.services.executor.run(query, context.scope)
     return answer(result, context.path["node"])
@@ -227,97 +228,69 @@ _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
 
 
 def _latest(context: CallContext) -> LatestList:
+    """The newest values of a job."""
     given = context.arguments
     metrics = requested_metrics(given.texts("metric"))
     by = given.choice("by", _JOB_BY, By.REPLICA)
     found = context.services.executor.latest(job_ref(context), metrics, by, context.scope)
-    return LatestList(
-        [
-            LatestBody(one.metric, one.unit, one.replica, one.node, one.device, one.rank, one.time, one.value)
-            for one in found
-        ]
-    )
+    return LatestList(found)
 
 
 def _measured(context: CallContext) -> MetricNames:
+    """Which metrics a job has.
+
+    Those that were measured for it over its life, and those that are derived from them.
+    """
     job = context.services.executor.head(job_ref(context), context.scope)
     names = context.services.executor.measured(JobRef(job.id, job.project), context.scope)
     return MetricNames(job.id, job.project, names)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "metrics",
+    Endpoint("listJobMetrics", "GET /jobs/{job}/metrics/names", "metrics:read", _measured, queries=(PROJECT,)),
     Endpoint(
-        name="listJobMetrics",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/metrics/names",
-        action="metrics:read",
-        summary="Which metrics a job has",
-        text="Those that were measured for it over its life, and those that are derived from them.",
-        work=_measured,
-        answer=MetricNames,
-        queries=(PROJECT,),
-        paths=JOB_PATH,
-    ),
-    Endpoint(
-        name="getJobMetrics",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/metrics",
-        action="metrics:read",
-        summary="Metrics of a job over a range",
-        text=(
-            "Buckets are aligned to the epoch, half open and named by their start; one without a sample is absent. "
-            "Default range: the whole life of a finished job, the last hour of a running one."
-        ),
-        steps=_job_metrics,
+        "getJobMetrics",
+        "GET /jobs/{job}/metrics",
+        "metrics:read",
+        _job_metrics,
         answer=MetricsBody,
         queries=(
-            _METRIC,
+            METRIC,
             *_TIME,
             Query("by", "What a line stands for: replica, device or job. Default: replica."),
             *_HOW,
-            Query("replica", "Only these replicas.", many=True),
+            REPLICA,
             PROJECT,
         ),
-        paths=JOB_PATH,
         other_types=("text/csv", "application/vnd.apache.parquet"),
     ),
     Endpoint(
-        name="getLatest",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/latest",
-        action="metrics:read",
-        summary="The newest values of a job",
-        work=_latest,
-        answer=LatestList,
+        "getLatest",
+        "GET /jobs/{job}/latest",
+        "metrics:read",
+        _latest,
         queries=(
             Query("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
             Query("by", "What a value stands for: replica, device or job. Default: replica."),
             PROJECT,
         ),
-        paths=JOB_PATH,
     ),
     Endpoint(
-        name="getNodeMetrics",
-        tag="nodes",
-        method="GET",
-        path="/nodes/{node}/metrics",
-        action="nodes:read",
-        summary="Metrics of a node over a range",
-        text="As those of a job. Default range: the last hour.",
-        work=_node_metrics,
+        "getNodeMetrics",
+        "GET /nodes/{node}/metrics",
+        "nodes:read",
+        _node_metrics,
         answer=NodeMetricsBody,
         queries=(
-            _METRIC,
+            METRIC,
             *_TIME,
             Query("by", "What a line stands for: node or device. Default: node."),
             *_HOW,
-            Query("cluster", "The node's cluster, where nodes of several have the same name."),
+            CLUSTER,
             PROJECT,
         ),
-        paths={"node": "The node's name."},
         other_types=("text/csv", "application/vnd.apache.parquet"),
+        tag="nodes",
     ),
 )

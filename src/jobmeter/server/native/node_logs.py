@@ -1,30 +1,29 @@
 """``/nodes/{node}/logs``: the system log of a node."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from jobmeter.access.decide import write_project
-from jobmeter.dialects.base import Answer
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import NodeRecord, Records
 from jobmeter.model.series import check_name
 from jobmeter.model.syslog import FACILITIES, SEVERITIES, SEVERITY_WORDS, severity_of
-from jobmeter.query.request import NodeRef
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tagged
 from jobmeter.server.native.logs import (
-    MAX_LINES,
     PAGE,
     SEARCH,
     LogLineBody,
     Pushed,
     base_question,
+    found_lines,
     line_body,
     moment_ns,
     pushed_lines,
-    streamed,
+    stored,
 )
 
 _NS = 1_000_000
@@ -39,17 +38,17 @@ class NodeLogList(msgspec.Struct, frozen=True):
     total_bytes: int | None
 
 
-def _read(context: CallContext) -> Answer | NodeLogList | Stream:
-    given, executor = context.arguments, context.services.executor
-    ref = NodeRef(check_name(context.path["node"], "node"), project=context.project)
-    form = given.choice("format", {"json": "json", "text": "text", "jsonl": "jsonl"}, "json")
-    if form != "json":
-        found = executor.log_pages(
-            base_question(context, ref, 0), context.scope, given.integer("limit", 2**53, 1, 2**53)
-        )
-        return streamed(found, text=form == "text")
-    page = executor.run(base_question(context, ref, given.integer("limit", 100, 0, MAX_LINES)), context.scope)
-    return NodeLogList(ref.name, [line_body(line) for line in page.lines], page.total, page.total_bytes)
+def _read(context: CallContext) -> NodeLogList | Stream:
+    """Lines of a node's system log.
+
+    What the kernel, the journal and the files that the agent of the node is told to read say, ordered by time. What the
+    processes of jobs write is with the jobs.
+    """
+    ref = node_ref(context)
+    found = found_lines(context, partial(base_question, context, ref))
+    if isinstance(found, Stream):
+        return found
+    return NodeLogList(ref.name, [line_body(line) for line in found.lines], found.total, found.total_bytes)
 
 
 class PushedNodeLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,23 +66,22 @@ class PushedNodeLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class PushNodeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Lines in their order."""
+    """Lines in their order; those without a time get the server's."""
 
     lines: list[PushedNodeLine]
 
 
 def _push(context: CallContext) -> Pushed:
-    """Store lines of a node that no agent reads; it is one of the project's nodes from then on."""
+    """Push lines of a node's system log."""
     services, node = context.services, check_name(context.path["node"], "node")
     project = write_project(context.principal, context.project)
     now_ns = services.clock.now_ms() * _NS
     pushed = pushed_lines(context, PushNodeBody).lines
     lines = [_line(line, node, project, now_ns + at) for at, line in enumerate(pushed)]
-    receipt = services.pipeline.logs(lines, context.principal)
-    services.telemetry.ingested(receipt)
-    if receipt.lines and not services.registry.nodes(frozenset({project}), frozenset({node})):
+    result = stored(context, lines)
+    if result.accepted and not services.registry.nodes(frozenset({project}), frozenset({node})):
         services.registry.record(project, Records(nodes=[NodeRecord(name=node)]), services.clock.now_ms())
-    return Pushed(receipt.lines, receipt.rejected_lines)
+    return result
 
 
 def _line(line: PushedNodeLine, node: str, project: str, now_ns: int) -> LogLine:
@@ -112,50 +110,34 @@ def _severity(given: int | str | None) -> int | None:
     return number
 
 
-NODE_PATH = {"node": "The node's name."}
 STREAM = Query("stream", "Only this stream: kernel, journal, or file: and its path.")
 _LINE: dict[str, Any] = {"time": "2026-11-20T15:00:00.25Z", "facility": "kern", "severity": "err"}
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "logs",
     Endpoint(
-        name="getNodeLogs",
-        tag="logs",
-        method="GET",
-        path="/nodes/{node}/logs",
-        action="nodes:read",
-        summary="Lines of a node's system log",
-        text=(
-            "What the kernel, the journal and the files that the agent of the node is told to read say, ordered by "
-            "time. What the processes of jobs write is with the jobs."
-        ),
-        work=_read,
+        "getNodeLogs",
+        "GET /nodes/{node}/logs",
+        "nodes:read",
+        _read,
         answer=NodeLogList,
         queries=(STREAM, *SEARCH, *PAGE),
-        paths=NODE_PATH,
         other_types=("text/plain", "application/x-ndjson"),
     ),
     Endpoint(
-        name="pushNodeLogs",
-        tag="logs",
-        method="POST",
-        path="/nodes/{node}/logs",
-        action="ingest:write",
-        summary="Push lines of a node's system log",
-        text=(
+        "pushNodeLogs",
+        "POST /nodes/{node}/logs",
+        "ingest:write",
+        _push,
+        details=(
             "For a node that no agent reads. Answered when the accepted lines are durable. Project, "
             "node, stream, time and text identify a line: sent again, it counts once. A node that is new is one of the "
-            "project's nodes from then on; that it is silent later says nothing of it."
+            "project's nodes from then on; that it is silent later says nothing of it. "
+            f"`facility` is one of {', '.join(FACILITIES)} (default: user), `severity` a number from 0 to 7 or one of "
+            f"{', '.join(SEVERITIES)}."
         ),
-        work=_push,
-        answer=Pushed,
         queries=(PROJECT,),
-        paths=NODE_PATH,
-        body_text=(
-            '`{"lines": [{"text", "time", "time_ns", "facility", "severity", "tag", "stream", "job", "replica"}]}`; '
-            f"all but the text may be absent. `facility` is one of {', '.join(FACILITIES)} (default: user), `severity` "
-            f"a number from 0 to 7 or one of {', '.join(SEVERITIES)}. Lines without a time get the server's, in their "
-            "order."
-        ),
+        body=PushNodeBody,
         example={"lines": [{"text": "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", **_LINE}]},
         lane="write",
         large=True,

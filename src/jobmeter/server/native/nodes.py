@@ -4,16 +4,17 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.pod import MOST_PODS, NodePods
 from jobmeter.model.series import check_job_id, check_name
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import NodeList, node_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.bodies import NodeBody, NodeList, copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 
 def _list(context: CallContext) -> NodeList:
+    """List nodes."""
     groups, names = context.arguments.texts("resource_group"), context.arguments.texts("name")
     found = [one for one in context.services.registry.nodes(context.scope.projects) if context.scope.shows_node(one)]
     return NodeList(
         [
-            node_body(node)
+            copied(NodeBody, node)
             for node in found
             if (not groups or node.resource_group in groups) and (not names or node.name in names)
         ]
@@ -21,6 +22,11 @@ def _list(context: CallContext) -> NodeList:
 
 
 def _pods(context: CallContext) -> NodePods:
+    """Which replicas of which jobs pods of a node are.
+
+    An agent asks for pods of its own node that it does not know. What the watcher of the cluster has told of is in the
+    answer; a pod of which it has not is not.
+    """
     node, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster")
     if cluster:
         check_name(cluster, "cluster")
@@ -32,16 +38,13 @@ def _pods(context: CallContext) -> NodePods:
     return NodePods(context.services.registry.pods.find(context.scope.projects, cluster, node, uids))
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "nodes",
     Endpoint(
-        name="listNodes",
-        tag="nodes",
-        method="GET",
-        path="/nodes",
-        action="nodes:read",
-        summary="List nodes",
-        work=_list,
-        answer=NodeList,
+        "listNodes",
+        "GET /nodes",
+        "nodes:read",
+        _list,
         queries=(
             Query("resource_group", "Only nodes of these resource groups.", many=True),
             Query("name", "Only nodes of these names.", many=True),
@@ -49,23 +52,14 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
-        name="listNodePods",
-        tag="nodes",
-        method="GET",
-        path="/nodes/{node}/pods",
-        action="ingest:write",
-        summary="Which replicas of which jobs pods of a node are",
-        text=(
-            "An agent asks for pods of its own node that it does not know. What the watcher of the cluster has told of "
-            "is in the answer; a pod of which it has not is not."
-        ),
-        work=_pods,
-        answer=NodePods,
+        "listNodePods",
+        "GET /nodes/{node}/pods",
+        "ingest:write",
+        _pods,
         queries=(
             Query("cluster", "The cluster of the node, empty for none."),
             Query("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),
         ),
-        paths={"node": "The node."},
         lane="write",
     ),
 )

@@ -1,57 +1,35 @@
-"""The description of the API in OpenAPI, made by Litestar from the endpoints' rows. Nothing is served by it."""
+"""The description of the API in OpenAPI, made from the endpoints' rows and the structures of their bodies."""
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
 
 import msgspec
-from litestar import Litestar, Request, Response
-from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import ResponseSpec
-from litestar.openapi.config import OpenAPIConfig
-from litestar.openapi.spec import (
-    Components,
-    Example,
-    License,
-    OpenAPIMediaType,
-    OpenAPIResponse,
-    OpenAPIType,
-    Operation,
-    Parameter,
-    Reference,
-    RequestBody,
-    Schema,
-    SecurityScheme,
-)
 
 from jobmeter import __version__
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.endpoint import Endpoint
 from jobmeter.server.native.problem import ProblemBody
 
-CONFIG = OpenAPIConfig(
-    title="Jobmeter",
-    version=__version__,
-    description=(
-        "Measurements of jobs. Times in answers are milliseconds since the epoch; times in requests are those or ISO "
-        "8601. Durations are texts such as `30s`, `5m`, `1h`. Ratios are 0 to 1, sizes bytes. Every refusal, of any "
-        'status, has the body `{"error": {"code", "message", "field"}, "request_id"}`.'
-    ),
-    license=License(name="Apache-2.0", identifier="Apache-2.0"),
-    path="/schema",
-    render_plugins=[],
-    components=Components(
-        security_schemes={
-            "bearer": SecurityScheme(type="http", scheme="bearer", description="The token of a key."),
-            "api-key": SecurityScheme(
-                type="apiKey", security_scheme_in="header", name="X-Auth-Token", description="The same token."
-            ),
-        }
-    ),
-    security=[{"bearer": []}, {"api-key": []}],
-)
-
+_HEAD = {
+    "openapi": "3.1.0",
+    "info": {
+        "title": "Jobmeter",
+        "version": __version__,
+        "description": (
+            "Measurements of jobs. Times in answers are milliseconds since the epoch; times in requests are those or "
+            "ISO 8601. Durations are texts such as `30s`, `5m`, `1h`. Ratios are 0 to 1, sizes bytes. Every refusal, "
+            'of any status, has the body `{"error": {"code", "message", "field"}, "request_id"}`.'
+        ),
+        "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    },
+    "servers": [{"url": "/"}],
+    "security": [{"bearer": []}, {"api-key": []}],
+}
+_SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "The token of a key."},
+    "api-key": {"type": "apiKey", "in": "header", "name": "X-Auth-Token", "description": "The same token."},
+}
 _ERRORS = {
     400: "A parameter or the body is wrong; `field` names it.",
     401: "No credential, or one that does not hold.",
@@ -64,84 +42,94 @@ _ERRORS = {
 
 def document(base: str, endpoints: Sequence[Endpoint]) -> bytes:
     """The description of all endpoints below ``base``, as JSON."""
-    application = Litestar(
-        path=base,
-        route_handlers=[_route(endpoint) for endpoint in endpoints],
-        openapi_config=CONFIG,
-        logging_config=None,
-        debug=False,
+    bodies = [endpoint.body for endpoint in endpoints if endpoint.body is not None]
+    kinds = [*bodies, *(endpoint.answer_kind for endpoint in endpoints), ProblemBody]
+    found, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schema_of = dict(zip(kinds, found, strict=True))
+    for schema in schemas.values():
+        schema["description"] = inspect.cleandoc(schema.get("description", "")).replace("``", "`")
+    received = {one.__name__ for kind in bodies for one in _structs(kind)}
+    for one in {one for kind in kinds for one in _structs(kind) if one.__name__ not in received}:
+        _written(schemas[one.__name__], one)
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(base + endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schema_of)
+    return msgspec.json.encode(
+        {**_HEAD, "paths": paths, "components": {"schemas": schemas, "securitySchemes": _SECURITY}}
     )
-    return msgspec.json.encode(application.openapi_schema.to_schema())
 
 
-def _route(endpoint: Endpoint) -> HTTPRouteHandler:
-    async def answer(request: Request[Any, Any, Any]) -> Response[Any]:
-        raise NotImplementedError(request.url)  # described here, answered by the door
+def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - a type
+    """The structures that values of a type hold."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+        for field in msgspec.structs.fields(kind):
+            yield from _structs(field.type)
+    for part in get_args(kind):
+        yield from _structs(part)
 
-    errors = {
-        status: ResponseSpec(ProblemBody, generate_examples=False, description=text) for status, text in _ERRORS.items()
+
+def _written(schema: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+    """Require each field that an answer always has, those with a default too."""
+    fields = msgspec.structs.fields(kind)
+    optional = {one.encode_name for one in fields if one.default is msgspec.UNSET}
+    if kind.__struct_config__.omit_defaults:
+        optional |= {one.encode_name for one in fields if not one.required}
+    schema["required"] = [name for name in schema["properties"] if name not in optional]
+    for part in schema["properties"].values():
+        part.pop("default", None)
+
+
+def _operation(endpoint: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
+    answer = {
+        endpoint.answer_type: {"schema": schema_of[endpoint.answer_kind]},
+        **{kind: {} for kind in endpoint.other_types},
     }
-    answered: Any = list[endpoint.answer] if endpoint.many else endpoint.answer  # type: ignore[name-defined]
-    success = ResponseSpec(answered, generate_examples=False, description=endpoint.summary)
-    handler = HTTPRouteHandler(
-        path=re.sub(r"{(\w+)}", r"{\1:str}", endpoint.path),
-        http_method=endpoint.method,
-        status_code=200,
-        operation_id=endpoint.name,
-        summary=endpoint.summary,
-        description=endpoint.text or None,
-        tags=[endpoint.tag],
-        responses={200: success, **errors},
-        operation_class=_documented(endpoint),
-        media_type=endpoint.answer_type,
-    )
-    return handler(answer)
+    problem = {"application/json": {"schema": schema_of[ProblemBody]}}
+    operation = {
+        "operationId": endpoint.name,
+        "tags": [endpoint.tag],
+        "summary": endpoint.summary,
+        "parameters": [
+            *(_path_parameter(name, text) for name, text in endpoint.paths.items()),
+            *(_query_parameter(query) for query in endpoint.queries),
+        ],
+        "responses": {
+            "200": {"description": endpoint.summary, "content": answer},
+            **{str(status): {"description": text, "content": problem} for status, text in _ERRORS.items()},
+        },
+    }
+    if endpoint.text:
+        operation["description"] = endpoint.text
+    if endpoint.body is not None or endpoint.body_text:
+        operation["requestBody"] = _body(endpoint, schema_of)
+    if endpoint.action is None:
+        operation["security"] = [{}]
+    return operation
 
 
-def _documented(endpoint: Endpoint) -> type[Operation]:
-    """An operation that adds what Litestar cannot see in a signature: parameters, the body, other media types."""
-    row = endpoint
-
-    @dataclass
-    class Documented(Operation):
-        def __post_init__(self) -> None:
-            self.parameters = [*_path_parameters(row), *(_query(query) for query in row.queries)]
-            if row.body is not None or row.body_text:
-                self.request_body = _body(row)
-            if row.action is None:
-                self.security = [{}]
-            success = (self.responses or {})["200"]
-            if isinstance(success, OpenAPIResponse) and success.content:
-                success.content.update({kind: OpenAPIMediaType() for kind in row.other_types})
-
-    return Documented
+def _path_parameter(name: str, text: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "description": text, "schema": {"type": "string"}}
 
 
-def _path_parameters(endpoint: Endpoint) -> list[Parameter]:
-    return [
-        Parameter(name=name, param_in="path", required=True, description=text, schema=Schema(type=OpenAPIType.STRING))
-        for name, text in endpoint.paths.items()
-    ]
-
-
-def _query(query: Query) -> Parameter:
-    schema = Schema(type=OpenAPIType(query.type))
+def _query_parameter(query: Query) -> dict[str, Any]:
+    parameter: dict[str, Any] = {
+        "name": query.name,
+        "in": "query",
+        "required": query.required,
+        "description": query.text,
+        "schema": {"type": query.type},
+    }
     if query.many:
-        schema = Schema(type=OpenAPIType.ARRAY, items=schema)
-    example = Example(value=query.example) if query.example else None
-    return Parameter(
-        name=query.name,
-        param_in="query",
-        required=query.required,
-        description=query.text,
-        schema=schema,
-        explode=query.many or None,
-        examples={"example": example} if example else None,
-    )
+        parameter |= {"schema": {"type": "array", "items": parameter["schema"]}, "explode": True}
+    if query.example:
+        parameter["examples"] = {"example": {"value": query.example}}
+    return parameter
 
 
-def _body(endpoint: Endpoint) -> RequestBody:
-    given = endpoint.example is not None
-    example: dict[str, Example | Reference] = {"example": Example(value=endpoint.example)} if given else {}
-    media = OpenAPIMediaType(schema=endpoint.body, examples=example or None)
-    return RequestBody(content={endpoint.body_type: media}, description=endpoint.body_text or None, required=True)
+def _body(endpoint: Endpoint, schema_of: Mapping[Any, Any]) -> dict[str, Any]:
+    content = {} if endpoint.body is None else {"schema": schema_of[endpoint.body]}
+    if endpoint.example is not None:
+        content["examples"] = {"example": {"value": endpoint.example}}
+    body = {"required": True, "content": {endpoint.body_type: content}}
+    return {**body, "description": endpoint.body_text} if endpoint.body_text else body

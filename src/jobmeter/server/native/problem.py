@@ -1,5 +1,7 @@
 """Our errors in the form of our own API: one envelope for every refusal of any status."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from jobmeter.dialects.base import Answer
@@ -53,9 +55,36 @@ STATUS = {
 """Every code with its status. A body that is too large is ``limit_exceeded`` with 413."""
 
 
+_CODES: Mapping[type[JobmeterError], str] = {
+    LimitExceededError: "limit_exceeded",
+    InvalidRequestError: "invalid_request",
+    UnauthenticatedError: "unauthenticated",
+    ForbiddenError: "forbidden",
+    NotFoundError: "not_found",
+    ConflictError: "conflict",
+    ThrottledError: "throttled",
+    UnavailableError: "unavailable",
+    QueryTimeoutError: "timeout",
+    DamagedDataError: "damaged",
+}
+"""The first that an error is counts."""
+
+
 def render(request_id: str, error: JobmeterError) -> Answer:
     """The answer for an error; a bare JobmeterError is a bug and tells nothing."""
-    code, headers = _kind(error)
+    code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), "internal")
+    headers: tuple[tuple[str, str], ...]
+    match error:
+        case UnauthenticatedError():
+            headers = (("WWW-Authenticate", "Bearer"),)
+        case NotFoundError(kind="method"):
+            code, headers = "method_not_allowed", (("Allow", error.name),)
+        case ThrottledError():
+            headers = (_retry_after(error.retry_after_ms),)
+        case UnavailableError():
+            headers = (_retry_after(error.retry_after_ms or RETRY_SECONDS * 1000),)
+        case _:
+            headers = ()
     field = error.field if isinstance(error, InvalidRequestError) else ""
     status = 413 if code == "limit_exceeded" and field == "body" else STATUS[code]
     message = error.message if code != "internal" else "internal error; the server's log has the request id"
@@ -63,30 +92,5 @@ def render(request_id: str, error: JobmeterError) -> Answer:
     return Answer(status, body, headers)
 
 
-def _kind(error: JobmeterError) -> tuple[str, tuple[tuple[str, str], ...]]:  # noqa: C901, PLR0911 - one line a kind
-    match error:
-        case LimitExceededError():
-            return "limit_exceeded", ()
-        case InvalidRequestError():
-            return "invalid_request", ()
-        case UnauthenticatedError():
-            return "unauthenticated", (("WWW-Authenticate", "Bearer"),)
-        case ForbiddenError():
-            return "forbidden", ()
-        case NotFoundError(kind="method"):
-            return "method_not_allowed", (("Allow", error.name),)
-        case NotFoundError():
-            return "not_found", ()
-        case ConflictError():
-            return "conflict", ()
-        case ThrottledError():
-            return "throttled", (("Retry-After", str(max(1, -(-error.retry_after_ms // 1000)))),)
-        case UnavailableError():
-            wait = error.retry_after_ms or RETRY_SECONDS * 1000
-            return "unavailable", (("Retry-After", str(max(1, -(-wait // 1000)))),)
-        case QueryTimeoutError():
-            return "timeout", ()
-        case DamagedDataError():
-            return "damaged", ()
-        case _:
-            return "internal", ()
+def _retry_after(wait_ms: int) -> tuple[str, str]:
+    return "Retry-After", str(max(1, -(-wait_ms // 1000)))

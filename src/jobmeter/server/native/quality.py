@@ -2,23 +2,22 @@
 
 from jobmeter.model.quality import JobQuality
 from jobmeter.query.quality import MOST_GAPS, MOST_NODES, QualityQuestion
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 
 def _quality(context: CallContext) -> JobQuality:
+    """How complete what is stored of a job is."""
     return context.services.executor.run(QualityQuestion(job_ref(context)), context.scope)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="getJobQuality",
-        tag="jobs",
-        method="GET",
-        path="/jobs/{job}/quality",
-        action="jobs:read",
-        summary="How complete what is stored of a job is",
-        text=(
+        "getJobQuality",
+        "GET /jobs/{job}/quality",
+        "jobs:read",
+        _quality,
+        details=(
             "Gaps of its replicas against their own sampling interval, replicas that ran and were not measured, how "
             "the agents of its nodes fared (when they were away, samples that waited on their disks and so came late, "
             "samples that they gave up, their clocks), and damaged parts of the store. `complete` is whether nothing "
@@ -28,9 +27,6 @@ ENDPOINTS = (
             "null for whoever may not see nodes. When a sample arrived is not stored: that samples came late is told "
             "by the agents' own measurements alone."
         ),
-        work=_quality,
-        answer=JobQuality,
         queries=(PROJECT,),
-        paths=JOB_PATH,
     ),
 )

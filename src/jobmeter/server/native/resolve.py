@@ -6,8 +6,8 @@ from jobmeter.errors import ConflictError, InvalidRequestError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, Operator
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import JobBody, job_body
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.bodies import JobBody, copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 LAST = "last"
 _LONGEST = 1_000
@@ -58,26 +58,24 @@ def _job_not_found(context: CallContext, text: str) -> NotFoundError:
 
 
 def _resolve(context: CallContext) -> JobBody:
+    """The job that a text names.
+
+    Its id; `last`, the newest of all; its name, and then the newest of that name; or a beginning of its id that no
+    other job has. 404 names jobs that are near, 409 those of which each may be meant.
+    """
     text = context.arguments.text("job")
     if len(text) > _LONGEST:
         raise InvalidRequestError(f"job has {len(text)} characters, more than {_LONGEST}", "job")
-    return job_body(find_job(context, text))
+    return copied(JobBody, find_job(context, text))
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "jobs",
     Endpoint(
-        name="resolveJob",
-        tag="jobs",
-        method="GET",
-        path="/resolve",
-        action="jobs:read",
-        summary="The job that a text names",
-        text=(
-            "Its id; `last`, the newest of all; its name, and then the newest of that name; or a beginning of its id "
-            "that no other job has. 404 names jobs that are near, 409 those of which each may be meant."
-        ),
-        work=_resolve,
-        answer=JobBody,
+        "resolveJob",
+        "GET /resolve",
+        "jobs:read",
+        _resolve,
         queries=(Query("job", "What somebody wrote.", required=True, example="last"), PROJECT),
     ),
 )

@@ -1,10 +1,14 @@
-"""``/retention``: how long the samples of every project are stored, at one look."""
+"""``/retention`` and ``/projects/{project}/retention``: how long samples are stored."""
 
 import msgspec
 
+from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import ProjectsQuestion
 from jobmeter.model.retention import Retention
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.bodies import Deleted, copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
+
+MAX_DAYS = 36_500
 
 
 class ProjectRetention(msgspec.Struct, frozen=True):
@@ -26,33 +30,65 @@ class RetentionList(msgspec.Struct, frozen=True):
     projects: list[ProjectRetention]
 
 
+class RetentionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many days (1 to 36500) raw samples, minutes and hours are stored."""
+
+    raw_days: int
+    minute_days: int
+    hour_days: int
+
+
 def _list(context: CallContext) -> RetentionList:
+    """How long every project's samples are kept.
+
+    A key of one project names it.
+    """
     services, default = context.services, context.services.settings.retention
     found = services.executor.run(ProjectsQuestion(names=context.scope.projects), context.scope)
     names = sorted({one.name for one in found} | ({context.project} if context.project else set()))
-    return RetentionList(*_days(default), [_row(name, services.registry.retention(name), default) for name in names])
+    rows = [_row(name, services.registry.retention(name), default) for name in names]
+    return copied(RetentionList, default, projects=rows)
 
 
-def _row(name: str, own: Retention, default: Retention) -> ProjectRetention:
-    return ProjectRetention(name, *_days(own), own=_days(own) != _days(default))
+def _row(name: str, found: Retention, default: Retention) -> ProjectRetention:
+    return copied(ProjectRetention, found, project=name, own=found != default)
 
 
-def _days(one: Retention) -> tuple[int, int, int]:
-    return one.raw_days, one.minute_days, one.hour_days
+def _retention(context: CallContext) -> RetentionBody:
+    """How long a project's samples are kept."""
+    return copied(RetentionBody, context.services.registry.retention(context.path["project"]))
 
 
-ENDPOINTS = (
+def _set_retention(context: CallContext) -> RetentionBody:
+    """Keep a project's samples for another time.
+
+    Samples that are stored already keep the time that was set when they came.
+    """
+    days = context.body(RetentionBody)
+    for field in RetentionBody.__struct_fields__:
+        if not 1 <= getattr(days, field) <= MAX_DAYS:
+            raise InvalidRequestError(f"{field} must be from 1 to {MAX_DAYS} days", field)
+    context.services.registry.set_retention(context.path["project"], copied(Retention, days))
+    return days
+
+
+def _drop_retention(context: CallContext) -> Deleted:
+    """Go back to the server's own retention."""
+    context.services.registry.set_retention(context.path["project"], None)
+    return Deleted(deleted=True)
+
+
+ENDPOINTS = tagged(
+    "server",
+    Endpoint("getRetention", "GET /projects/{project}/retention", "server:admin", _retention),
     Endpoint(
-        name="listRetention",
-        tag="server",
-        method="GET",
-        path="/retention",
-        action="server:admin",
-        summary="How long every project's samples are kept",
-        text="A key of one project names it.",
-        work=_list,
-        answer=RetentionList,
-        queries=(PROJECT,),
-        lane="control",
+        "setRetention",
+        "PUT /projects/{project}/retention",
+        "server:admin",
+        _set_retention,
+        body=RetentionBody,
+        example={"raw_days": 30, "minute_days": 180, "hour_days": 730},
     ),
+    Endpoint("dropRetention", "DELETE /projects/{project}/retention", "server:admin", _drop_retention),
+    Endpoint("listRetention", "GET /retention", "server:admin", _list, queries=(PROJECT,), lane="control"),
 )

@@ -1,12 +1,13 @@
 """The router of our own API: finds the endpoint, works on its lane, sends what it gives.
 
-Endpoints are found by the table itself: a framework's routing and response objects took longer than most answers. The
-framework describes the API (``jobmeter.server.native.openapi``).
+Endpoints are found by the table itself: a framework's routing and response objects took longer than most answers.
+``jobmeter.server.native.openapi`` describes them.
 """
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import cast
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Run
@@ -40,7 +41,6 @@ from jobmeter.server.native import (
     retention,
     samples,
     session,
-    share,
     shippers,
     status,
     streaming,
@@ -54,10 +54,12 @@ from jobmeter.server.native.endpoint import (
     SMALL_BODY,
     CallContext,
     Endpoint,
+    Operation,
     Result,
     Stream,
     admitted_run,
 )
+from jobmeter.server.native.openapi import document
 from jobmeter.server.pipeline import NOTHING, Handler, PublicHandler, Request
 from jobmeter.server.services import Services
 
@@ -80,7 +82,6 @@ ENDPOINTS: Sequence[Endpoint] = (
     *quality.ENDPOINTS,
     *idle.ENDPOINTS,
     *tasks.ENDPOINTS,
-    *share.ENDPOINTS,
     *nodes.ENDPOINTS,
     *fleet.ENDPOINTS,
     *catalog.ENDPOINTS,
@@ -124,9 +125,10 @@ class NativeHandler:
         context = self._context(request)
         if endpoint.begin is not None:
             return endpoint.begin(context)
-        if endpoint.steps is None or services.store.damaged():
+        if not endpoint.is_operation or services.store.damaged():
             return None  # which damaged parts an answer has to name is found out on a worker
-        run, read = Run(endpoint.steps(context)), partial(services.executor.from_memory, scope=context.scope)
+        operation = cast("Operation", endpoint.work(context))
+        run, read = Run(operation), partial(services.executor.from_memory, scope=context.scope)
         with services.admission.from_memory(context.principal.id, self._account()) as attempt:
             result = run.advance(read)
             attempt.answered = result is not None
@@ -199,14 +201,8 @@ class NativeRouter:
         if exchange.call.method not in {"GET", "HEAD"}:
             raise NotFoundError("the API's description can only be read", "method", "GET, HEAD")
         # Made when somebody wants it: it takes longer than all the rest of the start.
-        self._document = self._document or await self._services.lanes.control.run(_description)
+        self._document = self._document or await self._services.lanes.control.run(partial(document, BASE, ENDPOINTS))
         await exchange.reply(Answer(200, self._document))
-
-
-def _description() -> bytes:
-    from jobmeter.server.native.openapi import document  # noqa: PLC0415 - the framework is loaded for this alone
-
-    return document(BASE, ENDPOINTS)
 
 
 async def _allowed_methods(exchange: Exchange) -> None:

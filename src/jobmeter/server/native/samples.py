@@ -9,10 +9,9 @@ from jobmeter.query.defaults import default_range
 from jobmeter.query.readings import Readings, ReadingsQuestion
 from jobmeter.query.request import JobRef
 from jobmeter.server.native import raw
-from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
-from jobmeter.server.native.metrics import requested_metrics, requested_times
+from jobmeter.server.native.arguments import DEVICE, REPLICA, Query
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, job_ref, tagged
+from jobmeter.server.native.metrics import METRIC, TIMES, requested_metrics
 from jobmeter.server.pipeline import export_slot
 
 PATIENCE_SECONDS = 60.0
@@ -36,11 +35,22 @@ _FORMATS: Mapping[str, Callable[[Readings, str], Stream]] = {"json": raw.json, "
 
 
 def _samples(context: CallContext) -> Stream:
+    """Every stored reading of a job, as a stream.
+
+    Nothing is bucketed, joined or converted: a counter is what was read, in the unit of its metric. A metric that is
+    worked out from others comes with the readings of those, under their own names (`cpu.usage` with `cpu.time`). Of a
+    device that was measured for nobody the job has what was measured while it had the device. The samples of a series
+    follow one another in order of time. `csv` has the columns `time`, `replica`, `device`, `value`; first `metric`
+    where more than one name may occur; last `node`, `attempt`, `labels` where a series has no replica, is of a later
+    attempt, or has labels. `json` has an object a line, `parquet` every column, labels as the text of a JSON object. An
+    answer that cannot be completed is cut off, so that no client takes a part for the whole. Default range: the whole
+    life of a finished job, the last hour of a running one.
+    """
     given = context.arguments
     metrics = requested_metrics(given.texts("metric"))
     answer = given.choice("format", _FORMATS, "json")
     job = context.services.executor.head(job_ref(context), context.scope)
-    start, end, since = requested_times(context.arguments)
+    start, end, since = given.times()
     span = default_range(job, context.services.clock.now_ms(), start=start, end=end, since=since)
     question = ReadingsQuestion(
         ref=JobRef(job.id, job.project),
@@ -65,39 +75,23 @@ def _samples(context: CallContext) -> Stream:
     return replace(answer(found, job.id), over=over, patience=PATIENCE_SECONDS)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "metrics",
     Endpoint(
-        name="exportSamples",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/samples",
-        action="metrics:read",
-        summary="Every stored reading of a job, as a stream",
-        text=(
-            "Nothing is bucketed, joined or converted: a counter is what was read, in the unit of its metric. A metric "
-            "that is worked out from others comes with the readings of those, under their own names (`cpu.usage` with "
-            "`cpu.time`). Of a device that was measured for nobody the job has what was measured while it had the "
-            "device. The samples of a series follow one another in order of time. `csv` has the columns `time`, "
-            "`replica`, `device`, `value`; first `metric` where more than one name may occur; last `node`, `attempt`, "
-            "`labels` where a series has no replica, is of a later attempt, or has labels. `json` has an object a "
-            "line, `parquet` every column, labels as the text of a JSON object. An answer that cannot be completed is "
-            "cut off, so that no client takes a part for the whole. Default range: the whole life of a finished job, "
-            "the last hour of a running one."
-        ),
-        work=_samples,
+        "exportSamples",
+        "GET /jobs/{job}/samples",
+        "metrics:read",
+        _samples,
         answer=SampleBody,
         answer_type="application/x-ndjson",
         queries=(
-            Query("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization"),
-            Query("start", "First moment."),
-            Query("end", "End, itself not included. Default: now, or the end of a finished job."),
-            Query("since", "Instead of start: how long before the end.", example="1h"),
-            Query("replica", "Only these replicas.", many=True),
-            Query("device", "Only these devices.", many=True),
+            METRIC,
+            *TIMES,
+            REPLICA,
+            DEVICE,
             Query("format", "json, csv or parquet. Default: json."),
             PROJECT,
         ),
-        paths=JOB_PATH,
         other_types=("text/csv", "application/vnd.apache.parquet"),
     ),
 )

@@ -8,7 +8,7 @@ from jobmeter.access.signatures.session import cookie_name, over_tls
 from jobmeter.dialects.base import Answer
 from jobmeter.model.time import SECOND
 from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import CallContext, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 _PRIVATE = ("cache-control", "no-store")
 
@@ -31,6 +31,12 @@ class SessionLink(msgspec.Struct, frozen=True):
 
 
 def _sign_in(context: CallContext) -> Answer:
+    """Sign in to the page.
+
+    With a key's token, or with `Authorization: Link CODE`. The answer sets a cookie that only this API takes and no
+    script reads. It ends after twelve hours, at sign-out, or with its key. A call that changes something by it needs
+    the header `X-Jobmeter-Page` and has to come from the same origin.
+    """
     who = context.principal
     value, expires = context.services.sessions.begin(who.access_key_id)
     body = SessionBody(who.id, who.name, str(who.role), who.project, expires)
@@ -38,6 +44,7 @@ def _sign_in(context: CallContext) -> Answer:
 
 
 def _sign_out(context: CallContext) -> Answer:
+    """Sign out: the cookie holds no longer."""
     claim = SESSION.claim(context.call)
     if claim is not None:
         context.services.sessions.end(claim.value)
@@ -45,6 +52,10 @@ def _sign_out(context: CallContext) -> Answer:
 
 
 def _link(context: CallContext) -> Answer:
+    """Make a link that signs in to the page once.
+
+    It opens the page as the key that it was made with, once, within fifteen minutes.
+    """
     code, expires = context.services.sessions.link(context.principal.access_key_id)
     return Answer(200, msgspec.json.encode(SessionLink(code, expires)), (_PRIVATE,))
 
@@ -55,45 +66,25 @@ def _cookie(context: CallContext, value: str, seconds: int) -> tuple[str, str]:
     return ("set-cookie", f"{text}; Secure" if secure else text)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "session",
     Endpoint(
-        name="signIn",
-        tag="session",
-        method="POST",
-        path="/session",
-        action="catalog:read",
-        summary="Sign in to the page",
-        text=(
-            "With a key's token, or with `Authorization: Link CODE`. The answer sets a cookie that only this API "
-            "takes and no script reads. It ends after twelve hours, at sign-out, or with its key. A call that changes "
-            "something by it needs the header `X-Jobmeter-Page` and has to come from the same origin."
-        ),
-        work=_sign_in,
-        answer=SessionBody,
-        schemes=(*TOKENS, LINK),
-        lane="control",
+        "signIn", "POST /session", "catalog:read", _sign_in, answer=SessionBody, schemes=(*TOKENS, LINK), lane="control"
     ),
     Endpoint(
-        name="signOut",
-        tag="session",
-        method="DELETE",
-        path="/session",
-        action="catalog:read",
-        summary="Sign out: the cookie holds no longer",
-        work=_sign_out,
+        "signOut",
+        "DELETE /session",
+        "catalog:read",
+        _sign_out,
         answer=Deleted,
         schemes=(SESSION, *TOKENS),
         lane="control",
     ),
     Endpoint(
-        name="makeSessionLink",
-        tag="session",
-        method="POST",
-        path="/session/link",
-        action="catalog:read",
-        summary="Make a link that signs in to the page once",
-        text="It opens the page as the key that it was made with, once, within fifteen minutes.",
-        work=_link,
+        "makeSessionLink",
+        "POST /session/link",
+        "catalog:read",
+        _link,
         answer=SessionLink,
         schemes=TOKENS,
         lane="control",

@@ -3,39 +3,11 @@
 import msgspec
 
 from jobmeter.errors import NotFoundError
+from jobmeter.model.answers import ShipperBody, ShipperList
 from jobmeter.model.shipper import Shipper
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.shipping import lag_seconds, shipper_project
-
-
-class ShipperBody(msgspec.Struct, frozen=True):
-    """A log shipper.
-
-    ``project`` is whose lines it ships, null for those of every project; ``sink_project`` and ``logstore`` name the
-    sink. ``state`` is ``shipping`` or, while the sink does not take lines, ``failing``: ``error`` says why then.
-    ``waiting`` lines are not shipped yet, the oldest of them for ``lag_seconds``.
-    """
-
-    id: str
-    project: str | None
-    resource_group: str
-    sink_project: str
-    logstore: str
-    created: int
-    state: str
-    waiting: int
-    lag_seconds: float
-    shipped: int
-    dropped: int
-    rejected: int
-    failures: int
-    error: str
-
-
-class ShipperList(msgspec.Struct, frozen=True):
-    """Shippers, by creation."""
-
-    shippers: list[ShipperBody]
 
 
 class NewShipper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,30 +20,31 @@ class NewShipper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def shipper_body(shipper: Shipper, now_ms: int) -> ShipperBody:
     """A shipper as it is answered."""
-    return ShipperBody(
-        id=shipper.id,
+    return copied(
+        ShipperBody,
+        shipper,
         project=shipper.project or None,
-        resource_group=shipper.resource_group,
-        sink_project=shipper.sink_project,
-        logstore=shipper.logstore,
-        created=shipper.created,
         state="failing" if shipper.error else "shipping",
-        waiting=shipper.waiting,
         lag_seconds=lag_seconds(shipper, now_ms),
-        shipped=shipper.shipped,
-        dropped=shipper.dropped,
-        rejected=shipper.rejected,
-        failures=shipper.failures,
-        error=shipper.error,
     )
 
 
 def _list(context: CallContext) -> ShipperList:
+    """List log shippers.
+
+    Those of the key's project, or, for a key that sees every project, all of them.
+    """
     now_ms = context.services.clock.now_ms()
-    return ShipperList([shipper_body(one, now_ms) for one in context.services.shipping.of(context.scope.projects)])
+    found = context.services.shipping.of(context.scope.projects)
+    return ShipperList(shippers=[shipper_body(one, now_ms) for one in found])
 
 
 def _create(context: CallContext) -> ShipperBody:
+    """Ship the log lines of a resource group.
+
+    From now on, to the sink that the server's settings (`JOBMETER_SINKS`) have for `sink_project` and `logstore`. With
+    `project`, or a key of one project, the lines of that project alone. One that is there already is given as it is.
+    """
     new_shipper = context.body(NewShipper)
     made = context.services.shipping.create(
         shipper_project(context.scope),
@@ -92,72 +65,34 @@ def _found(context: CallContext) -> Shipper:
 
 
 def _show(context: CallContext) -> ShipperBody:
+    """One log shipper: its state and its lag."""
     return shipper_body(_found(context), context.services.clock.now_ms())
 
 
 def _delete(context: CallContext) -> ShipperBody:
+    """Ship no more.
+
+    Gives what the shipper was; the lines that wait are not shipped any more. The lines themselves stay.
+    """
     gone = context.services.shipping.delete(_found(context), context.principal.id)
     return shipper_body(gone, context.services.clock.now_ms())
 
 
-_PATH = {"shipper": "The shipper's id."}
-
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "shippers",
+    Endpoint("listShippers", "GET /shippers", "shippers:read", _list, queries=(PROJECT,)),
     Endpoint(
-        name="listShippers",
-        tag="shippers",
-        method="GET",
-        path="/shippers",
-        action="shippers:read",
-        summary="List log shippers",
-        text="Those of the key's project, or, for a key that sees every project, all of them.",
-        work=_list,
-        answer=ShipperList,
+        "createShipper",
+        "POST /shippers",
+        "shippers:write",
+        _create,
         queries=(PROJECT,),
-    ),
-    Endpoint(
-        name="createShipper",
-        tag="shippers",
-        method="POST",
-        path="/shippers",
-        action="shippers:write",
-        summary="Ship the log lines of a resource group",
-        text=(
-            "From now on, to the sink that the server's settings (`JOBMETER_SINKS`) have for `sink_project` and "
-            "`logstore`. With `project`, or a key of one project, the lines of that project alone. One that is there "
-            "already is given as it is."
-        ),
-        work=_create,
-        answer=ShipperBody,
-        queries=(PROJECT,),
-        body_text='`{"resource_group", "sink_project", "logstore"}`.',
+        body=NewShipper,
         example={"resource_group": "rg-1", "sink_project": "eas-r-asdasdasd-sls", "logstore": "access_log"},
         lane="write",
     ),
+    Endpoint("getShipper", "GET /shippers/{shipper}", "shippers:read", _show, queries=(PROJECT,)),
     Endpoint(
-        name="getShipper",
-        tag="shippers",
-        method="GET",
-        path="/shippers/{shipper}",
-        action="shippers:read",
-        summary="One log shipper: its state and its lag",
-        work=_show,
-        answer=ShipperBody,
-        queries=(PROJECT,),
-        paths=_PATH,
-    ),
-    Endpoint(
-        name="deleteShipper",
-        tag="shippers",
-        method="DELETE",
-        path="/shippers/{shipper}",
-        action="shippers:write",
-        summary="Ship no more",
-        text="Gives what the shipper was; the lines that wait are not shipped any more. The lines themselves stay.",
-        work=_delete,
-        answer=ShipperBody,
-        queries=(PROJECT,),
-        paths=_PATH,
-        lane="write",
+        "deleteShipper", "DELETE /shippers/{shipper}", "shippers:write", _delete, queries=(PROJECT,), lane="write"
     ),
 )

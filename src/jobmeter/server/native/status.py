@@ -7,13 +7,10 @@ import msgspec
 from jobmeter import __version__
 from jobmeter.errors import InvalidRequestError
 from jobmeter.kernel.library import KERNEL
-from jobmeter.model.retention import Retention
+from jobmeter.model.answers import DamagedBody, Status
 from jobmeter.server.backup import back_up
-from jobmeter.server.native.bodies import Deleted
-from jobmeter.server.native.endpoint import CallContext, Endpoint
+from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 from jobmeter.store.damage import DamagedPart
-
-MAX_DAYS = 36_500
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -21,35 +18,6 @@ class Health(msgspec.Struct, frozen=True):
 
     status: str
     version: str
-
-
-class DamagedBody(msgspec.Struct, frozen=True):
-    """A part of the store that cannot be read: its rows are missing from answers. Times in epoch milliseconds."""
-
-    table: str
-    part: str
-    reason: str
-    rows: int | None
-    start: int | None
-    end: int | None
-
-
-class Status(msgspec.Struct, frozen=True):
-    """How the server does: rows, bytes and samples in memory, work under way by lane, times in epoch milliseconds.
-
-    ``kernel``: "loaded", or why the compiled kernel is missing; NumPy does its work then, more slowly.
-    """
-
-    version: str
-    kernel: str
-    uptime_seconds: float
-    rows: dict[str, int]
-    bytes: dict[str, int]
-    window: dict[str, int]
-    queue_bytes: int
-    work: dict[str, int]
-    rolled_until: int | None
-    damaged: list[DamagedBody]
 
 
 class BackupBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,19 +32,13 @@ class BackupDone(msgspec.Struct, frozen=True):
     directory: str
 
 
-class RetentionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many days (1 to 36500) raw samples, minutes and hours are stored."""
-
-    raw_days: int
-    minute_days: int
-    hour_days: int
-
-
 def _health(context: CallContext) -> Health:  # noqa: ARG001 - the shape of every work function
+    """Whether the server answers."""
     return Health("ok", __version__)
 
 
 def _status(context: CallContext) -> Status:
+    """Sizes, work under way, roll-ups."""
     services = context.services
     found = services.store.statistics()
     return Status(
@@ -95,10 +57,14 @@ def _status(context: CallContext) -> Status:
 
 def _damaged(part: DamagedPart) -> DamagedBody:
     start, end = (None, None) if part.span is None else (part.span.start_ms, part.span.end_ms)
-    return DamagedBody(part.table, part.name, part.reason, part.rows, start, end)
+    return DamagedBody(table=part.table, part=part.name, reason=part.reason, rows=part.rows, start=start, end=end)
 
 
 def _backup(context: CallContext) -> BackupDone:
+    """Write a backup while the server runs.
+
+    The folder also holds the key that seals secrets: keep it as safe as the data folder.
+    """
     directory = Path(context.body(BackupBody).directory)
     if not directory.is_absolute():
         raise InvalidRequestError("directory must be an absolute path on the server's machine", "directory")
@@ -106,99 +72,17 @@ def _backup(context: CallContext) -> BackupDone:
     return BackupDone(str(directory))
 
 
-def _retention(context: CallContext) -> RetentionBody:
-    found = context.services.registry.retention(context.path["project"])
-    return RetentionBody(found.raw_days, found.minute_days, found.hour_days)
-
-
-def _set_retention(context: CallContext) -> RetentionBody:
-    days = context.body(RetentionBody)
-    for field in RetentionBody.__struct_fields__:
-        if not 1 <= getattr(days, field) <= MAX_DAYS:
-            raise InvalidRequestError(f"{field} must be from 1 to {MAX_DAYS} days", field)
-    retention = Retention(raw_days=days.raw_days, minute_days=days.minute_days, hour_days=days.hour_days)
-    context.services.registry.set_retention(context.path["project"], retention)
-    return days
-
-
-def _drop_retention(context: CallContext) -> Deleted:
-    context.services.registry.set_retention(context.path["project"], None)
-    return Deleted(deleted=True)
-
-
-_PROJECT_PATH = {"project": "The project."}
-
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "server",
+    Endpoint("health", "GET /health", None, _health, lane="control"),
+    Endpoint("status", "GET /status", "server:read", _status, lane="control"),
     Endpoint(
-        name="health",
-        tag="server",
-        method="GET",
-        path="/health",
-        action=None,
-        summary="Whether the server answers",
-        work=_health,
-        answer=Health,
-        lane="control",
-    ),
-    Endpoint(
-        name="status",
-        tag="server",
-        method="GET",
-        path="/status",
-        action="server:read",
-        summary="Sizes, work under way, roll-ups",
-        work=_status,
-        answer=Status,
-        lane="control",
-    ),
-    Endpoint(
-        name="backup",
-        tag="server",
-        method="POST",
-        path="/backup",
-        action="server:admin",
-        summary="Write a backup while the server runs",
-        text="The folder also holds the key that seals secrets: keep it as safe as the data folder.",
-        work=_backup,
-        answer=BackupDone,
-        body_text='`{"directory": "/path/on/the/server"}`.',
+        "backup",
+        "POST /backup",
+        "server:admin",
+        _backup,
+        body=BackupBody,
         example={"directory": "/var/backups/jobmeter/2026-11-20"},
         lane="control",
-    ),
-    Endpoint(
-        name="getRetention",
-        tag="server",
-        method="GET",
-        path="/projects/{project}/retention",
-        action="server:admin",
-        summary="How long a project's samples are kept",
-        work=_retention,
-        answer=RetentionBody,
-        paths=_PROJECT_PATH,
-    ),
-    Endpoint(
-        name="setRetention",
-        tag="server",
-        method="PUT",
-        path="/projects/{project}/retention",
-        action="server:admin",
-        summary="Keep a project's samples for another time",
-        text="Samples that are stored already keep the time that was set when they came.",
-        work=_set_retention,
-        answer=RetentionBody,
-        paths=_PROJECT_PATH,
-        body_text='`{"raw_days", "minute_days", "hour_days"}`.',
-        example={"raw_days": 30, "minute_days": 180, "hour_days": 730},
-    ),
-    Endpoint(
-        name="dropRetention",
-        tag="server",
-        method="DELETE",
-        path="/projects/{project}/retention",
-        action="server:admin",
-        summary="Go back to the server's own retention",
-        work=_drop_retention,
-        answer=Deleted,
-        paths=_PROJECT_PATH,
     ),
 )

@@ -17,12 +17,8 @@ class Pieces:
         self._stream = stream
         self._lock = threading.Lock()
         self._taking = False
-        self._over = False
-
-    @property
-    def over(self) -> bool:
+        self.over = False
         """True once it was stopped."""
-        return self._over
 
     def take(self) -> bytes | None:
         """The next piece, None after the last one and once it was stopped."""
@@ -40,14 +36,14 @@ class Pieces:
         """Note that no piece is under way any more; True when it was stopped meanwhile."""
         with self._lock:
             self._taking = False
-            return self._over
+            return self.over
 
     def stop(self) -> None:
         """Produce no more, and let go of what the stream holds; at once, or when the piece under way is done."""
         with self._lock:
-            if self._over:
+            if self.over:
                 return
-            self._over = True
+            self.over = True
             taking = self._taking
         if not taking:
             self._stream.close()

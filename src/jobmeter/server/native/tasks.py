@@ -20,7 +20,7 @@ from jobmeter.model.task import (
     Verdict,
 )
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.tasks import MAX_PAGE, create_task, find_task, find_tasks
 
 _MOST_REQUESTS, _MOST_CHECKS, _LONGEST = 8, 64, 4_096
@@ -47,6 +47,7 @@ class AgentRequests(msgspec.Struct, frozen=True):
 
 
 def _create(context: CallContext) -> DiagnosticTask:
+    """Have nodes, a job, or log lines diagnosed."""
     new_task = context.body(NewTask)
     project = (
         write_project(context.principal, new_task.project) if new_task.project or context.principal.project else None
@@ -55,9 +56,13 @@ def _create(context: CallContext) -> DiagnosticTask:
 
 
 def _list(context: CallContext) -> TaskPage:
+    """List diagnostic tasks, the newest first.
+
+    For the next page give `after` the id of the last task.
+    """
     given = context.arguments
     question = TaskFilter(
-        projects=None if context.project is None else frozenset({context.project}),
+        projects=context.projects,
         types=given.choices("type", TaskType),
         states=given.choices("state", TaskState),
         after=given.text("after"),
@@ -67,10 +72,12 @@ def _list(context: CallContext) -> TaskPage:
 
 
 def _one(context: CallContext) -> DiagnosticTask:
+    """A diagnostic task and what it found."""
     return find_task(context.services, context.path["task"], context.scope)
 
 
 def _report(context: CallContext) -> AgentRequests:
+    """The checks that an agent is to make, and its answers to those before."""
     node, report = check_name(context.path["node"], "node"), context.body(AgentReport)
     if report.cluster:
         check_name(report.cluster, "cluster")
@@ -101,39 +108,30 @@ _TEXT = (
     "`state` is waiting, running, done or interrupted; `verdict` healthy, fault or unknown. A node whose agent did not "
     "answer in time is unknown, with the text `no answer from the agent`."
 )
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "tasks",
     Endpoint(
-        name="createTask",
-        tag="tasks",
-        method="POST",
-        path="/tasks",
-        action="tasks:write",
-        summary="Have nodes, a job, or log lines diagnosed",
-        text=(
+        "createTask",
+        "POST /tasks",
+        "tasks:write",
+        _create,
+        details=(
             "Of type `node`: the agents of the nodes make their checks when they next ask, and rules look at the "
             "samples, events and lines of the kernels that are stored of the range (by default the last hour). Of "
             "type `job`: every rule looks at the job. Of type `logs`: the rules about logs look at the lines that come "
             "along. "
             f"{_TEXT} A task outlives a restart of the server."
         ),
-        work=_create,
-        answer=DiagnosticTask,
-        body_text='`{"type": "node|job|logs", "cluster", "nodes": [...], "job", "start", "end", "logs": [{"instance", '
-        '"node", "lines": [...]}], "project", "label"}`, times in epoch ms.',
+        body=NewTask,
         example={"type": "node", "nodes": ["node-7"]},
         lane="write",
         large=True,
     ),
     Endpoint(
-        name="listTasks",
-        tag="tasks",
-        method="GET",
-        path="/tasks",
-        action="jobs:read",
-        summary="List diagnostic tasks, the newest first",
-        text="For the next page give `after` the id of the last task.",
-        work=_list,
-        answer=TaskPage,
+        "listTasks",
+        "GET /tasks",
+        "jobs:read",
+        _list,
         queries=(
             Query("type", "Only these: node, job, logs.", many=True),
             Query("state", "Only these: waiting, running, done, interrupted.", many=True),
@@ -142,34 +140,18 @@ ENDPOINTS = (
             PROJECT,
         ),
     ),
+    Endpoint("getTask", "GET /tasks/{task}", "jobs:read", _one, details=_TEXT),
     Endpoint(
-        name="getTask",
-        tag="tasks",
-        method="GET",
-        path="/tasks/{task}",
-        action="jobs:read",
-        summary="A diagnostic task and what it found",
-        text=_TEXT,
-        work=_one,
-        answer=DiagnosticTask,
-        paths={"task": "The task's id."},
-    ),
-    Endpoint(
-        name="reportChecks",
-        tag="tasks",
-        method="POST",
-        path="/nodes/{node}/checks",
-        action="ingest:write",
-        summary="The checks that an agent is to make, and its answers to those before",
-        text=(
+        "reportChecks",
+        "POST /nodes/{node}/checks",
+        "ingest:write",
+        _report,
+        details=(
             f"An agent asks for itself; the checks are {', '.join(CHECKS)}, all of which only read. The first answer "
             "of a node to a task counts, until the task's deadline."
         ),
-        work=_report,
-        answer=AgentRequests,
-        body_text='`{"cluster", "answers": [{"task", "checks": [{"name", "status", "text", "values"}]}]}`.',
+        body=AgentReport,
         example={"cluster": "", "answers": []},
-        paths={"node": "The agent's node."},
         lane="write",
         large=True,
     ),

@@ -1,105 +1,25 @@
 """``/traces`` and ``/traces/{trace}``: what programs traced with OpenTelemetry's SDKs."""
 
-from typing import Any
-
-import msgspec
-
 from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.model.answers import SpanBody, SpanEventBody, SpanLinkBody, SpanList, TraceBody, TraceList
 from jobmeter.model.span import Span, SpanStatus, Trace
 from jobmeter.model.trace_filter import MOST_SPANS, MOST_TRACES, Condition, SpanFilter, TraceFilter, TraceOrder
 from jobmeter.query.request import JobRef
 from jobmeter.server.native.arguments import Query
+from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.cursor import cursor_of, place_of
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 _NS = 1_000_000
 _DIGITS = frozenset("0123456789abcdef")
 
 
-class TraceBody(msgspec.Struct, frozen=True):
-    """A trace as far as its spans began in the range that was requested. ``start`` is in epoch milliseconds.
-
-    ``name``, ``service`` and ``job`` are those of the root. ``start_ns`` is a text of digits.
-    """
-
-    trace: str
-    project: str
-    name: str
-    service: str
-    job: str
-    start: int
-    start_ns: str
-    duration_ns: int
-    spans: int
-    errors: int
-
-
-class TraceList(msgspec.Struct, frozen=True):
-    """One page of traces. ``next`` goes on behind it, null at the end; ``total`` is null unless requested."""
-
-    traces: list[TraceBody]
-    next: str | None
-    total: int | None
-
-
-class SpanEventBody(msgspec.Struct, frozen=True):
-    """What happened during a span. ``dropped``: attributes that the sender left out."""
-
-    time_ns: str
-    name: str
-    attributes: dict[str, Any]
-    dropped: int
-
-
-class SpanLinkBody(msgspec.Struct, frozen=True):
-    """Another span that belongs to this one."""
-
-    trace: str
-    span: str
-    state: str
-    attributes: dict[str, Any]
-    dropped: int
-
-
-class SpanBody(msgspec.Struct, frozen=True):
-    """A span. ``parent`` is empty for a root; values of attributes are JSON, bytes base64."""
-
-    span: str
-    parent: str
-    project: str
-    name: str
-    kind: str
-    service: str
-    job: str
-    replica: str
-    attempt: int
-    node: str
-    start: int
-    start_ns: str
-    duration_ns: int
-    status: str
-    message: str
-    attributes: dict[str, Any]
-    resource: dict[str, Any]
-    scope: str
-    scope_version: str
-    events: list[SpanEventBody]
-    links: list[SpanLinkBody]
-    state: str
-    dropped_attributes: int
-    dropped_events: int
-    dropped_links: int
-
-
-class SpanList(msgspec.Struct, frozen=True):
-    """Spans of one trace, by their start. ``next`` goes on behind them, null at the end."""
-
-    trace: str
-    spans: list[SpanBody]
-    next: str | None
-
-
 def _list(context: CallContext) -> TraceList:
+    """Traces of a job, or of all.
+
+    What is said of a trace is said of those of its spans that began in the range. `name`, `contains`, `service`,
+    `replica`, `status` and `attribute` choose the traces of which one span fits them all.
+    """
     given = context.arguments
     limit = given.integer("limit", 20, 0, MOST_TRACES - 1)
     order = TraceOrder(given.choice("sort", {one.value: one.value for one in TraceOrder}, TraceOrder.START))
@@ -111,21 +31,17 @@ def _list(context: CallContext) -> TraceList:
         last = shown[-1]
         value = last.start_ns if order is TraceOrder.START else last.duration_ns
         cursor = cursor_of(context, [value, last.project, last.trace])
-    return TraceList([_trace(one) for one in shown], cursor, page.total)
+    return TraceList(traces=[_trace(one) for one in shown], next=cursor, total=page.total)
 
 
 def _filter(context: CallContext, order: TraceOrder, limit: int) -> TraceFilter:
     given = context.arguments
-    projects = None if context.project is None else frozenset({context.project})
+    projects = context.projects
     job = given.text("job")
     if job:
         head = context.services.executor.head(JobRef(job, context.project), context.scope)
         job, projects = head.id, frozenset({head.project})
-    start, end, since = given.time("start"), given.time("end"), given.duration("since")
-    if since is not None:
-        if start is not None:
-            raise InvalidRequestError("start and since exclude each other", "since")
-        start = (context.services.clock.now_ms() if end is None else end) - since
+    start, end = context.span()
     at = place_of(context)
     return TraceFilter(
         projects=projects,
@@ -141,10 +57,10 @@ def _filter(context: CallContext, order: TraceOrder, limit: int) -> TraceFilter:
         min_ns=_length(context, "min_duration"),
         max_ns=_length(context, "max_duration"),
         order=order,
-        descending=given.choice("order", {"asc": False, "desc": True}, "desc"),
+        descending=given.descending("desc"),
         after=None if at is None else (at[0], at[1], at[2]),
         limit=limit,
-        count=given.choice("count", {"true": True, "false": False}, "false"),
+        count=given.flag("count"),
     )
 
 
@@ -162,12 +78,16 @@ def _length(context: CallContext, name: str) -> int | None:
 
 
 def _spans(context: CallContext) -> SpanList:
+    """The spans of a trace.
+
+    Sorted by their start. A trace of which the key may see nothing is not found.
+    """
     trace = context.path["trace"].lower()
     if len(trace) != 32 or not _DIGITS.issuperset(trace):
         raise InvalidRequestError(f"trace {trace[:64]!r} is not 32 hexadecimal digits", "trace")
     limit = context.arguments.integer("limit", 1_000, 1, MOST_SPANS - 1)
     at = place_of(context)
-    projects = None if context.project is None else frozenset({context.project})
+    projects = context.projects
     after = None if at is None else (at[0], at[1], at[2], at[3], at[4])
     question = SpanFilter(projects=projects, traces=frozenset({trace}), after=after, limit=limit + 1)
     found = context.services.executor.run(question, context.scope)
@@ -175,49 +95,25 @@ def _spans(context: CallContext) -> SpanList:
         raise NotFoundError(f"there is no trace {trace}", "trace", trace)
     shown = found[:limit]
     cursor = cursor_of(context, list(shown[-1].order)) if len(found) > limit else None
-    return SpanList(trace, [_span(one) for one in shown], cursor)
+    return SpanList(trace=trace, spans=[_span(one) for one in shown], next=cursor)
 
 
 def _trace(one: Trace) -> TraceBody:
-    return TraceBody(
-        trace=one.trace,
-        project=one.project,
-        name=one.name,
-        service=one.service,
-        job=one.job,
-        start=one.start_ns // _NS,
-        start_ns=str(one.start_ns),
-        duration_ns=one.duration_ns,
-        spans=one.spans,
-        errors=one.errors,
-    )
+    return copied(TraceBody, one, start=one.start_ns // _NS, start_ns=str(one.start_ns))
 
 
 def _span(one: Span) -> SpanBody:
     attributes, events, links = one.dropped
-    return SpanBody(
-        span=one.span,
-        parent=one.parent,
-        project=one.project,
-        name=one.name,
-        kind=one.kind,
-        service=one.service,
-        job=one.job,
-        replica=one.replica,
-        attempt=one.attempt,
-        node=one.node,
+    return copied(
+        SpanBody,
+        one,
         start=one.start_ns // _NS,
         start_ns=str(one.start_ns),
         duration_ns=one.end_ns - one.start_ns,
-        status=one.status,
-        message=one.message,
-        attributes=dict(one.attributes),
-        resource=dict(one.resource),
         scope=one.scope.name,
         scope_version=one.scope.version,
-        events=[SpanEventBody(str(e.time_ns), e.name, dict(e.attributes), e.dropped) for e in one.events],
-        links=[SpanLinkBody(e.trace, e.span, e.state, dict(e.attributes), e.dropped) for e in one.links],
-        state=one.state,
+        events=[copied(SpanEventBody, event, time_ns=str(event.time_ns)) for event in one.events],
+        links=[copied(SpanLinkBody, link) for link in one.links],
         dropped_attributes=attributes,
         dropped_events=events,
         dropped_links=links,
@@ -226,20 +122,13 @@ def _span(one: Span) -> SpanBody:
 
 _CURSOR = Query("cursor", "`next` of the page before: it holds for an hour, for the same question of the same key.")
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "traces",
     Endpoint(
-        name="listTraces",
-        tag="traces",
-        method="GET",
-        path="/traces",
-        action="traces:read",
-        summary="Traces of a job, or of all",
-        text=(
-            "What is said of a trace is said of those of its spans that began in the range. `name`, `contains`, "
-            "`service`, `replica`, `status` and `attribute` choose the traces of which one span fits them all."
-        ),
-        work=_list,
-        answer=TraceList,
+        "listTraces",
+        "GET /traces",
+        "traces:read",
+        _list,
         queries=(
             Query("job", "Only spans of this job.", example="train-7"),
             Query("name", "A span has one of these names.", many=True, example="step"),
@@ -262,20 +151,14 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
-        name="getTrace",
-        tag="traces",
-        method="GET",
-        path="/traces/{trace}",
-        action="traces:read",
-        summary="The spans of a trace",
-        text="Sorted by their start. A trace of which the key may see nothing is not found.",
-        work=_spans,
-        answer=SpanList,
+        "getTrace",
+        "GET /traces/{trace}",
+        "traces:read",
+        _spans,
         queries=(
             Query("limit", f"Spans in the answer, 1 to {MOST_SPANS - 1}. Default: 1000.", type="integer"),
             _CURSOR,
             PROJECT,
         ),
-        paths={"trace": "The trace's id: 32 hexadecimal digits."},
     ),
 )

@@ -2,47 +2,12 @@
 
 from decimal import Decimal
 
-import msgspec
-
 from jobmeter.access.prices import Bill
+from jobmeter.model.answers import UsageBody, UsageRow
 from jobmeter.model.usage import Usage
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-
-
-class UsageRow(msgspec.Struct, frozen=True):
-    """The calls of one account and operation.
-
-    ``pricing`` is ``priced``, ``free`` (however often it is called) or ``unpriced`` (nobody states a price). Amounts
-    are decimal numbers as texts; null where nobody states a price and one is needed. ``free`` and ``free_left`` are
-    null where every call is free.
-    """
-
-    account: str
-    api: str
-    operation: str
-    calls: int
-    failed: int
-    pricing: str
-    free: int | None
-    free_left: int | None
-    unit_price: str | None
-    cost: str | None
-
-
-class UsageBody(msgspec.Struct, frozen=True):
-    """The calls of a month, ``[start, end)`` in epoch milliseconds, and the sum of the costs that are known."""
-
-    month: str
-    time_zone: str
-    start: int
-    end: int
-    currency: str
-    charge: str
-    calls: int
-    failed: int
-    cost: str
-    usage: list[UsageRow]
+from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 
 def amount(value: Decimal | None) -> str | None:
@@ -54,6 +19,10 @@ def amount(value: Decimal | None) -> str | None:
 
 
 def _usage(context: CallContext) -> UsageBody:
+    """The calls of a month, and what they cost.
+
+    Calls that this server answered are counted at once, those of others within a second.
+    """
     services = context.services
     name = context.arguments.text("month")
     month = services.calendar.named(name) if name else services.calendar.at(services.clock.now_ms())
@@ -75,12 +44,9 @@ def _usage(context: CallContext) -> UsageBody:
 
 
 def _row(one: Usage, bill: Bill) -> UsageRow:
-    return UsageRow(
-        account=one.account,
-        api=one.api,
-        operation=one.operation,
-        calls=one.calls,
-        failed=one.failed,
+    return copied(
+        UsageRow,
+        one,
         pricing=bill.pricing.value,
         free=bill.free,
         free_left=bill.free_left,
@@ -89,17 +55,13 @@ def _row(one: Usage, bill: Bill) -> UsageRow:
     )
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "usage",
     Endpoint(
-        name="getUsage",
-        tag="usage",
-        method="GET",
-        path="/usage",
-        action="usage:read",
-        summary="The calls of a month, and what they cost",
-        text="Calls that this server answered are counted at once, those of others within a second.",
-        work=_usage,
-        answer=UsageBody,
+        "getUsage",
+        "GET /usage",
+        "usage:read",
+        _usage,
         queries=(Query("month", "A month like 2026-11. Default: the present one.", example="2026-11"), PROJECT),
         lane="control",
     ),

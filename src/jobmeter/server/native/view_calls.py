@@ -10,8 +10,8 @@ from jobmeter.model.order import natural
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.request import JobQuestion
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref
-from jobmeter.server.native.jobs import JOB_PATH
+from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, tagged
 
 
 class CallBody(msgspec.Struct, frozen=True):
@@ -35,6 +35,10 @@ class CallList(msgspec.Struct, frozen=True):
 
 
 def _calls(context: CallContext) -> CallList:
+    """The call of each vendor's API that gives what a chart shows.
+
+    Nothing is requested: these are the calls that would be, with a placeholder for the key.
+    """
     given = context.arguments
     found = context.services.executor.run(JobQuestion(job_ref(context)), context.scope)
     start, end = given.time("start"), given.time("end")
@@ -47,24 +51,17 @@ def _calls(context: CallContext) -> CallList:
     replica = given.text("replica") or (names[0] if names else "")
     step_ms = given.integer("step", 60, 1, MAX_TIME_MS // SECOND) * SECOND
     view = View(job=found.job, metric=metric, span=TimeRange(start, end), step_ms=step_ms, replica=replica)
-    calls = [
-        CallBody(title, call.operation, call.method, call.path, call.header, call.body, call.note)
-        for title, call in view_calls(view)
-    ]
+    calls = [copied(CallBody, call, api=title) for title, call in view_calls(view)]
     return CallList(found.job.id, found.job.project, calls)
 
 
-ENDPOINTS = (
+ENDPOINTS = tagged(
+    "metrics",
     Endpoint(
-        name="listViewCalls",
-        tag="metrics",
-        method="GET",
-        path="/jobs/{job}/calls",
-        action="metrics:read",
-        summary="The call of each vendor's API that gives what a chart shows",
-        text="Nothing is requested: these are the calls that would be, with a placeholder for the key.",
-        work=_calls,
-        answer=CallList,
+        "listViewCalls",
+        "GET /jobs/{job}/calls",
+        "metrics:read",
+        _calls,
         queries=(
             Query("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
             Query("start", "Start of the range, included.", example="2026-11-20T15:00:00Z"),
@@ -73,7 +70,6 @@ ENDPOINTS = (
             Query("replica", "The replica that is looked at. Default: the first."),
             PROJECT,
         ),
-        paths=JOB_PATH,
         lane="control",
     ),
 )
