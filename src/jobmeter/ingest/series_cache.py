@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model import catalog
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch
-from jobmeter.model.catalog import CATALOG, Metric
+from jobmeter.model.catalog import CATALOG
 from jobmeter.model.interner import SeriesInterner, SeriesList
 from jobmeter.model.series import check_series
 from jobmeter.model.time import MAX_TIME_MS, Clock
@@ -117,7 +117,7 @@ class SeriesCache:
             number = numbers[place]
             metric = catalog.find(check_series(one).metric)
             columns.unknown[number] = metric is None
-            columns.lowest[number], columns.highest[number] = _bounds(metric)
+            columns.lowest[number], columns.highest[number] = (-np.inf, np.inf) if metric is None else metric.bounds
             columns.project[number] = self._projects.setdefault(one.project, len(self._projects))
 
     def _admit(self, numbers: Int64s) -> None:
@@ -151,11 +151,6 @@ def _names(series: SeriesList, places: Int64s) -> tuple[str, ...]:
         if len(found) == MAX_UNKNOWN:
             break
     return tuple(found)
-
-
-def _bounds(metric: Metric | None) -> tuple[float, float]:
-    lowest = float("-inf") if metric is None or metric.minimum is None else metric.minimum
-    return lowest, float("inf") if metric is None or metric.maximum is None else metric.maximum
 
 
 def check_shape(batch: SampleBatch) -> None:
@@ -200,20 +195,15 @@ def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, floor:
         at = _first(outside)
         name = batch.series[int(batch.index[at])].metric
         metric = CATALOG[name]
+        low, high = metric.bounds
         raise InvalidRequestError(
-            f"{name} {float(batch.value[at])!r} is outside of {_allowed(metric)}: is its unit {metric.unit!r}?",
+            f"{name} {float(batch.value[at])!r} is outside of [{low:g}, {high:g}]: is its unit {metric.unit!r}?",
             "value",
         )
 
 
 def _first(mask: NDArray[np.bool_]) -> int:
     return int(np.flatnonzero(mask)[0])
-
-
-def _allowed(metric: Metric) -> str:
-    lowest = "-inf" if metric.minimum is None else f"{metric.minimum:g}"
-    highest = "inf" if metric.maximum is None else f"{metric.maximum:g}"
-    return f"[{lowest}, {highest}]"
 
 
 def _label(batch: SampleBatch, at: int) -> str:

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.ingest.exporters.place import EXTERNAL, Placed
+from jobmeter.ingest.exporters.place import EXTERNAL, Placed, placed
 from jobmeter.ingest.otel import RULES
+from jobmeter.ingest.otel.attributes import alike
 from jobmeter.ingest.otel.labels import labels, legal
 from jobmeter.ingest.otel.owner import OWN, POD, Owner, owner
-from jobmeter.ingest.otel.rule import Rule, Subject, alike
-from jobmeter.model.catalog import CATALOG, Kind, Scope, find
-from jobmeter.model.series import Series, check_series, is_name
+from jobmeter.ingest.rule import Rule, Subject
+from jobmeter.model.catalog import CATALOG, Kind, Scope
+from jobmeter.model.series import Series, is_name
 from jobmeter.wire.otlp.written import Described
 from jobmeter.wire.otlp.written import Kind as Sent
 
@@ -30,13 +31,7 @@ def place(described: Described, project: str) -> Placed:
     whose = owner({**described.resource, **own})
     whose = replace(whose, device=whose.device or _gpu(described))
     series = _mapped(described, whose, project) or _catalogued(described, whose, project)
-    series = check_series(series or _external(described, whose, project))
-    metric = find(series.metric)
-    if metric is None:
-        raise InvalidRequestError(f"metric {described.name[:128]!r} is not a metric name", "metric")
-    lowest = float("-inf") if metric.minimum is None else metric.minimum
-    highest = float("inf") if metric.maximum is None else metric.maximum
-    return Placed(series, 1.0, lowest, highest)
+    return placed(series or _external(described, whose, project), described.name)
 
 
 def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
@@ -49,11 +44,11 @@ def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
     if rule is None or not _same_kind(rule.metric, described) or not _is_named(rule, whose):
         return None
     found = {ours: attributes[theirs] for theirs, ours in rule.keep.items() if theirs in attributes}
-    if rule.subject is Subject.REPLICA and not whose.job:
+    if rule.subject is Subject.POD and not whose.job:
         found |= _apart(described.resource)
     if rule.subject is Subject.NODE:
         whose = replace(whose, job="", replica="", attempt=0, device="")
-    elif rule.subject is Subject.REPLICA:
+    elif rule.subject is Subject.POD:
         whose = replace(whose, device="")
     return _series(rule.metric, project, whose, tuple(sorted((*found.items(), *rule.fixed))))
 
@@ -63,7 +58,7 @@ def _same_kind(ours: str, described: Described) -> bool:
 
 
 def _is_named(rule: Rule, whose: Owner) -> bool:
-    if rule.subject is Subject.REPLICA:
+    if rule.subject is Subject.POD:
         return bool(whose.job or whose.node)
     return bool(whose.node and (whose.device or rule.subject is Subject.NODE))
 
