@@ -12,11 +12,6 @@ DIGITS = 12
 _EXACT = 22  # 10**22 is the largest power of ten that a double holds exactly
 
 
-def convert(values: Float64s, factor: float) -> Float64s:
-    """``values`` times ``factor``, rounded to 12 significant digits; with a factor of 1 they are untouched."""
-    return values if factor == 1.0 else round_significant(values * factor)
-
-
 def round_significant(values: Float64s) -> Float64s:
     """Each value as the double nearest to its decimal form of 12 significant digits. Infinities and NaN pass."""
     result = values.astype(np.float64)
