@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jobmeter.ingest.join import extremes, numbered
-from jobmeter.model.batch import Int64s, SampleBatch
+from jobmeter.model.batch import Bools, Int64s, SampleBatch
 from jobmeter.model.interner import SeriesInterner, SeriesList, series_of
 from jobmeter.model.series import Series
 from jobmeter.registry.base import Observation
@@ -35,11 +34,7 @@ class Sighting(NamedTuple):
     first: Int64s
     last: Int64s
 
-    def part(self, most: int) -> "Sighting":
-        """The first of them, so many at most."""
-        return Sighting(self.entity[:most], self.first[:most], self.last[:most])
-
-    def where(self, chosen: NDArray[np.bool_]) -> "Sighting":
+    def where(self, chosen: Bools | slice) -> "Sighting":
         """Some of them."""
         return Sighting(self.entity[chosen], self.first[chosen], self.last[chosen])
 

@@ -191,7 +191,7 @@ class Observer:
         with self._lock:
             state = self._state
             everything = state.waiting.all()
-            waiting = everything.part(_TOGETHER)
+            waiting = everything.where(slice(_TOGETHER))
             state.waiting.forget(waiting.entity)
         self._report(state, NOTHING, waiting)
         return len(waiting.entity) < len(everything.entity)
