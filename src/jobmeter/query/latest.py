@@ -24,7 +24,7 @@ WINDOW_MS = 5 * MINUTE
 _FINEST_MS = 1
 
 
-class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
+class LatestValue(msgspec.Struct, frozen=True):
     """One value: ``time`` is that of the newest sample in it, in epoch milliseconds; ``value`` is in ``unit``."""
 
     metric: str
@@ -65,20 +65,12 @@ def values(frame: Frame, metrics: Sequence[Metric], by: By, layout: Layout) -> I
     """The latest values of metrics in the lines of a layout, from a frame of ``newest`` columns."""
     line, heads = layout.line, layout.heads
     for metric in metrics:
+        unit = unit_of(metric, Statistic.MEAN)
         table = lines_of(frame, metric, Statistic.MEAN, joined_by(metric, by), line)
         times = _times(frame, metric, line, len(heads))
         for owner, value in zip(table.owner.tolist(), table.value.tolist(), strict=True):
-            head = heads[owner]
-            yield LatestValue(
-                metric=metric.name,
-                unit=unit_of(metric, Statistic.MEAN),
-                replica=head.replica,
-                node=head.node,
-                device=head.device,
-                rank=head.rank,
-                time=int(times[owner]),
-                value=value,
-            )
+            replica, node, device, rank = heads[owner]
+            yield LatestValue(metric.name, unit, replica, node, device, rank, int(times[owner]), value)
 
 
 def _times(frame: Frame, metric: Metric, line: Int64s, lines: int) -> Int64s:

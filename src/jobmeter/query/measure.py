@@ -12,7 +12,6 @@ import numpy as np
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NO_JOB, job_key
@@ -21,7 +20,7 @@ from jobmeter.query import gather
 from jobmeter.query.frame import Frame, read, read_memory
 from jobmeter.query.groups import Groups
 from jobmeter.query.layout import MOST_POINTS, Layout, Layouts, lay_out
-from jobmeter.query.lines import Head, Ranks, joined_by, unit_of
+from jobmeter.query.lines import Ranks, joined_by, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.plan import hours_around
 from jobmeter.query.request import (
@@ -321,24 +320,13 @@ def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> 
         return []
     finite = np.isfinite(table.value)
     if not finite.all():
-        table = Table(table.owner[finite], table.time[finite], table.value[finite])
+        table = table.where(finite)
     bounds = np.searchsorted(table.owner, np.arange(len(layout.heads) + 1)).tolist()
     unit = unit_of(metric, query.statistic)
-    return [
-        _line(metric.name, unit, layout.heads[at], table.time[bounds[at] : end], table.value[bounds[at] : end])
-        for at in layout.order
-        if (end := bounds[at + 1]) > bounds[at]
-    ]
-
-
-def _line(metric: str, unit: str, head: Head, time: Int64s, value: Float64s) -> Line:
-    return Line(
-        metric=metric,
-        unit=unit,
-        replica=head.replica,
-        node=head.node,
-        device=head.device,
-        time=time,
-        value=value,
-        rank=head.rank,
-    )
+    lines: list[Line] = []
+    for at in layout.order:
+        rows = slice(bounds[at], bounds[at + 1])
+        if rows.start < rows.stop:
+            replica, node, device, rank = layout.heads[at]
+            lines.append(Line(metric.name, unit, replica, node, device, table.time[rows], table.value[rows], rank))
+    return lines
