@@ -51,7 +51,7 @@ from jobmeter.query.request import (
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.shared import shared_view
-from jobmeter.query.source import Source, StoreSource
+from jobmeter.query.source import Source
 from jobmeter.query.subjects import Subjects
 from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
@@ -84,7 +84,7 @@ class Executor:
         self._clock = clock
         self._limits = limits
         self.cache = cache or Cache()
-        self._source: Source = StoreSource(store, self.cache)
+        self._source = Source(store, self.cache)
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(store, registry, clock, limits, self._source)
         self._measurements = Measurements(store, clock, limits, self._source, self._subjects, self._groups, self.cache)
@@ -285,9 +285,7 @@ class Executor:
         return [found.get(job, JobSize()) for job in question.jobs]
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
-        names = question.names
-        if scope.projects is not None:
-            names = scope.projects if names is None else names & scope.projects
+        names = scope.within(question.names)
         if scope.job is not None or (names is not None and not names):
             return []
         found = self._registry.projects(names, self._clock.now_ms())
@@ -323,8 +321,7 @@ def _narrowed(
     projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope
 ) -> tuple[frozenset[str] | None, tuple[str, ...]] | None:
     """What of these projects and jobs (empty: all) the scope holds; None when that is nothing."""
-    if scope.projects is not None:
-        projects = scope.projects if projects is None else projects & scope.projects
+    projects = scope.within(projects)
     if projects is not None and not projects:
         return None
     if scope.job is None:

@@ -111,7 +111,7 @@ def fleet(
     scope: Scope,
 ) -> Fleet:
     """See ``FleetQuestion``. Raises LimitExceededError past ``MOST_JOBS`` running jobs."""
-    now_ms, projects = clock.now_ms(), _projects(question, scope)
+    now_ms, projects = clock.now_ms(), scope.within(question.projects)
     nodes = [] if scope.job else [node for node in registry.nodes(projects) if scope.shows_node(node)]
     found = _Found()
     jobs = _holders(registry, projects, scope, now_ms, found) if nodes else []
@@ -121,12 +121,6 @@ def fleet(
     inventory = Inventory(nodes)
     shown = [_node(one, found, inventory, question.silent_ms, now_ms) for one in _machines(nodes)]
     return Fleet(now_ms, shown, jobs)
-
-
-def _projects(question: FleetQuestion, scope: Scope) -> frozenset[str] | None:
-    if question.projects is None or scope.projects is None:
-        return scope.projects if question.projects is None else question.projects
-    return question.projects & scope.projects
 
 
 def _holders(

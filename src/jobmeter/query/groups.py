@@ -28,6 +28,7 @@ from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef, metrics_of, sources
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Source
+from jobmeter.query.subjects import projects_of
 from jobmeter.query.usage import LIMITS, METRICS, Allocated, Parts, Place, Readings, allocated, by_user, was_there
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -129,11 +130,7 @@ class Groups:
     def _projects(self, group: GroupRef, scope: Scope) -> frozenset[str] | None:
         if scope.job is not None:
             raise _group_not_found(group)
-        if group.project is None:
-            projects = scope.projects
-        else:
-            named = frozenset({group.project})
-            projects = named if scope.projects is None else scope.projects & named
+        projects = projects_of(group.project, scope)
         if scope.grant is None:
             return projects
         if projects is None:

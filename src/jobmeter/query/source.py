@@ -1,7 +1,6 @@
-"""The interface between a query and the sources of its samples."""
+"""Reads the samples of a query from its sources, and makes buckets of them."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -14,7 +13,6 @@ from jobmeter.query.meter import Meter
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
 from jobmeter.query.rollup_cache import RollupCache, Trusted, stretch
-from jobmeter.settings import Limits
 from jobmeter.store.base import Store, Tier
 from jobmeter.store.cache import Cache
 
@@ -22,6 +20,10 @@ _BUCKETS_A_POINT = 4
 _INTERVAL_MS = 10 * SECOND
 RAW_IS_QUICK = 2 * HOUR
 """Up to this length reading raw samples is faster than looking up which hours are rolled up."""
+
+
+Last = tuple[Bools, References]
+"""Which series are counters, and the last sample of each."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -40,33 +42,8 @@ def expected(keys: SeriesKeys, span: TimeRange, every_ms: int = _INTERVAL_MS) ->
     return len(keys) * (span.length_ms // every_ms)
 
 
-class Source(Protocol):
-    """A source of samples of a span: the store, or a layer in front of it."""
-
-    def pieces(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        meter: Meter,
-        counters: Bools | None = None,
-        references: References | None = None,
-    ) -> Iterator[Piece]:
-        """Everything of those series in the span, each sample once, the parts of one series in order of time.
-
-        Roll-up rows come only where their buckets fill those of ``step_ms``. Where ``counters`` and ``references`` are
-        given, raw samples may come in buckets already; the references are then moved on, and the caller moves them on
-        over every other piece before it takes the next.
-        """
-        ...
-
-    def previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
-        """See ``Store.previous``."""
-        ...
-
-
-class StoreSource:
-    """The store alone: roll-ups where they answer exactly, raw samples elsewhere.
+class Source:
+    """The samples of a store: roll-ups where they answer exactly, raw samples elsewhere.
 
     Rows of roll-ups are cached while the store's revision is the same.
     """
@@ -76,16 +53,14 @@ class StoreSource:
         self._closed = RollupCache(cache)
 
     def pieces(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        meter: Meter,
-        counters: Bools | None = None,
-        references: References | None = None,
+        self, keys: SeriesKeys, span: TimeRange, step_ms: int, meter: Meter, last: Last | None = None
     ) -> Iterator[Piece]:
-        """See ``Source.pieces``."""
-        last = None if counters is None or references is None else (counters, references)
+        """Everything of those series in the span, each sample once, the parts of one series in order of time.
+
+        Roll-up rows come only where their buckets fill those of ``step_ms``. Where ``last`` is given, raw samples may
+        come in buckets already; the references are then moved on, and the caller moves them on over every other piece
+        before it takes the next.
+        """
         recent = self._recent(keys, span, step_ms, last) if span.length_ms <= RAW_IS_QUICK else None
         if recent is not None:
             meter.count(int(recent.count.sum()), None)
@@ -113,9 +88,7 @@ class StoreSource:
                     meter.count(len(rows), segment.tier)
                     yield Piece(segment.span, segment.tier, rows)
 
-    def _recent(
-        self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: tuple[Bools, References] | None
-    ) -> BucketColumns | None:
+    def _recent(self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None) -> BucketColumns | None:
         memory = self._store.memory
         return None if last is None or memory is None else memory.buckets(keys, span, step_ms, *last)
 
@@ -150,7 +123,7 @@ class StoreSource:
             yield from self._closed.read(keys, span, tier, step_ms, trusted, rows)
 
     def previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
-        """See ``Source.previous``."""
+        """See ``Store.previous``."""
         return self._store.previous(keys, before_ms, meter.budget())
 
 
@@ -166,13 +139,13 @@ def buckets(
         return merge([])
     references = References.none(len(keys))
     if counters.any() and owned_ms < span.start_ms:
-        counter_rows = np.flatnonzero(counters)
-        before = source.previous(SeriesKeys(keys.job[counter_rows], keys.series[counter_rows]), span.start_ms, meter)
+        rows = np.flatnonzero(counters)
+        before = source.previous(SeriesKeys(keys.job[rows], keys.series[rows]), span.start_ms, meter)
         own = before.time >= owned_ms
-        references.update(counter_rows[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
+        references.update(rows[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
     parts: list[BucketColumns] = []
-    size = 0
-    for piece in source.pieces(keys, span, step_ms, meter, counters, references):
+    size, most = 0, _BUCKETS_A_POINT * meter.limits.query_points
+    for piece in source.pieces(keys, span, step_ms, meter, (counters, references)):
         if isinstance(piece.columns, SampleColumns):
             part = bucket(piece.columns, step_ms, counters, references)
         elif piece.tier is None:
@@ -183,10 +156,13 @@ def buckets(
             part = coarsen(columns, step_ms)
         parts.append(part)
         size += len(part)
-        if size > _BUCKETS_A_POINT * meter.limits.query_points:
+        if size > most:
             parts = [merge(parts)]
             size = len(parts[0])
-            _check_size(size, meter.limits)
+        if size > most:
+            raise LimitExceededError(
+                f"a question may make {most} buckets over all its series: take a longer step or a shorter range", "step"
+            )
     return merge(parts)
 
 
@@ -215,11 +191,3 @@ def _own(
     increase[rows] = np.where(finite, np.maximum(rest, 0.0), 0.0)
     elapsed[rows] = np.where(finite, columns.last_time[rows] - columns.first_time[rows], 0)
     return replace(columns, increase=increase, elapsed=elapsed)
-
-
-def _check_size(size: int, limits: Limits) -> None:
-    most = _BUCKETS_A_POINT * limits.query_points
-    if size > most:
-        raise LimitExceededError(
-            f"a question may make {most} buckets over all its series: take a longer step or a shorter range", "step"
-        )

@@ -74,9 +74,7 @@ def shown(view: JobView, scope: Scope) -> bool:
 
 def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
     """The projects to search: the named one where the scope includes it, else all of the scope."""
-    if named is None:
-        return scope.projects
-    return frozenset({named}) if scope.projects is None else scope.projects & {named}
+    return scope.within(None if named is None else frozenset({named}))
 
 
 def _only_view(found: Sequence[JobView], ref: JobRef, scope: Scope) -> JobView:
