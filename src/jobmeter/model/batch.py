@@ -118,6 +118,10 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
+    def where(self, rows: Bools | NDArray[np.intp]) -> "SampleColumns":
+        """Some of the rows."""
+        return SampleColumns(self.index[rows], self.time[rows], self.value[rows])
+
     @classmethod
     def empty(cls) -> "SampleColumns":
         """No samples."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
-from jobmeter.model.batch import References, SampleColumns, SeriesKeys
+from jobmeter.model.batch import References, SeriesKeys
 from jobmeter.model.job import JobFilter, JobView, Node
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, Clock, TimeRange, ceil_to
 from jobmeter.query import gather
@@ -189,8 +189,7 @@ class Groups:
         shape = self._shape(views, TimeRange(0, span.end_ms), names, projects)
         keys = SeriesKeys.of([entry.series for entry in shape.entries])
         last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
-        order = np.argsort(last.index)
-        last = SampleColumns(last.index[order], last.time[order], last.value[order])
+        last = last.where(np.argsort(last.index))
         gauges = np.zeros(len(keys), np.bool_)
         return Readings(Frame(shape, bucket(last, _WHOLE_MS, gauges, References.none(len(keys))), {}))
 

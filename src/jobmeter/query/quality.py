@@ -4,13 +4,14 @@ When a sample arrived is not stored. That samples came late is derived from the 
 much waited on their disks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from jobmeter.access.principal import Scope
-from jobmeter.model.batch import BucketColumns, Int64s, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, Int64s, SeriesKeys
 from jobmeter.model.job import JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.quality import DamagedRows, Gap, JobQuality, NodeQuality, ReplicaQuality, Stretch
@@ -40,6 +41,7 @@ _LATE_MS = MINUTE
 _MOST_NAMES = 64
 _DAMAGE = frozenset({"samples", "minutes", "hours", "journal"})
 
+K = TypeVar("K")
 _Member = tuple[str, int]
 """A replica and its attempt."""
 _Place = tuple[str, str]
@@ -63,6 +65,14 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
     def rows(self, at: int) -> slice:
         """Where the steps of a series are."""
         return slice(self.bounds[at], self.bounds[at + 1])
+
+    def grouped(self, key: Callable[[Series], K]) -> dict[K, list[int]]:
+        """The series that have steps, by a key."""
+        groups: dict[K, list[int]] = {}
+        for at, one in enumerate(self.series):
+            if self.bounds[at + 1] > self.bounds[at]:
+                groups.setdefault(key(one), []).append(at)
+        return groups
 
     def presence(self, which: Sequence[int]) -> Presence:
         """When any of those series was sampled."""
@@ -168,10 +178,7 @@ def _judged(series: Iterable[Series], names: Sequence[str]) -> list[Series]:
 def _replicas(
     read: _Read, view: JobView, nodes: Mapping[_Place, NodeQuality], now_ms: int
 ) -> tuple[list[ReplicaQuality], list[Gap]]:
-    members: dict[_Member, list[int]] = {}
-    for at, one in enumerate(read.series):
-        if read.bounds[at + 1] > read.bounds[at]:
-            members.setdefault((one.replica, one.attempt), []).append(at)
+    members = read.grouped(lambda one: (one.replica, one.attempt))
     recorded = {(one.name, one.attempt): one for one in view.replicas}
     measured, found = list[ReplicaQuality](), list[Gap]()
     for member, which in members.items():
@@ -237,11 +244,8 @@ def _ran(replica: Replica, view: JobView, now_ms: int) -> bool:
 
 
 def _nodes(read: _Read, view: JobView, span: TimeRange) -> dict[_Place, NodeQuality]:
-    by_place: dict[_Place, list[int]] = {}
-    for at, one in enumerate(read.series):
-        if read.bounds[at + 1] > read.bounds[at]:
-            by_place.setdefault((one.cluster, one.node), []).append(at)
-    return {place: _node(place, which, read, _stays(view, place, span)) for place, which in by_place.items()}
+    places = read.grouped(lambda one: (one.cluster, one.node))
+    return {place: _node(place, which, read, _stays(view, place, span)) for place, which in places.items()}
 
 
 def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Stretch]) -> NodeQuality:
@@ -277,25 +281,21 @@ def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Stre
 
 def _stays(view: JobView, place: _Place, span: TimeRange) -> list[Stretch]:
     return [
-        Stretch(
-            span.start_ms if one.start is None else one.start,
-            span.end_ms if one.end is None else one.end,
-        )
+        Stretch(span.start_ms if one.start is None else one.start, span.end_ms if one.end is None else one.end)
         for one in view.replicas
         if (one.cluster, one.node) == place
     ] or [Stretch(span.start_ms, span.end_ms)]
 
 
 def _within(found: Gaps, stays: Sequence[Stretch]) -> list[Stretch]:
-    exact = [
-        (start, end)
+    return [
+        Stretch(start, end)
         for start, end, exact in zip(found.start.tolist(), found.end.tolist(), found.exact.tolist(), strict=True)
         if exact and any(stay.start < end and start < stay.end for stay in stays)
     ]
-    return [Stretch(start, end) for start, end in exact]
 
 
-def _waiting(first: Int64s, last: Int64s, waits: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[Stretch]:
+def _waiting(first: Int64s, last: Int64s, waits: Bools) -> list[Stretch]:
     """Steps after each other in all of whose samples something waited, where they last."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], waits, [False])).astype(np.int8)))
     stretches = [(int(first[start]), int(last[end - 1])) for start, end in edges.reshape(-1, 2).tolist()]
@@ -332,16 +332,19 @@ def _complete(
 ) -> bool | None:
     if found or damaged or any(node.dropped or node.damaged_bytes for node in nodes):
         return False
-    if any(not one.samples for one in replicas):
+    if not all(one.samples for one in replicas):
         return False
     return True if any(one.coverage is not None for one in replicas) else None
 
 
 def _coverage(replicas: Sequence[ReplicaQuality]) -> float | None:
-    judged = [one for one in replicas if one.coverage is not None and one.first is not None and one.last is not None]
-    whole = sum((one.last or 0) - (one.first or 0) + (one.interval or 0) for one in judged)
-    lost = sum((1 - (one.coverage or 0)) * ((one.last or 0) - (one.first or 0) + (one.interval or 0)) for one in judged)
-    return _share(lost, whole) if judged else None
+    judged = [
+        (one.coverage, one.last - one.first + (one.interval or 0))
+        for one in replicas
+        if one.coverage is not None and one.first is not None and one.last is not None
+    ]
+    lost = sum((1 - coverage) * length for coverage, length in judged)
+    return _share(lost, sum(length for _, length in judged)) if judged else None
 
 
 def _share(lost: float, whole: float) -> float:

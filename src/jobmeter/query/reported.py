@@ -65,7 +65,7 @@ def reported(store: Store, limits: Limits, clock: Clock, job: Job, question: Rep
     else:
         # All of it is in memory together.
         budget = replace(meter.budget(), rows=limits.query_points)
-        columns = _joined(list(store.read(keys, question.range, budget)))
+        columns = SampleColumns.joined(list(store.read(keys, question.range, budget)))
     meter.count(len(columns), None)
     finite = np.isfinite(columns.value)
     # The index is the order of names and replicas.
@@ -79,7 +79,11 @@ def reported(store: Store, limits: Limits, clock: Clock, job: Job, question: Rep
         order = order[::-1]
     page = order[question.offset : question.offset + question.limit]
     rows = zip(index[page].tolist(), time[page].tolist(), value[page].tolist(), strict=True)
-    return Reported([_report(series[at], moment, reading) for at, moment, reading in rows], len(order))
+    reports = [
+        Report(name=series[at].metric.removeprefix(PREFIX), time=moment, value=reading, replica=series[at].replica)
+        for at, moment, reading in rows
+    ]
+    return Reported(reports, len(order))
 
 
 def _series(store: Store, limits: Limits, job: Job, question: ReportedQuestion) -> list[Series]:
@@ -105,17 +109,3 @@ def _newest(names: Sequence[str], index: Int64s, time: Int64s, value: Float64s) 
             best[names[at]] = row
     rows = np.array(sorted(best.values()), np.int64)
     return index[rows], time[rows], value[rows]
-
-
-def _joined(blocks: Sequence[SampleColumns]) -> SampleColumns:
-    if not blocks:
-        return SampleColumns.empty()
-    return SampleColumns(
-        np.concatenate([block.index for block in blocks]),
-        np.concatenate([block.time for block in blocks]),
-        np.concatenate([block.value for block in blocks]),
-    )
-
-
-def _report(series: Series, time: int, value: float) -> Report:
-    return Report(name=series.metric.removeprefix(PREFIX), time=time, value=value, replica=series.replica)

@@ -150,9 +150,7 @@ def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Sa
         return Samples(SampleColumns.empty())
     before = meter.clock.now_ms() + meter.limits.future_seconds * SECOND + 1
     found = store.previous(SeriesKeys.of(question.series), before, meter.budget())
-    newer = found.time >= question.since_ms
-    columns = SampleColumns(found.index[newer], found.time[newer], found.value[newer])
-    return Samples(columns, _milliseconds(meter))
+    return Samples(found.where(found.time >= question.since_ms), _milliseconds(meter))
 
 
 def _check(series: Sequence[Series], scope: Scope) -> None:
