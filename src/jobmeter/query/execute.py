@@ -50,9 +50,8 @@ from jobmeter.query.request import (
     sources,
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
-from jobmeter.query.shared import shared_view
 from jobmeter.query.source import Source
-from jobmeter.query.subjects import Subjects
+from jobmeter.query.subjects import Subjects, opened
 from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -161,12 +160,11 @@ class Executor:
         return idle_time(view, self._clock.now_ms(), lambda query: self.run(query, scope).lines, types)
 
     def _job(self, question: JobQuestion, scope: Scope) -> JobView:
-        view = self._subjects.view(question.ref, scope)
-        return view if scope.job is None or scope.record else shared_view(view)
+        return opened(self._subjects.view(question.ref, scope), scope)
 
     def _cached_job(self, question: JobQuestion, scope: Scope) -> JobView | None:
         view = self._subjects.cached_view(question.ref, scope)
-        return view if view is None or scope.job is None or scope.record else shared_view(view)
+        return None if view is None else opened(view, scope)
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""

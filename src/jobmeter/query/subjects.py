@@ -2,12 +2,22 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from jobmeter.access.principal import Scope
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.job import Job, JobView, Node
+from jobmeter.model.job import Job, JobView, Node, Replica
 from jobmeter.model.time import Clock
 from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.registry.base import Registry
+
+_JOB = ("id", "project", "state", "created", "start", "end", "limits", "recorded", "first_sample", "last_sample")
+_REPLICA = ("name", "attempt", "rank", "pod_id", "start", "end")
+_EXTRA = {"pai-dlc": ("SanityCheckResults",)}
+"""Results of health checks, which PAI-DLC's GetJobSanityCheckResult shows to the holder of a token.
+
+https://help.aliyun.com/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobsanitycheckresult
+"""
 
 
 class Subjects:
@@ -70,6 +80,24 @@ class Subjects:
 def shown(view: JobView, scope: Scope) -> bool:
     """True when the job lies inside of the scope."""
     return scope.shows(view.job, () if scope.grant is None else {replica.cluster for replica in view.replicas})
+
+
+def opened(view: JobView, scope: Scope) -> JobView:
+    """What the caller sees of a job: with a share token for its measurements, only what they are named and placed by.
+
+    A field that is added to a job stays closed until it is named.
+    """
+    if scope.job is None or scope.record:
+        return view
+    job = view.job
+    extra = {
+        dialect: {name: job.extra[dialect][name] for name in names if name in job.extra[dialect]}
+        for dialect, names in _EXTRA.items()
+        if dialect in job.extra
+    }
+    replicas = [Replica(**{name: getattr(one, name) for name in _REPLICA}) for one in view.replicas]
+    shared = Job(**{name: getattr(job, name) for name in _JOB}, extra=extra)
+    return replace(view, job=shared, replicas=replicas, allocations=[])
 
 
 def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
