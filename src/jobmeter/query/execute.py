@@ -33,7 +33,7 @@ from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
 from jobmeter.query.permitted import check_named, permitted_jobs
-from jobmeter.query.quality import Qualities, QualityQuestion
+from jobmeter.query.quality import QualityQuestion, quality
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
 from jobmeter.query.request import (
@@ -85,8 +85,8 @@ class Executor:
         self.cache = cache or Cache()
         self._source = Source(store, self.cache)
         self._subjects = Subjects(registry, clock)
-        self._groups = Groups(store, registry, clock, limits, self._source)
-        self._measurements = Measurements(store, clock, limits, self._source, self._subjects, self._groups, self.cache)
+        self._groups = Groups(registry, clock, limits, self._source)
+        self._measurements = Measurements(clock, limits, self._source, self._subjects, self._groups, self.cache)
         self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
             EncodedQuestion: self._measurements.encoded,
@@ -101,9 +101,7 @@ class Executor:
             SpanFilter: self._spans,
             ReportedQuestion: self._reported,
             ReadingsQuestion: self._readings,
-            FleetQuestion: lambda question, scope: fleet(
-                self._store, self._registry, self._clock, self._limits, self._source, question, scope
-            ),
+            FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
             QualityQuestion: self._quality,
             IdleQuestion: self._idle,
             **dict.fromkeys(
@@ -140,18 +138,16 @@ class Executor:
         return found
 
     def _reported(self, question: ReportedQuestion, scope: Scope) -> Any:  # noqa: ANN401 - as the question says
-        return reported(self._store, self._limits, self._clock, self.head(question.ref, scope), question)
+        return reported(self._store, self.head(question.ref, scope), question, self._meter())
 
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
         narrowing = gather.Narrowing(question.replicas, question.devices)
         view = self._subjects.view(question.ref, scope)
         resolved = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
-        return readings(self._store, self._clock, self._limits, question, resolved.layout.shape)
+        return readings(self._store, question, resolved.layout.shape, self._meter())
 
     def _quality(self, question: QualityQuestion, scope: Scope) -> JobQuality:
-        view = self._subjects.view(question.ref, scope)
-        qualities = Qualities(self._store, self._source, self._limits)
-        return qualities.of_job(view, scope, self._clock.now_ms(), Meter(self._clock, self._limits))
+        return quality(self._source, self._subjects.view(question.ref, scope), scope, self._meter())
 
     def _idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
         view = self._subjects.view(question.ref, scope)
@@ -181,7 +177,7 @@ class Executor:
         """
         rows = metrics_of(metrics or CORE_METRICS)
         check_by(ref, by)
-        meter = Meter(self._clock, self._limits)
+        meter = self._meter()
         names = sources(rows)
         if isinstance(ref, JobRef):
             view = self._subjects.view(ref, scope)
@@ -206,7 +202,7 @@ class Executor:
 
     def summary(self, ref: JobRef, scope: Scope) -> JobSummary:
         """What a job used over its whole life (until now, while it runs)."""
-        meter = Meter(self._clock, self._limits)
+        meter = self._meter()
         view = self._subjects.view(ref, scope)
         now_ms = self._clock.now_ms()
         span = life(view.job, now_ms)
@@ -228,22 +224,25 @@ class Executor:
 
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
         selector = selector_of(question, self._logged(question.ref, scope))
-        meter = Meter(self._clock, self._limits)
+        meter = self._meter()
         return self._page(selector, meter.budget(), meter)
 
     def _logged(self, ref: JobRef | NodeRef, scope: Scope) -> Job | list[Node]:
         return self.head(ref, scope) if isinstance(ref, JobRef) else self.nodes(ref, scope)
 
     def _traces(self, question: TraceFilter, scope: Scope) -> TracePage:
-        return traces.traces(self._store, question, scope, Meter(self._clock, self._limits))
+        return traces.traces(self._store, question, scope, self._meter())
 
     def _spans(self, question: SpanFilter, scope: Scope) -> list[Span]:
-        return traces.spans(self._store, question, scope, Meter(self._clock, self._limits))
+        return traces.spans(self._store, question, scope, self._meter())
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
         page = self._store.read_logs(selector, budget)
         meter.count(len(page.lines), None)
         return page
+
+    def _meter(self) -> Meter:
+        return Meter(self._clock, self._limits)
 
     def _budget(self) -> ReadBudget:
         return ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
@@ -251,10 +250,10 @@ class Executor:
     def _series(self, question: Question[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
         if scope.grant is not None:
             raise ForbiddenError("the key's policies allow some resources only, and series are not asked for by them")
-        meter = Meter(self._clock, self._limits)
+        meter = self._meter()
         match question:
             case SeriesQuestion():
-                return series.find(self._store, question, scope, self._limits, meter)
+                return series.find(self._store, question, scope, meter)
             case NamesQuestion():
                 return series.names(self._store, question, scope)
             case SamplesQuestion():

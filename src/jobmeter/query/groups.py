@@ -33,7 +33,7 @@ from jobmeter.query.subjects import projects_of
 from jobmeter.query.usage import LIMITS, METRICS, Allocated, Parts, Place, Readings, allocated, by_user, was_there
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import Selector, Store
+from jobmeter.store.base import Selector
 
 MOST_JOBS = 100_000
 """Jobs of one group that a question may meet."""
@@ -50,8 +50,7 @@ _SIZES = ("node.cpu.count", "node.memory.total")
 class Groups:
     """See ``jobmeter.query.group``. Stateless: every method may be called from any thread."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, limits: Limits, source: Source) -> None:
-        self._store = store
+    def __init__(self, registry: Registry, clock: Clock, limits: Limits, source: Source) -> None:
         self._registry = registry
         self._clock = clock
         self._limits = limits
@@ -199,7 +198,7 @@ class Groups:
         most = _SERIES * self._limits.query_series
         metrics = sources(metrics_of(names))
         nodes = partial(self._registry.nodes, projects)
-        return Shape(gather.of_jobs(self._store, views, metrics, span, self._limits, nodes, most))
+        return Shape(gather.of_jobs(self._source.store, views, metrics, span, self._limits, nodes, most))
 
     def _capacity(
         self, nodes: Sequence[Node], parts: Parts, projects: frozenset[str] | None, span: TimeRange
@@ -229,7 +228,7 @@ class Groups:
             metrics=frozenset(_SIZES),
             limit=_SERIES * self._limits.query_series,
         )
-        found = self._store.find(selector)
+        found = self._source.store.find(selector)
         meter = Meter(self._clock, self._limits)
         last = self._source.previous(SeriesKeys.of(found), span.end_ms, meter)
         series = [found[at] for at in last.index.tolist()]

@@ -47,7 +47,6 @@ from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of
 from jobmeter.query.table import EMPTY, Table, lines_of
 from jobmeter.settings import Limits
-from jobmeter.store.base import Store
 from jobmeter.store.cache import Cache
 
 _SPARSE = 1.5
@@ -66,16 +65,9 @@ class Measurements:
     """Lines of measured values, of whomever a question is about. Every method may be called from any thread."""
 
     def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        limits: Limits,
-        source: Source,
-        subjects: Subjects,
-        groups: Groups,
-        cache: Cache,
+        self, clock: Clock, limits: Limits, source: Source, subjects: Subjects, groups: Groups, cache: Cache
     ) -> None:
-        self._store = store
+        self._store = source.store
         self._clock = clock
         self._limits = limits
         self._source = source

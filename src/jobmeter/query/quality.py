@@ -12,7 +12,7 @@ import numpy as np
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.batch import Bools, BucketColumns, Int64s, SeriesKeys
-from jobmeter.model.job import JobState, JobView, Replica
+from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.quality import DamagedRows, Gap, JobQuality, NodeQuality, ReplicaQuality, Stretch
 from jobmeter.model.question import Question
@@ -24,7 +24,6 @@ from jobmeter.query.meter import Meter
 from jobmeter.query.quality_text import sentences
 from jobmeter.query.request import JobRef
 from jobmeter.query.source import Source, buckets
-from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 from jobmeter.store.damage import DamagedPart
 
@@ -82,79 +81,74 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
         return Presence.joined(columns.first_time[at], columns.last_time[at], counts, self.step_ms)
 
 
-class Qualities:
-    """Answers ``QualityQuestion`` in steps, from roll-ups where there are: what it reads is bounded."""
+def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQuality:
+    """Answers ``QualityQuestion`` about a job that the caller may see in steps, from roll-ups where there are.
 
-    def __init__(self, store: Store, source: Source, limits: Limits) -> None:
-        self._store = store
-        self._source = source
-        self._most = limits.query_series
+    What it reads is bounded. Raises LimitExceededError or QueryTimeoutError.
+    """
+    job, now_ms, most = view.job, meter.clock.now_ms(), meter.limits.query_series
+    span = life(job, now_ms)
+    places = list(dict.fromkeys((one.cluster, one.node) for one in view.replicas if one.node))
+    open_nodes = scope.job is None and scope.grant is None
+    own = _judged(*_own(source.store, job, most))
+    agents = _agents(source.store, job, most, places[:MOST_NODES] if open_nodes else ())
+    step_ms = default_step(span, int(np.clip(_POINTS // max(len(own) + len(agents), 1), _FEWEST_STEPS, STEPS)))
+    nodes = _nodes(_read(source, agents, span, step_ms, meter), view, span)
+    replicas, found = _replicas(_read(source, own, span, step_ms, meter), view, nodes, now_ms)
+    longest = sorted(sorted(found, key=lambda gap: gap.start - gap.end)[:MOST_GAPS], key=lambda gap: gap.start)
+    damaged = _damaged(source.store.damaged(), job_key(job.project, job.id), span)
+    answer = JobQuality(
+        job=job.id,
+        project=job.project,
+        start=span.start_ms,
+        end=span.end_ms,
+        step=step_ms,
+        complete=_complete(replicas, found, nodes.values(), damaged),
+        coverage=_coverage(replicas),
+        replicas=replicas,
+        gaps=longest,
+        gap_count=len(found),
+        nodes=[nodes[place] for place in sorted(nodes)] if open_nodes else None,
+        nodes_total=len(places),
+        damaged=damaged,
+        ahead=max((job.last_sample or 0) - now_ms, 0),
+    )
+    return msgspec.structs.replace(answer, sentences=sentences(answer))
 
-    def of_job(self, view: JobView, scope: Scope, now_ms: int, meter: Meter) -> JobQuality:
-        """The quality of a job that the caller may see. Raises LimitExceededError or QueryTimeoutError."""
-        job = view.job
-        span = life(job, now_ms)
-        places = list(dict.fromkeys((one.cluster, one.node) for one in view.replicas if one.node))
-        open_nodes = scope.job is None and scope.grant is None
-        own = _judged(*self._own(view))
-        agents = self._agents(view, places[:MOST_NODES] if open_nodes else ())
-        step_ms = default_step(span, int(np.clip(_POINTS // max(len(own) + len(agents), 1), _FEWEST_STEPS, STEPS)))
-        nodes = _nodes(self._read(agents, span, step_ms, meter), view, span)
-        replicas, found = _replicas(self._read(own, span, step_ms, meter), view, nodes, now_ms)
-        longest = sorted(sorted(found, key=lambda gap: gap.start - gap.end)[:MOST_GAPS], key=lambda gap: gap.start)
-        damaged = _damaged(self._store.damaged(), job_key(job.project, job.id), span)
-        quality = JobQuality(
-            job=job.id,
-            project=job.project,
-            start=span.start_ms,
-            end=span.end_ms,
-            step=step_ms,
-            complete=_complete(replicas, found, nodes.values(), damaged),
-            coverage=_coverage(replicas),
-            replicas=replicas,
-            gaps=longest,
-            gap_count=len(found),
-            nodes=[nodes[place] for place in sorted(nodes)] if open_nodes else None,
-            nodes_total=len(places),
-            damaged=damaged,
-            ahead=max((job.last_sample or 0) - now_ms, 0),
-        )
-        return msgspec.structs.replace(quality, sentences=sentences(quality))
 
-    def _own(self, view: JobView) -> tuple[Sequence[Series], Sequence[str]]:
-        """The series by which replicas may be judged, and their metrics, the best first."""
-        found = self._find(view, REGULAR)
-        if found:
-            return found, REGULAR
-        # An import of other metrics, or Flink's: any is better than none, but what a program reports has no interval.
-        own = Selector(jobs=(job_key(view.job.project, view.job.id),), limit=_MOST_NAMES)
-        names = [
-            name for name in self._store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))
-        ]
-        return (self._find(view, names), names) if names else ((), ())
+def _own(store: Store, job: Job, most: int) -> tuple[Sequence[Series], Sequence[str]]:
+    """The series by which replicas may be judged, and their metrics, the best first."""
+    found = _find(store, job, most, REGULAR)
+    if found:
+        return found, REGULAR
+    # An import of other metrics, or Flink's: any is better than none, but what a program reports has no interval.
+    own = Selector(jobs=(job_key(job.project, job.id),), limit=_MOST_NAMES)
+    names = [name for name in store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))]
+    return (_find(store, job, most, names), names) if names else ((), ())
 
-    def _agents(self, view: JobView, places: Sequence[_Place]) -> list[Series]:
-        """The series of whatever measured the job: its own run, or the agents of its nodes."""
-        own = self._find(view, AGENT)
-        running = {(one.cluster, one.node) for one in own}
-        others = tuple(place for place in places if place not in running)
-        if not others:
-            return own
-        project = frozenset({view.job.project})
-        selector = Selector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=self._most)
-        return [*own, *self._store.find(selector)]
 
-    def _find(self, view: JobView, names: Iterable[str]) -> list[Series]:
-        job = view.job
-        keys, project = (job_key(job.project, job.id),), frozenset({job.project})
-        return self._store.find(Selector(projects=project, jobs=keys, metrics=frozenset(names), limit=self._most))
+def _agents(store: Store, job: Job, most: int, places: Sequence[_Place]) -> list[Series]:
+    """The series of whatever measured the job: its own run, or the agents of its nodes."""
+    own = _find(store, job, most, AGENT)
+    running = {(one.cluster, one.node) for one in own}
+    others = tuple(place for place in places if place not in running)
+    if not others:
+        return own
+    project = frozenset({job.project})
+    selector = Selector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=most)
+    return [*own, *store.find(selector)]
 
-    def _read(self, series: Sequence[Series], span: TimeRange, step_ms: int, meter: Meter) -> _Read:
-        counters = np.array([one.metric in {"agent.dropped", "agent.spool.damaged"} for one in series], np.bool_)
-        keys = SeriesKeys.of(series)
-        columns = buckets(self._source, keys, counters, span, step_ms, owned_ms=0, meter=meter)
-        bounds = np.searchsorted(columns.index, np.arange(len(series) + 1)).tolist()
-        return _Read(series, columns, bounds, step_ms)
+
+def _find(store: Store, job: Job, most: int, names: Iterable[str]) -> list[Series]:
+    keys, project = (job_key(job.project, job.id),), frozenset({job.project})
+    return store.find(Selector(projects=project, jobs=keys, metrics=frozenset(names), limit=most))
+
+
+def _read(source: Source, series: Sequence[Series], span: TimeRange, step_ms: int, meter: Meter) -> _Read:
+    counters = np.array([one.metric in {"agent.dropped", "agent.spool.damaged"} for one in series], np.bool_)
+    columns = buckets(source, SeriesKeys.of(series), counters, span, step_ms, owned_ms=0, meter=meter)
+    bounds = np.searchsorted(columns.index, np.arange(len(series) + 1)).tolist()
+    return _Read(series, columns, bounds, step_ms)
 
 
 def _judged(series: Iterable[Series], names: Sequence[str]) -> list[Series]:

@@ -12,12 +12,11 @@ from msgspec.structs import replace
 
 from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.question import Question
-from jobmeter.model.time import Clock, TimeRange
+from jobmeter.model.time import TimeRange
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef, metrics_of, sources
 from jobmeter.query.shape import Entry, Shape
 from jobmeter.query.source import expected
-from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 
 _TOGETHER = 256
@@ -56,10 +55,11 @@ class ReadingsQuestion(msgspec.Struct, Question[Readings], frozen=True, kw_only=
         return sources(metrics_of(self.metrics))
 
 
-def readings(store: Store, clock: Clock, limits: Limits, question: ReadingsQuestion, shape: Shape) -> Readings:
+def readings(store: Store, question: ReadingsQuestion, shape: Shape, meter: Meter) -> Readings:
     """The readings of a shape's entries; nothing is read before the first block is requested."""
+    limits = meter.limits
     own = replace(limits, query_rows=limits.export_rows, query_seconds=limits.export_seconds)
-    return Readings(question.names, shape.entries, _blocks(store, shape, question.range, Meter(clock, own)))
+    return Readings(question.names, shape.entries, _blocks(store, shape, question.range, Meter(meter.clock, own)))
 
 
 def _blocks(store: Store, shape: Shape, span: TimeRange, meter: Meter) -> Generator[SampleColumns]:

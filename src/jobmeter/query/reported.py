@@ -12,7 +12,7 @@ from jobmeter.model.job import Job
 from jobmeter.model.order import natural
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series, job_key
-from jobmeter.model.time import SECOND, Clock, TimeRange
+from jobmeter.model.time import SECOND, TimeRange
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
@@ -53,18 +53,17 @@ class ReportedQuestion(msgspec.Struct, Question[Reported], frozen=True, kw_only=
     limit: int = 100
 
 
-def reported(store: Store, limits: Limits, clock: Clock, job: Job, question: ReportedQuestion) -> Reported:
+def reported(store: Store, job: Job, question: ReportedQuestion, meter: Meter) -> Reported:
     """The answer about a job that the caller may see."""
     if min(question.offset, question.limit) < 0:
         raise InvalidRequestError("a page begins at 0 or after", "offset")
-    series = _series(store, limits, job, question)
+    series = _series(store, meter.limits, job, question)
     keys = SeriesKeys.of(series)
-    meter = Meter(clock, limits)
     if question.latest:
         columns = store.previous(keys, question.range.end_ms, meter.budget())
     else:
         # All of it is in memory together.
-        budget = replace(meter.budget(), rows=limits.query_points)
+        budget = replace(meter.budget(), rows=meter.limits.query_points)
         columns = SampleColumns.joined(list(store.read(keys, question.range, budget)))
     meter.count(len(columns), None)
     finite = np.isfinite(columns.value)

@@ -49,7 +49,7 @@ class Source:
     """
 
     def __init__(self, store: Store, cache: Cache) -> None:
-        self._store = store
+        self.store = store
         self._closed = RollupCache(cache)
 
     def pieces(
@@ -68,10 +68,10 @@ class Source:
             return
         fits = any(step_ms % tier == 0 for tier in Tier)
         jobs = keys.jobs() if fits else []
-        revision = self._store.revision(jobs) if fits else None
+        revision = self.store.revision(jobs) if fits else None
         if revision is None and span.length_ms <= RAW_IS_QUICK:
             fits = False
-        rolled = self._store.rolled(jobs, hours_around(span)) if fits else []
+        rolled = self.store.rolled(jobs, hours_around(span)) if fits else []
         for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
             recent = self._recent(keys, segment.span, step_ms, last) if segment.tier is None else None
             if recent is not None:
@@ -89,7 +89,7 @@ class Source:
                     yield Piece(segment.span, segment.tier, rows)
 
     def _recent(self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None) -> BucketColumns | None:
-        memory = self._store.memory
+        memory = self.store.memory
         return None if last is None or memory is None else memory.buckets(keys, span, step_ms, *last)
 
     def _raw(
@@ -101,11 +101,11 @@ class Source:
             part.start_ms <= whole.start_ms and whole.end_ms <= part.end_ms for part in rolled
         )
         if revision is None or not over:
-            yield from self._store.read(keys, span, meter.budget(expected(keys, span)))
+            yield from self.store.read(keys, span, meter.budget(expected(keys, span)))
         else:
 
             def samples(part: TimeRange) -> SampleColumns:
-                return SampleColumns.joined([*self._store.read(keys, part, meter.budget(expected(keys, part)))])
+                return SampleColumns.joined([*self.store.read(keys, part, meter.budget(expected(keys, part)))])
 
             found = self._closed.samples(keys, span, revision, samples)
             if len(found):
@@ -115,7 +115,7 @@ class Source:
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: Trusted | None, meter: Meter
     ) -> Iterator[BucketColumns]:
         def rows(part: TimeRange) -> BucketColumns:
-            return self._store.read_buckets(keys, part, tier, meter.budget(expected(keys, part, tier)))
+            return self.store.read_buckets(keys, part, tier, meter.budget(expected(keys, part, tier)))
 
         if trusted is None:
             yield rows(span)
@@ -124,7 +124,7 @@ class Source:
 
     def previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
         """See ``Store.previous``."""
-        return self._store.previous(keys, before_ms, meter.budget())
+        return self.store.previous(keys, before_ms, meter.budget())
 
 
 def buckets(
