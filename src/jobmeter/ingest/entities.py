@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.ingest.join import extremes, numbered
 from jobmeter.model.batch import Bools, Int64s, SampleBatch
-from jobmeter.model.interner import SeriesInterner, SeriesList, series_of
+from jobmeter.model.interner import SeriesInterner, SeriesList, grown, series_of
 from jobmeter.model.series import Series
 from jobmeter.registry.base import Observation
 
@@ -65,11 +65,8 @@ class Spans:
 
     def fit(self, count: int) -> None:
         """Make room for that many entities."""
-        more = count - len(self.first)
-        if more > 0:
-            more = max(more, len(self.first))
-            self.first = np.concatenate((self.first, np.full(more, NEVER)))
-            self.last = np.concatenate((self.last, np.full(more, -NEVER)))
+        if count > len(self.first):
+            self.first, self.last = grown(self.first, count, NEVER), grown(self.last, count, -NEVER)
 
     def widen(self, sighting: Sighting) -> None:
         """Extend the times by those of a sighting."""
@@ -164,9 +161,8 @@ class Entities:
 
     def _of(self, series: SeriesList, positions: Int64s) -> "_Members":
         """The entities of some of the series."""
-        more = len(self._interner) - len(self._of_series)
-        if more > 0:
-            self._of_series = np.concatenate((self._of_series, np.full(max(more, len(self._of_series)), _UNKNOWN)))
+        if len(self._interner) > len(self._of_series):
+            self._of_series = grown(self._of_series, len(self._interner), _UNKNOWN)
         numbers = series.numbers[positions]
         for place in np.flatnonzero(self._of_series[numbers] == _UNKNOWN).tolist():
             self._of_series[numbers[place]] = self._number_of(series[int(positions[place])])

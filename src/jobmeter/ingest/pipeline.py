@@ -205,7 +205,7 @@ class IngestPipeline:
             if project != default:
                 write_project(principal, project)
         check_times(batch)
-        check_values(batch, bounds.lowest, bounds.highest, bounds.floor, bounds.ceiling)
+        check_values(batch, bounds)
         counts: dict[str, int] = {}
         parts: list[_Part] = []
         for project, part in own:
