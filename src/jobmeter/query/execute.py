@@ -220,7 +220,8 @@ class Executor:
         """
         selector = selector_of(replace(question, limit=0), self._logged(question.ref, scope))
         meter = Meter(self._clock, replace(self._limits, query_rows=self._limits.export_rows))
-        return pages(lambda page: self._page(page, self._budget(), meter), selector, limit)
+        budget = ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
+        return pages(lambda page: self._page(page, budget, meter), selector, limit)
 
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
         selector = selector_of(question, self._logged(question.ref, scope))
@@ -243,9 +244,6 @@ class Executor:
 
     def _meter(self) -> Meter:
         return Meter(self._clock, self._limits)
-
-    def _budget(self) -> ReadBudget:
-        return ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
 
     def _series(self, question: Question[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
         if scope.grant is not None:

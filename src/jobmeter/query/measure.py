@@ -136,7 +136,7 @@ class Measurements:
         layout = None if revision is None else self._layouts.get(key, view, revision, unassigned)
         if layout is not None:
             return ResolvedQuery(job.project, layout, job.limits)
-        own = self._store.find(gather.selector_of_job(job, names, span, self._limits))
+        own = gather.own_series(self._store, job, names, self._limits, series_since(span, self._limits))
         validator = own if revision is None else revision
         layout = None if revision is not None else self._layouts.get(key, view, own, unassigned)
         if layout is None:
@@ -275,21 +275,14 @@ class Measurements:
             else:
                 nodes = self._groups.members(query.subject, query.range, scope)
             return self.of_nodes(nodes, query.subject, scope, names, query.range, query.by, narrowing)
-        if _needs_head_alone(query, names):
-            view = JobView(job=self._subjects.head(query.subject, scope), replicas=[], allocations=[])
-        else:
-            view = self._subjects.view(query.subject, scope)
+        view = self._subjects.view(query.subject, scope, alone=_needs_head_alone(query, names))
         return self.of_job(view, names, query.range, query.by, narrowing)
 
     def _resolve_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery | None:
         """As ``_resolve``, without waiting: None where the job, its series or their layout are not in memory."""
         if not isinstance(query.subject, JobRef):
             return None
-        if _needs_head_alone(query, names):
-            head = self._subjects.cached_head(query.subject, scope)
-            view = None if head is None else JobView(job=head, replicas=[], allocations=[])
-        else:
-            view = self._subjects.cached_view(query.subject, scope)
+        view = self._subjects.cached_view(query.subject, scope, alone=_needs_head_alone(query, names))
         if view is None:
             return None
         job = view.job

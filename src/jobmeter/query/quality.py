@@ -20,10 +20,12 @@ from jobmeter.model.series import NO_JOB, NamePart, Series, job_key
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.gaps import Gaps, Presence, gaps
+from jobmeter.query.gather import own_series
 from jobmeter.query.meter import Meter
 from jobmeter.query.quality_text import sentences
 from jobmeter.query.request import JobRef
 from jobmeter.query.source import Source, buckets
+from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 from jobmeter.store.damage import DamagedPart
 
@@ -86,12 +88,12 @@ def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQua
 
     What it reads is bounded. Raises LimitExceededError or QueryTimeoutError.
     """
-    job, now_ms, most = view.job, meter.clock.now_ms(), meter.limits.query_series
+    job, now_ms, limits = view.job, meter.clock.now_ms(), meter.limits
     span = life(job, now_ms)
     places = list(dict.fromkeys((one.cluster, one.node) for one in view.replicas if one.node))
     open_nodes = scope.job is None and scope.grant is None
-    own = _judged(*_own(source.store, job, most))
-    agents = _agents(source.store, job, most, places[:MOST_NODES] if open_nodes else ())
+    own = _judged(*_own(source.store, job, limits))
+    agents = _agents(source.store, job, limits, places[:MOST_NODES] if open_nodes else ())
     step_ms = default_step(span, int(np.clip(_POINTS // max(len(own) + len(agents), 1), _FEWEST_STEPS, STEPS)))
     nodes = _nodes(_read(source, agents, span, step_ms, meter), view, span)
     replicas, found = _replicas(_read(source, own, span, step_ms, meter), view, nodes, now_ms)
@@ -116,32 +118,27 @@ def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQua
     return msgspec.structs.replace(answer, sentences=sentences(answer))
 
 
-def _own(store: Store, job: Job, most: int) -> tuple[Sequence[Series], Sequence[str]]:
+def _own(store: Store, job: Job, limits: Limits) -> tuple[Sequence[Series], Sequence[str]]:
     """The series by which replicas may be judged, and their metrics, the best first."""
-    found = _find(store, job, most, REGULAR)
+    found = own_series(store, job, frozenset(REGULAR), limits)
     if found:
         return found, REGULAR
     # An import of other metrics, or Flink's: any is better than none, but what a program reports has no interval.
     own = Selector(jobs=(job_key(job.project, job.id),), limit=_MOST_NAMES)
     names = [name for name in store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))]
-    return (_find(store, job, most, names), names) if names else ((), ())
+    return (own_series(store, job, frozenset(names), limits), names) if names else ((), ())
 
 
-def _agents(store: Store, job: Job, most: int, places: Sequence[_Place]) -> list[Series]:
+def _agents(store: Store, job: Job, limits: Limits, places: Sequence[_Place]) -> list[Series]:
     """The series of whatever measured the job: its own run, or the agents of its nodes."""
-    own = _find(store, job, most, AGENT)
+    own = own_series(store, job, AGENT, limits)
     running = {(one.cluster, one.node) for one in own}
     others = tuple(place for place in places if place not in running)
     if not others:
         return own
     project = frozenset({job.project})
-    selector = Selector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=most)
+    selector = Selector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=limits.query_series)
     return [*own, *store.find(selector)]
-
-
-def _find(store: Store, job: Job, most: int, names: Iterable[str]) -> list[Series]:
-    keys, project = (job_key(job.project, job.id),), frozenset({job.project})
-    return store.find(Selector(projects=project, jobs=keys, metrics=frozenset(names), limit=most))
 
 
 def _read(source: Source, series: Sequence[Series], span: TimeRange, step_ms: int, meter: Meter) -> _Read:

@@ -11,12 +11,13 @@ from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys
 from jobmeter.model.job import Job
 from jobmeter.model.order import natural
 from jobmeter.model.question import Question
-from jobmeter.model.series import Series, job_key
+from jobmeter.model.series import Series
 from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.query.gather import own_series
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
-from jobmeter.store.base import Selector, Store
+from jobmeter.store.base import Store
 
 PREFIX = "app."
 
@@ -88,15 +89,9 @@ def reported(store: Store, job: Job, question: ReportedQuestion, meter: Meter) -
 def _series(store: Store, limits: Limits, job: Job, question: ReportedQuestion) -> list[Series]:
     full = {name if name.startswith(PREFIX) else f"{PREFIX}{name}" for name in question.names}
     since = 0 if question.latest else max(question.range.start_ms - limits.future_seconds * SECOND, 0)
-    selector = Selector(
-        projects=frozenset({job.project}),
-        jobs=(job_key(job.project, job.id),),
-        metrics=frozenset(full) if full else None,
-        since=since,
-        limit=limits.query_series,
-    )
-    found = [one for one in store.find(selector) if one.metric.startswith(PREFIX)]
-    return sorted(found, key=lambda one: (one.metric, natural(one.replica), one.attempt, one.labels, one.id))
+    found = own_series(store, job, frozenset(full) if full else None, limits, since)
+    reports = [one for one in found if one.metric.startswith(PREFIX)]
+    return sorted(reports, key=lambda one: (one.metric, natural(one.replica), one.attempt, one.labels, one.id))
 
 
 def _newest(names: Sequence[str], index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:

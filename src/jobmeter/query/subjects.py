@@ -38,8 +38,10 @@ class Subjects:
         found = self._registry.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return _only([job for job in found if scope.shows(job)], ref)
 
-    def view(self, ref: JobRef, scope: Scope) -> JobView:
-        """The job with its replicas and allocations. Raises as the class says."""
+    def view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView:
+        """The job with its replicas and allocations, ``alone`` without them. Raises as the class says."""
+        if alone:
+            return JobView(job=self.head(ref, scope), replicas=[], allocations=[])
         return _only_view(self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope)
 
     def cached_head(self, ref: JobRef, scope: Scope) -> Job | None:
@@ -50,8 +52,11 @@ class Subjects:
         found = self._registry.memory.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _only([job for job in found if scope.shows(job)], ref)
 
-    def cached_view(self, ref: JobRef, scope: Scope) -> JobView | None:
+    def cached_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView | None:
         """As ``view``, non-blocking; None where it is not in memory."""
+        if alone:
+            head = self.cached_head(ref, scope)
+            return None if head is None else JobView(job=head, replicas=[], allocations=[])
         found = self._registry.memory.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _only_view(found, ref, scope)
 

@@ -8,7 +8,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
 from jobmeter.ingest.rule import Rule, Subject
 from jobmeter.model.catalog import find
-from jobmeter.model.series import Series, check_job_id, check_name, check_series
+from jobmeter.model.series import Series, check_job_id, check_series, is_name
 
 NAME = "__name__"
 EXTERNAL = "external."
@@ -162,10 +162,7 @@ def _is_job(name: str) -> bool:
 
 
 def _replica(name: str) -> str:
-    try:
-        return check_name(name, "replica")
-    except InvalidRequestError:
-        return ""
+    return name if is_name(name) else ""
 
 
 def _host(instance: str) -> str:
