@@ -32,7 +32,6 @@ from jobmeter.query.latest import WINDOW_MS, LatestValue, newest, values
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
-from jobmeter.query.permitted import check_named, permitted_jobs
 from jobmeter.query.quality import QualityQuestion, quality
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import ReportedQuestion, reported
@@ -51,7 +50,7 @@ from jobmeter.query.request import (
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import Source
-from jobmeter.query.subjects import Subjects, opened
+from jobmeter.query.subjects import Subjects, check_named, opened, permitted_jobs
 from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits

@@ -8,7 +8,6 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.place import EXTERNAL, Placed, placed
 from jobmeter.ingest.otel import RULES
 from jobmeter.ingest.otel.attributes import alike
-from jobmeter.ingest.otel.labels import labels, legal
 from jobmeter.ingest.otel.owner import OWN, POD, Owner, owner
 from jobmeter.ingest.rule import Rule, Subject
 from jobmeter.model.catalog import CATALOG, Kind, Scope
@@ -21,6 +20,19 @@ _GPU = re.compile(r"(?i:(?:(?:nvidia|gpu)[-_]?)?)(\d{1,3})")
 _WRONG = re.compile(r"[^A-Za-z0-9._:-]")
 _HARDWARE, _HARDWARE_ID, _IS_GPU = "hw.", "hw.id", re.compile(r"hw\.gpu\..*")
 _CONTAINERS = ("container.name", "container.id")
+_DESCRIPTIVE = re.compile(
+    r"(?:telemetry\."
+    r"|process\.(?:command|creation\.|executable\.|interactive$|owner$|parent_pid$|runtime\.|title$|working_directory$)"
+    r"|os\.|host\.(?:arch|cpu\.|image\.|ip$|mac$|type$)|container\.(?:command|image\.)|webengine\."
+    r"|k8s\.(?:pod|node|namespace|deployment|job|cronjob|statefulset|daemonset|replicaset|container)"
+    r"\.(?:labels?|annotations?|start_time|status)).*"
+)
+"""Attributes of a resource that tell how it is made, not which one it is."""
+_NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_.]")
+_SCOPE = "otel_scope_"
+_RESOURCE = "resource_"
+_NAMED_HERE = {"job": "attribute_job"}
+"""An attribute whose name means something else here."""
 
 
 def place(described: Described, project: str) -> Placed:
@@ -94,14 +106,14 @@ def _catalogued(described: Described, whose: Owner, project: str) -> Series | No
     if metric.scope is Scope.DEVICE and not whose.device:
         return None
     own = {name: value for name, value in described.attributes.items() if name not in OWN}
-    return _series(metric.name, project, whose, legal(own))
+    return _series(metric.name, project, whose, _legal(own))
 
 
 def _external(described: Described, whose: Owner, project: str) -> Series:
     """Under its own name; what a program calls ``app.<name>`` needs no other one."""
     name = _WRONG.sub("_", described.name)
     metric = name if name.startswith(_APP) else EXTERNAL + name
-    return _series(metric, project, whose, labels(described, whose.used))
+    return _series(metric, project, whose, _labels(described, whose.used))
 
 
 def _series(metric: str, project: str, whose: Owner, found: tuple[tuple[str, str], ...]) -> Series:
@@ -116,3 +128,32 @@ def _series(metric: str, project: str, whose: Owner, found: tuple[tuple[str, str
         attempt=whose.attempt,
         labels=found,
     )
+
+
+def _labels(described: Described, used: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Attributes of the data point, what identifies the resource (but for ``used``), and the scope, as Prometheus does.
+
+    https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#metric-attributes
+    """
+    texts = {name: value for name, value in described.attributes.items() if name not in OWN}
+    for name, value in described.resource.items():
+        if name in used or _DESCRIPTIVE.fullmatch(name) or texts.get(name) == value:
+            continue
+        texts[_RESOURCE + name if name in texts else name] = value
+    name, version, attributes = described.scope
+    scope = {"name": name, "version": version, **attributes}
+    texts.update({_SCOPE + key: value for key, value in scope.items() if value})
+    return _legal(texts)
+
+
+def _legal(texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The same under names that labels may have; values that share one then are joined, as Prometheus does."""
+    found: dict[str, str] = {}
+    for key in sorted(texts):
+        name = _NOT_IN_LABELS.sub("_", _NAMED_HERE.get(key, key))
+        if name[:1].isdigit():
+            name = f"key_{name}"
+        elif name[:1] == ".":
+            name = f"_{name[1:]}"
+        found[name] = f"{found[name]};{texts[key]}" if name in found else texts[key]
+    return tuple(sorted(found.items()))
