@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.model.batch import SampleColumns, SeriesKeys
+from jobmeter.model.batch import SampleColumns
 from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
 from jobmeter.query.meter import Meter
@@ -66,7 +66,7 @@ def _blocks(store: Store, shape: Shape, span: TimeRange, meter: Meter) -> Genera
     for group in shape.reads(span):
         for first in range(0, len(group.keys), _TOGETHER):
             some = slice(first, first + _TOGETHER)
-            keys, positions = SeriesKeys(group.keys.job[some], group.keys.series[some]), group.positions[some]
+            keys, positions = group.keys.where(some), group.positions[some]
             found = store.read(keys, group.span, meter.budget(expected(keys, group.span)))
             try:
                 for block in found:

@@ -184,11 +184,7 @@ class Shape:
         # In the order of their keys an engine reads them as they lie.
         order = np.lexsort((keys.series, keys.job))
         counters = np.array([is_counter(self.entries[at].series.metric) for at in positions], np.bool_)
-        return (
-            np.array(positions, np.uint32)[order],
-            SeriesKeys(keys.job[order], keys.series[order]),
-            counters[order],
-        )
+        return np.array(positions, np.uint32)[order], keys.where(order), counters[order]
 
 
 def _sorted(entries: Sequence[Entry]) -> list[Entry]:
@@ -206,7 +202,7 @@ def _sorted(entries: Sequence[Entry]) -> list[Entry]:
 def _listed(positions: Uint32s, keys: SeriesKeys, counters: NDArray[np.bool_]) -> tuple[Uint32s, SeriesKeys, Bools]:
     """The same in the order of the positions, which are all of them."""
     order = np.argsort(positions)
-    return positions[order], SeriesKeys(keys.job[order], keys.series[order]), counters[order]
+    return positions[order], keys.where(order), counters[order]
 
 
 def is_counter(name: str) -> bool:

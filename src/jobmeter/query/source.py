@@ -140,7 +140,7 @@ def buckets(
     references = References.none(len(keys))
     if counters.any() and owned_ms < span.start_ms:
         rows = np.flatnonzero(counters)
-        before = source.previous(SeriesKeys(keys.job[rows], keys.series[rows]), span.start_ms, meter)
+        before = source.previous(keys.where(rows), span.start_ms, meter)
         own = before.time >= owned_ms
         references.update(rows[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
     parts: list[BucketColumns] = []
@@ -181,7 +181,7 @@ def _own(
     if not len(rows):
         return columns
     index = columns.index[rows]
-    before = source.previous(SeriesKeys(keys.job[index], keys.series[index]), span.start_ms, meter)
+    before = source.previous(keys.where(index), span.start_ms, meter)
     reference = np.full(len(rows), np.nan)
     reference[before.index] = before.value
     rest = columns.increase[rows] - growth(reference, columns.first[rows])
