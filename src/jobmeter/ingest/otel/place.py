@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.place import EXTERNAL, Placed, placed
@@ -41,7 +40,7 @@ def place(described: Described, project: str) -> Placed:
         raise InvalidRequestError("a metric has no name", "metric")
     own = {name: value for name, value in described.attributes.items() if name in OWN}
     whose = owner({**described.resource, **own})
-    whose = replace(whose, device=whose.device or _gpu(described))
+    whose = whose._replace(device=whose.device or _gpu(described))
     series = _mapped(described, whose, project) or _catalogued(described, whose, project)
     return placed(series or _external(described, whose, project), described.name)
 
@@ -59,9 +58,9 @@ def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
     if rule.subject is Subject.POD and not whose.job:
         found |= _apart(described.resource)
     if rule.subject is Subject.NODE:
-        whose = replace(whose, job="", replica="", attempt=0, device="")
+        whose = whose._replace(job="", replica="", attempt=0, device="")
     elif rule.subject is Subject.POD:
-        whose = replace(whose, device="")
+        whose = whose._replace(device="")
     return _series(rule.metric, project, whose, tuple(sorted((*found.items(), *rule.fixed))))
 
 
@@ -117,17 +116,8 @@ def _external(described: Described, whose: Owner, project: str) -> Series:
 
 
 def _series(metric: str, project: str, whose: Owner, found: tuple[tuple[str, str], ...]) -> Series:
-    return Series(
-        metric=metric,
-        project=project,
-        cluster=whose.cluster,
-        node=whose.node,
-        device=whose.device,
-        job=whose.job,
-        replica=whose.replica,
-        attempt=whose.attempt,
-        labels=found,
-    )
+    cluster, node, device, job, replica, attempt, _ = whose
+    return Series(metric, project, cluster, node, device, job, replica, attempt, found)
 
 
 def _labels(described: Described, used: frozenset[str]) -> tuple[tuple[str, str], ...]:
