@@ -16,7 +16,6 @@ from jobmeter.model.order import natural
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, job_key
-from jobmeter.model.span import Span, TracePage
 from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
@@ -34,7 +33,7 @@ from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
 from jobmeter.query.quality import QualityQuestion, quality
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
-from jobmeter.query.reported import ReportedQuestion, reported
+from jobmeter.query.reported import Reported, ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
@@ -90,14 +89,14 @@ class Executor:
             MetricQuery: self._measurements.lines,
             EncodedQuestion: self._measurements.encoded,
             HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
-            JobQuestion: self._job,
+            JobQuestion: lambda question, scope: opened(self._subjects.view(question.ref, scope), scope),
             JobFilter: self._list,
             ProjectsQuestion: self._list_projects,
             SizesQuestion: self._sizes,
             EventFilter: self._events,
             LogQuestion: self._lines,
-            TraceFilter: self._traces,
-            SpanFilter: self._spans,
+            TraceFilter: lambda question, scope: traces.traces(store, question, scope, self._meter()),
+            SpanFilter: lambda question, scope: traces.spans(store, question, scope, self._meter()),
             ReportedQuestion: self._reported,
             ReadingsQuestion: self._readings,
             FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
@@ -136,7 +135,7 @@ class Executor:
         found: R | None = None if answer is None else answer(question, scope)
         return found
 
-    def _reported(self, question: ReportedQuestion, scope: Scope) -> Any:  # noqa: ANN401 - as the question says
+    def _reported(self, question: ReportedQuestion, scope: Scope) -> Reported:
         return reported(self._store, self.head(question.ref, scope), question, self._meter())
 
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
@@ -153,9 +152,6 @@ class Executor:
         names = frozenset(one.node for one in view.allocations if one.node)
         types = Inventory(self._subjects.nodes_of(view.job.project, names) if names else ())
         return idle_time(view, self._clock.now_ms(), lambda query: self.run(query, scope).lines, types)
-
-    def _job(self, question: JobQuestion, scope: Scope) -> JobView:
-        return opened(self._subjects.view(question.ref, scope), scope)
 
     def _cached_job(self, question: JobQuestion, scope: Scope) -> JobView | None:
         view = self._subjects.cached_view(question.ref, scope)
@@ -229,12 +225,6 @@ class Executor:
 
     def _logged(self, ref: JobRef | NodeRef, scope: Scope) -> Job | list[Node]:
         return self.head(ref, scope) if isinstance(ref, JobRef) else self.nodes(ref, scope)
-
-    def _traces(self, question: TraceFilter, scope: Scope) -> TracePage:
-        return traces.traces(self._store, question, scope, self._meter())
-
-    def _spans(self, question: SpanFilter, scope: Scope) -> list[Span]:
-        return traces.spans(self._store, question, scope, self._meter())
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
         page = self._store.read_logs(selector, budget)

@@ -84,15 +84,12 @@ def _apart(resource: Mapping[str, str]) -> dict[str, str]:
 def _gpu(described: Described) -> str:
     """The GPU that ``hw.id`` names: by its number, else by the name as it is; empty for what is no GPU or no name."""
     attributes = {**described.resource, **described.attributes}
-    if not (_IS_GPU.fullmatch(described.name) or (described.name.startswith(_HARDWARE) and _is_gpu(attributes))):
+    hardware = described.name.startswith(_HARDWARE) and attributes.get("hw.type") == "gpu"
+    if not (hardware or _IS_GPU.fullmatch(described.name)):
         return ""
     name = attributes.get(_HARDWARE_ID, "")
     numbered = _GPU.fullmatch(name)
     return f"gpu{int(numbered[1])}" if numbered else name if is_name(name) else ""
-
-
-def _is_gpu(attributes: Mapping[str, str]) -> bool:
-    return attributes.get("hw.type") == "gpu"
 
 
 def _catalogued(described: Described, whose: Owner, project: str) -> Series | None:

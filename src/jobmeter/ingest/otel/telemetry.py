@@ -35,7 +35,8 @@ def placed_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[st
     refused, found = Counter(sent.refused), list[Span]()
     for owned_by, service, spans in _owned(sent, refused):
         for span in spans:
-            if not 0 < span.start_ns <= span.end_ns <= _MAX_TIME_NS or _late(span):
+            late = any(event.time_ns > _MAX_TIME_NS for event in span.events)
+            if late or not 0 < span.start_ns <= span.end_ns <= _MAX_TIME_NS:
                 refused["time"] += 1
             else:
                 found.append(replace(span, project=project, service=service, **owned_by))
@@ -69,11 +70,6 @@ def _owned(sent: Sent[_Item], refused: Counter[str]) -> Iterator[tuple[dict[str,
             refused[error.field] += len(group.items)
         else:
             yield owned_by, service, group.items
-
-
-def _late(span: Span) -> bool:
-    """Whether an event has a time that cannot be one."""
-    return any(event.time_ns > _MAX_TIME_NS for event in span.events)
 
 
 def _owner(resource: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
