@@ -321,9 +321,8 @@ def _complete(
     nodes: Iterable[NodeQuality],
     damaged: Sequence[DamagedRows],
 ) -> bool | None:
-    if found or damaged or any(node.dropped or node.damaged_bytes for node in nodes):
-        return False
-    if not all(one.samples for one in replicas):
+    given_up = any(node.dropped or node.damaged_bytes for node in nodes)
+    if found or damaged or given_up or not all(one.samples for one in replicas):
         return False
     return True if any(one.coverage is not None for one in replicas) else None
 

@@ -145,8 +145,7 @@ class Shape:
         """
         whole = self._as_listed if in_order else self._whole
         if whole is not None:
-            positions, keys, counters = whole
-            yield Read(positions, keys, counters, span, 0, in_order or self._in_order)
+            yield Read(*whole, span, 0, in_order or self._in_order)
             return
         for clip, group in self._groups():
             inside = span if clip is None else clip.intersect(span)
