@@ -15,11 +15,12 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobFilter, JobState, Node
 from jobmeter.model.order import natural
 from jobmeter.model.question import Question
-from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, TimeRange, ceil_to
+from jobmeter.model.time import DAY, MINUTE, SECOND, TimeRange
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, named_devices
 from jobmeter.query.meter import Meter
+from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
 from jobmeter.query.shape import Entry, Member, Shape
 from jobmeter.query.source import Source
@@ -37,7 +38,6 @@ MOST_JOBS = 20_000
 _SERIES = 10
 _INTERVALS = 5
 """As the registry has it: a node may be silent for so many of its agent's intervals."""
-_WHOLE_MS = ceil_to(MAX_TIME_MS + 1, DAY)
 
 Place = tuple[str, str]
 """A node (cluster, name)."""
@@ -157,7 +157,7 @@ def _measure(source: Source, meter: Meter, selector: Selector, now_ms: int, foun
     ]
     shape = Shape(entries)
     span = TimeRange(max(0, now_ms - WINDOW_MS), now_ms + meter.limits.future_seconds * SECOND)
-    readings = Readings(Frame(shape, read(shape, source, span, _WHOLE_MS, meter), {}))
+    readings = Readings(Frame(shape, read(shape, source, span, WHOLE_MS, meter), {}))
     columns = readings.frame.columns
     newest = np.zeros(len(shape.members), np.int64)
     np.maximum.at(newest, shape.member[columns.index], columns.last_time)

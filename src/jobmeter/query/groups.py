@@ -11,7 +11,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import References, SeriesKeys
 from jobmeter.model.job import JobFilter, JobView, Node
-from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, Clock, TimeRange, ceil_to
+from jobmeter.model.time import DAY, Clock, TimeRange
 from jobmeter.query import gather
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import (
@@ -25,6 +25,7 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.inventory import Inventory, device_types
 from jobmeter.query.meter import Meter
+from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef, metrics_of, sources
 from jobmeter.query.shape import Shape
@@ -38,8 +39,6 @@ from jobmeter.store.base import Selector
 MOST_JOBS = 100_000
 """Jobs of one group that a question may meet."""
 _LOOK_BACK_MS = DAY
-_WHOLE_MS = ceil_to(MAX_TIME_MS + 1, HOUR)
-"""A step of one bucket for any range, which every roll-up can fill."""
 _SERIES = 10
 """A question about a group reads a few samples of each series: it may read so many times more of them than another."""
 _NOWHERE: Place = ("", "")
@@ -172,7 +171,7 @@ class Groups:
     ) -> tuple[Parts, Readings]:
         """The replicas of some jobs, ``jobs`` being what the registry says that those of ``views`` had."""
         shape = self._shape(views, span, names, projects)
-        columns = read(shape, self._source, span, _WHOLE_MS, Meter(self._clock, self._limits))
+        columns = read(shape, self._source, span, WHOLE_MS, Meter(self._clock, self._limits))
         readings = Readings(Frame(shape, columns, {}))
 
         def earlier(some: Sequence[int], which: Sequence[str]) -> Readings:
@@ -190,7 +189,7 @@ class Groups:
         last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
         last = last.where(np.argsort(last.index))
         gauges = np.zeros(len(keys), np.bool_)
-        return Readings(Frame(shape, bucket(last, _WHOLE_MS, gauges, References.none(len(keys))), {}))
+        return Readings(Frame(shape, bucket(last, WHOLE_MS, gauges, References.none(len(keys))), {}))
 
     def _shape(
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None

@@ -4,8 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
+from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, TimeRange, ceil_to, floor_to
 from jobmeter.store.base import Tier
+
+WHOLE_MS = ceil_to(MAX_TIME_MS + 1, DAY)
+"""A step of one bucket for any range, which every roll-up can fill."""
 
 
 class Segment(msgspec.Struct, frozen=True):
