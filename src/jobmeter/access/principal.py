@@ -69,6 +69,12 @@ class Scope(msgspec.Struct, frozen=True):
         inside = self.projects is None or project in self.projects
         return inside and (self.job is None or self.job == job)
 
+    def within(self, projects: frozenset[str] | None) -> frozenset[str] | None:
+        """Those of some projects (None: all) that lie inside."""
+        if projects is None or self.projects is None:
+            return self.projects if projects is None else projects
+        return self.projects & projects
+
     def shows(self, job: Job, clusters: Iterable[str] = ()) -> bool:
         """True when the job, whose replicas ran on those clusters, lies inside."""
         if not self.allows(job.project, job.id):

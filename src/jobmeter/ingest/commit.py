@@ -62,7 +62,7 @@ class GroupCommit(Generic[T]):
         self,
         commit: Callable[[Sequence[T], Retention], None],
         measure: Callable[[T], tuple[int, int]],
-        idle: Callable[[], bool],
+        idle: Callable[[], bool] = lambda: False,
         *,
         what: str,
         queue_bytes: int,
@@ -165,12 +165,12 @@ class GroupCommit(Generic[T]):
         return group
 
     def _commit_group(self, group: list[_Waiting[T]]) -> None:
+        failure = None
         try:
             self._commit([member.content for member in group], group[0].retention)
         except Exception as error:  # noqa: BLE001  # every member waits for an answer, whatever went wrong
-            _resolve([member.done for member in group], error)
-        else:
-            _resolve([member.done for member in group], None)
+            failure = error
+        _resolve([member.done for member in group], failure)
 
     def _rest(self) -> None:
         try:
@@ -220,13 +220,12 @@ class SampleCommitter(GroupCommit[SampleBatch]):
         idle: Callable[[], bool],
         *,
         queue_bytes: int = 256 * 2**20,
-        group_rows: int = 2_000_000,
     ) -> None:
         def commit(batches: Sequence[SampleBatch], retention: Retention) -> None:
             store.append_all(batches, retention)
             observe(batches)
 
-        super().__init__(commit, _of_batch, idle, what="samples", queue_bytes=queue_bytes, group_rows=group_rows)
+        super().__init__(commit, _of_batch, idle, what="samples", queue_bytes=queue_bytes, group_rows=2_000_000)
 
 
 class LogCommitter(GroupCommit[Sequence[LogLine]]):
@@ -243,7 +242,6 @@ class LogCommitter(GroupCommit[Sequence[LogLine]]):
         forward: Callable[[Sequence[LogLine], Retention], None] | None = None,
         *,
         queue_bytes: int = 128 * 2**20,
-        group_rows: int = 200_000,
     ) -> None:
         self.paused = threading.Lock()
 
@@ -255,26 +253,19 @@ class LogCommitter(GroupCommit[Sequence[LogLine]]):
                 store.append_logs(lines, retention)
                 observe(lines)
 
-        super().__init__(commit, _of_lines, _nothing, what="log lines", queue_bytes=queue_bytes, group_rows=group_rows)
+        super().__init__(commit, _of_lines, what="log lines", queue_bytes=queue_bytes, group_rows=200_000)
 
 
 class SpanCommitter(GroupCommit[Sequence[Span]]):
     """Appends spans; ``observe`` as for ``SampleCommitter``."""
 
-    def __init__(
-        self,
-        store: Store,
-        observe: Callable[[Sequence[Span]], None],
-        *,
-        queue_bytes: int = 128 * 2**20,
-        group_rows: int = 100_000,
-    ) -> None:
+    def __init__(self, store: Store, observe: Callable[[Sequence[Span]], None]) -> None:
         def commit(parts: Sequence[Sequence[Span]], retention: Retention) -> None:
             spans = [span for part in parts for span in part]
             store.append_spans(spans, retention)
             observe(spans)
 
-        super().__init__(commit, _of_spans, _nothing, what="spans", queue_bytes=queue_bytes, group_rows=group_rows)
+        super().__init__(commit, _of_spans, what="spans", queue_bytes=128 * 2**20, group_rows=100_000)
 
 
 def _of_batch(batch: SampleBatch) -> tuple[int, int]:
@@ -290,8 +281,3 @@ def _of_lines(lines: Sequence[LogLine]) -> tuple[int, int]:
 def _of_spans(spans: Sequence[Span]) -> tuple[int, int]:
     # Their texts are those of the bodies that they came in, which their requests account for.
     return _SPAN_BYTES * len(spans), len(spans)
-
-
-def _nothing() -> bool:
-    """There is nothing to do while nothing comes."""
-    return False

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jobmeter.ingest.join import extremes, numbered
-from jobmeter.model.batch import Int64s, SampleBatch
-from jobmeter.model.interner import SeriesInterner, SeriesList, series_of
+from jobmeter.model.batch import Bools, Int64s, SampleBatch
+from jobmeter.model.interner import SeriesInterner, SeriesList, grown, series_of
 from jobmeter.model.series import Series
 from jobmeter.registry.base import Observation
 
@@ -35,11 +34,7 @@ class Sighting(NamedTuple):
     first: Int64s
     last: Int64s
 
-    def part(self, most: int) -> "Sighting":
-        """The first of them, so many at most."""
-        return Sighting(self.entity[:most], self.first[:most], self.last[:most])
-
-    def where(self, chosen: NDArray[np.bool_]) -> "Sighting":
+    def where(self, chosen: Bools | slice) -> "Sighting":
         """Some of them."""
         return Sighting(self.entity[chosen], self.first[chosen], self.last[chosen])
 
@@ -70,11 +65,8 @@ class Spans:
 
     def fit(self, count: int) -> None:
         """Make room for that many entities."""
-        more = count - len(self.first)
-        if more > 0:
-            more = max(more, len(self.first))
-            self.first = np.concatenate((self.first, np.full(more, NEVER)))
-            self.last = np.concatenate((self.last, np.full(more, -NEVER)))
+        if count > len(self.first):
+            self.first, self.last = grown(self.first, count, NEVER), grown(self.last, count, -NEVER)
 
     def widen(self, sighting: Sighting) -> None:
         """Extend the times by those of a sighting."""
@@ -169,9 +161,8 @@ class Entities:
 
     def _of(self, series: SeriesList, positions: Int64s) -> "_Members":
         """The entities of some of the series."""
-        more = len(self._interner) - len(self._of_series)
-        if more > 0:
-            self._of_series = np.concatenate((self._of_series, np.full(max(more, len(self._of_series)), _UNKNOWN)))
+        if len(self._interner) > len(self._of_series):
+            self._of_series = grown(self._of_series, len(self._interner), _UNKNOWN)
         numbers = series.numbers[positions]
         for place in np.flatnonzero(self._of_series[numbers] == _UNKNOWN).tolist():
             self._of_series[numbers[place]] = self._number_of(series[int(positions[place])])

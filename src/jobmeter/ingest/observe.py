@@ -10,6 +10,7 @@ import numpy as np
 from jobmeter.errors import UnavailableError
 from jobmeter.ingest.entities import NEVER, NOTHING, Entities, Entity, Sighting, Spans, merged
 from jobmeter.model.batch import Int64s, SampleBatch
+from jobmeter.model.interner import grown
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch, LogSource
 from jobmeter.model.span import Span
@@ -116,9 +117,8 @@ class _ReportedSpans:
     def _fit(self) -> None:
         self.reported.fit(len(self.entities))
         self.waiting.fit(len(self.entities))
-        more = len(self.reported.first) - len(self._reported_ms)
-        if more:
-            self._reported_ms = np.concatenate((self._reported_ms, np.zeros(more, np.int64)))
+        if len(self.reported.first) > len(self._reported_ms):
+            self._reported_ms = grown(self._reported_ms, len(self.reported.first), 0)
 
 
 class Observer:
@@ -191,7 +191,7 @@ class Observer:
         with self._lock:
             state = self._state
             everything = state.waiting.all()
-            waiting = everything.part(_TOGETHER)
+            waiting = everything.where(slice(_TOGETHER))
             state.waiting.forget(waiting.entity)
         self._report(state, NOTHING, waiting)
         return len(waiting.entity) < len(everything.entity)

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from jobmeter.access.decide import write_project
@@ -39,6 +39,7 @@ from jobmeter.store.base import Store
 from jobmeter.wire.native.decode import decode, decode_from_memory
 
 _Part = tuple[SampleBatch, Retention]
+_Checked = tuple[list[_Part], Receipt]
 _NS = 1_000_000
 Forward = Callable[[Sequence[LogLine], Retention], None]
 _LogPart = tuple[LogBatch, Retention]
@@ -105,20 +106,17 @@ class IngestPipeline:
         """
         decoded = decode(body, write_project(principal, None), self._limits, take, self._lists)
         grouped = [self._by_project(records, principal) for records in decoded.records]
-        batch = join(decoded.batches)
-        checked = self._checked(batch, principal)
-        parts = checked.parts
+        parts, receipt = self._checked(join(decoded.batches), principal)
         logs, rejected_lines = self._check_lines(decoded.lines, principal)
         self._admit(parts)
         for lines, _ in logs:
             self._log_committer.check_room(lines)
-        receipt = Receipt(
-            accepted=sum(len(part) for part, _ in parts),
+        receipt = replace(
+            receipt,
             records=sum(self._record(groups) for groups in grouped),
-            rejected=checked.rejected,
             lines=sum(len(lines) for lines, _ in logs),
             rejected_lines=rejected_lines,
-            unknown=tuple(dict.fromkeys((*checked.unknown, *decoded.unknown)))[:MAX_UNKNOWN],
+            unknown=tuple(dict.fromkeys((*receipt.unknown, *decoded.unknown)))[:MAX_UNKNOWN],
         )
         accepted = [self._committer.append(*part) for part in parts]
         return PendingReceipt(receipt, accepted + [self._log_committer.append(*part) for part in logs])
@@ -134,21 +132,18 @@ class IngestPipeline:
             return None
         batch = batches[0] if len(batches) == 1 else join(batches)
         checked = self._check(batch, principal, self._registry.memory.retention)
-        if checked is None or len(checked.parts) != 1:
+        if checked is None or len(checked[0]) != 1:
             return None
-        ((part, retention),) = checked.parts
+        ((part, retention),), receipt = checked
         self._observer.admit(part)
-        receipt = Receipt(accepted=len(part), rejected=checked.rejected, unknown=checked.unknown)
         return _when_durable(self._committer.append_from_loop(part, retention), receipt)
 
     def samples(self, batch: SampleBatch, principal: Principal) -> Receipt:
         """Take samples whose series name their projects. Raises as ``submit``."""
         check_shape(batch)
-        checked = self._checked(numbered(batch), principal)
-        self._admit(checked.parts)
-        accepted = sum(len(part) for part, _ in checked.parts)
-        receipt = Receipt(accepted=accepted, rejected=checked.rejected, unknown=checked.unknown)
-        return PendingReceipt(receipt, [self._committer.append(*part) for part in checked.parts]).wait()
+        parts, receipt = self._checked(numbered(batch), principal)
+        self._admit(parts)
+        return PendingReceipt(receipt, [self._committer.append(*part) for part in parts]).wait()
 
     def logs(self, lines: Sequence[LogLine], principal: Principal) -> Receipt:
         """Take log lines that name their projects. Raises as ``submit``."""
@@ -161,17 +156,13 @@ class IngestPipeline:
         if not spans:
             return Receipt()
         retention = self._registry.retention(write_project(principal, spans[0].project))
-        now_ms = self._clock.now_ms()
-        latest = (now_ms + self._limits.future_seconds * SECOND) * _NS
-        earliest = (now_ms - retention.raw_days * DAY) * _NS
+        earliest, latest = (moment * _NS for moment in self._bounds_ms(retention))
         accepted = [span for span in spans if earliest <= span.start_ns <= latest]
         counts = {
             "future": sum(span.start_ns > latest for span in spans),
             "expired": sum(span.start_ns < earliest for span in spans),
         }
-        receipt = Receipt(
-            spans=len(accepted), rejected_spans={reason: count for reason, count in counts.items() if count}
-        )
+        receipt = Receipt(spans=len(accepted), rejected_spans=_nonzero(counts))
         return PendingReceipt(receipt, [self._span_committer.append(accepted, retention)] if accepted else []).wait()
 
     def records(self, records: Records, principal: Principal) -> int:
@@ -194,7 +185,7 @@ class IngestPipeline:
             self._committer.check_room(part)
             self._observer.admit(part)
 
-    def _checked(self, batch: SampleBatch, principal: Principal) -> "_Checked":
+    def _checked(self, batch: SampleBatch, principal: Principal) -> _Checked:
         checked = self._check(batch, principal, self._registry.retention)
         if checked is None:
             raise TypeError("a project has no retention")
@@ -202,8 +193,8 @@ class IngestPipeline:
 
     def _check(
         self, batch: SampleBatch, principal: Principal, retention_of: Callable[[str], Retention | None]
-    ) -> "_Checked | None":
-        """What may be stored of a batch; None where ``retention_of`` gives None."""
+    ) -> _Checked | None:
+        """What may be stored of a batch, and its receipt; None where ``retention_of`` gives None."""
         if len(batch.series) > self._limits.request_series:
             raise LimitExceededError(
                 f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
@@ -214,7 +205,7 @@ class IngestPipeline:
             if project != default:
                 write_project(principal, project)
         check_times(batch)
-        check_values(batch, bounds.lowest, bounds.highest, bounds.floor, bounds.ceiling)
+        check_values(batch, bounds)
         counts: dict[str, int] = {}
         parts: list[_Part] = []
         for project, part in own:
@@ -226,13 +217,12 @@ class IngestPipeline:
                 parts.append((timely, retention))
         if bounds.unknown:
             counts["unknown_metric"] = len(batch) - sum(len(part) for _, part in own)
-        return _Checked(parts, {reason: count for reason, count in counts.items() if count}, bounds.unknown)
+        accepted = sum(len(part) for part, _ in parts)
+        return parts, Receipt(accepted=accepted, rejected=_nonzero(counts), unknown=bounds.unknown)
 
     def _timely(self, part: SampleBatch, retention: Retention, counts: dict[str, int]) -> SampleBatch:
         """The samples that are neither too far ahead nor too old; the others are counted."""
-        now_ms = self._clock.now_ms()
-        latest = now_ms + self._limits.future_seconds * SECOND
-        earliest = now_ms - retention.raw_days * DAY
+        earliest, latest = self._bounds_ms(retention)
         if not len(part) or (part.span[1] <= latest and part.span[0] >= earliest):
             return part
         future, expired = part.time > latest, part.time < earliest
@@ -242,23 +232,31 @@ class IngestPipeline:
 
     def _check_lines(self, lines: Iterable[LogLine], principal: Principal) -> tuple[list[_LogPart], dict[str, int]]:
         """The lines that are neither too far ahead nor too old, by project, and the count of the others."""
-        now_ms = self._clock.now_ms()
-        latest = (now_ms + self._limits.future_seconds * SECOND) * _NS
         counts = {"future": 0, "expired": 0}
         parts: list[_LogPart] = []
         for project, own in by_project(prepared(lines, self._limits.request_lines)):
             retention = self._registry.retention(write_project(principal, project))
-            earliest = (now_ms - retention.raw_days * DAY) * _NS
+            earliest, latest = (moment * _NS for moment in self._bounds_ms(retention))
             future, expired = own.time_ns > latest, own.time_ns < earliest
             counts["future"] += int(np.count_nonzero(future))
             counts["expired"] += int(np.count_nonzero(expired))
             accepted = own.where(~(future | expired))
             if len(accepted):
                 parts.append((accepted, retention))
-        return parts, {reason: count for reason, count in counts.items() if count}
+        return parts, _nonzero(counts)
+
+    def _bounds_ms(self, retention: Retention) -> tuple[int, int]:
+        """The earliest and the latest time that is stored."""
+        now_ms = self._clock.now_ms()
+        return now_ms - retention.raw_days * DAY, now_ms + self._limits.future_seconds * SECOND
 
     def _by_project(self, records: Records, principal: Principal) -> dict[str, Records]:
-        self._count(records.count)
+        most = self._limits.request_records
+        if records.count > most:
+            raise LimitExceededError(
+                f"a request may bring {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), this one brings {records.count}",
+                "records",
+            )
         groups: dict[str, Records] = {}
         if records.nodes:
             groups[write_project(principal, None)] = Records(nodes=records.nodes)
@@ -269,14 +267,6 @@ class IngestPipeline:
         for renewal in records.leases:
             groups.setdefault(write_project(principal, renewal.project or None), Records()).leases.append(renewal)
         return groups
-
-    def _count(self, records: int) -> None:
-        most = self._limits.request_records
-        if records > most:
-            raise LimitExceededError(
-                f"a request may bring {most} records (JOBMETER_LIMIT_REQUEST_RECORDS), this one brings {records}",
-                "records",
-            )
 
     def _record(self, groups: dict[str, Records]) -> int:
         now_ms = self._clock.now_ms()
@@ -294,17 +284,13 @@ class IngestPipeline:
             return count
 
 
-class _Checked(msgspec.Struct, frozen=True):
-    """What may be stored of a batch, the count of the rest by reason, and the metrics that are unknown."""
-
-    parts: list[_Part]
-    rejected: dict[str, int]
-    unknown: tuple[str, ...]
-
-
 async def _when_durable(durable: Awaitable[None], receipt: Receipt) -> Receipt:
     await durable
     return receipt
+
+
+def _nonzero(counts: dict[str, int]) -> dict[str, int]:
+    return {reason: count for reason, count in counts.items() if count}
 
 
 def _by_project(batch: SampleBatch, bounds: SeriesBounds) -> list[tuple[str, SampleBatch]]:

@@ -29,10 +29,4 @@ class SenderCache:
     @property
     def sizes(self) -> dict[str, int]:
         """About how many bytes each part takes."""
-        return {
-            "series_lists": self.series_lists.size,
-            "prometheus_labels": self.prometheus_labels.size,
-            "otlp_labels": self.otlp_labels.size,
-            "otlp_shapes": self.otlp_shapes.size,
-            "symbols": self.symbols.size,
-        }
+        return {name: part.size for name, part in vars(self).items()}

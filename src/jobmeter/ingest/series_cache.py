@@ -5,13 +5,12 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model import catalog
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch
-from jobmeter.model.catalog import CATALOG, Metric
-from jobmeter.model.interner import SeriesInterner, SeriesList
+from jobmeter.model.batch import Bools, Float64s, Int64s, SampleBatch
+from jobmeter.model.catalog import CATALOG
+from jobmeter.model.interner import SeriesInterner, SeriesList, grown
 from jobmeter.model.series import check_series
 from jobmeter.model.time import MAX_TIME_MS, Clock
 
@@ -19,7 +18,6 @@ GENERATION_SECONDS = 3_600.0
 MAX_UNKNOWN = 16
 """Most names of unknown metrics that a receipt tells."""
 _NEVER = -1
-Bools = NDArray[np.bool_]
 
 
 class SeriesBounds(msgspec.Struct, frozen=True, eq=False):
@@ -51,15 +49,12 @@ class _Columns:
 
     def fit(self) -> None:
         """Make room for every series of the interner."""
-        more = len(self.interner) - len(self.last_ms)
-        if more <= 0:
+        count = len(self.interner)
+        if count <= len(self.last_ms):
             return
-        more = max(more, len(self.last_ms))
-        self.lowest = np.concatenate((self.lowest, np.full(more, np.nan)))
-        self.highest = np.concatenate((self.highest, np.full(more, np.nan)))
-        self.project = np.concatenate((self.project, np.full(more, _NEVER)))
-        self.last_ms = np.concatenate((self.last_ms, np.full(more, _NEVER)))
-        self.unknown = np.concatenate((self.unknown, np.zeros(more, np.bool_)))
+        self.lowest, self.highest = grown(self.lowest, count, np.nan), grown(self.highest, count, np.nan)
+        self.project, self.last_ms = grown(self.project, count, _NEVER), grown(self.last_ms, count, _NEVER)
+        self.unknown = grown(self.unknown, count, fill=False)
 
 
 class SeriesCache:
@@ -117,7 +112,7 @@ class SeriesCache:
             number = numbers[place]
             metric = catalog.find(check_series(one).metric)
             columns.unknown[number] = metric is None
-            columns.lowest[number], columns.highest[number] = _bounds(metric)
+            columns.lowest[number], columns.highest[number] = (-np.inf, np.inf) if metric is None else metric.bounds
             columns.project[number] = self._projects.setdefault(one.project, len(self._projects))
 
     def _admit(self, numbers: Int64s) -> None:
@@ -153,11 +148,6 @@ def _names(series: SeriesList, places: Int64s) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _bounds(metric: Metric | None) -> tuple[float, float]:
-    lowest = float("-inf") if metric is None or metric.minimum is None else metric.minimum
-    return lowest, float("inf") if metric is None or metric.maximum is None else metric.maximum
-
-
 def check_shape(batch: SampleBatch) -> None:
     """Refuse columns that do not belong together (fields ``value`` and ``series``)."""
     if not len(batch.index) == len(batch.time) == len(batch.value):
@@ -178,42 +168,29 @@ def check_times(batch: SampleBatch) -> None:
         )
 
 
-def check_values(batch: SampleBatch, lowest: Float64s, highest: Float64s, floor: float, ceiling: float) -> None:
-    """Refuse what is not finite or lies outside the bounds of its metric (field ``value``).
-
-    ``lowest`` and ``highest`` hold one entry for each of ``batch.series``; ``floor`` and ``ceiling`` are the largest of
-    the former and the smallest of the latter.
-    """
+def check_values(batch: SampleBatch, bounds: SeriesBounds) -> None:
+    """Refuse what is not finite or lies outside the bounds of its series (field ``value``)."""
     if not len(batch):
         return
     low, high = batch.extremes
-    if low >= floor and high <= ceiling:  # what is not finite is neither
+    if low >= bounds.floor and high <= bounds.ceiling:  # what is not finite is neither
         return
     finite = np.isfinite(batch.value)
     if not finite.all():
-        at = _first(~finite)
+        at = int(np.flatnonzero(~finite)[0])
         raise InvalidRequestError(
             f"a value of {_label(batch, at)} is {batch.value[at]}: values must be finite", "value"
         )
-    outside = (batch.value < lowest[batch.index]) | (batch.value > highest[batch.index])
+    outside = (batch.value < bounds.lowest[batch.index]) | (batch.value > bounds.highest[batch.index])
     if outside.any():
-        at = _first(outside)
+        at = int(np.flatnonzero(outside)[0])
         name = batch.series[int(batch.index[at])].metric
         metric = CATALOG[name]
+        low, high = metric.bounds
         raise InvalidRequestError(
-            f"{name} {float(batch.value[at])!r} is outside of {_allowed(metric)}: is its unit {metric.unit!r}?",
+            f"{name} {float(batch.value[at])!r} is outside of [{low:g}, {high:g}]: is its unit {metric.unit!r}?",
             "value",
         )
-
-
-def _first(mask: NDArray[np.bool_]) -> int:
-    return int(np.flatnonzero(mask)[0])
-
-
-def _allowed(metric: Metric) -> str:
-    lowest = "-inf" if metric.minimum is None else f"{metric.minimum:g}"
-    highest = "inf" if metric.maximum is None else f"{metric.maximum:g}"
-    return f"[{lowest}, {highest}]"
 
 
 def _label(batch: SampleBatch, at: int) -> str:

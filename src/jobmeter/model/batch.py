@@ -44,6 +44,10 @@ class SeriesKeys(msgspec.Struct, frozen=True, eq=False):
             np.fromiter((s.id for s in series), np.uint64, len(series)),
         )
 
+    def where(self, rows: NDArray[np.integer[Any]] | Bools | slice) -> "SeriesKeys":
+        """Some of them."""
+        return SeriesKeys(self.job[rows], self.series[rows])
+
     def jobs(self) -> list[int]:
         """The jobs of the series, ascending and each once."""
         return sorted(set(self.job.tolist()))
@@ -117,6 +121,10 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
 
     def __len__(self) -> int:
         return len(self.time)
+
+    def where(self, rows: Bools | NDArray[np.intp]) -> "SampleColumns":
+        """Some of the rows."""
+        return SampleColumns(self.index[rows], self.time[rows], self.value[rows])
 
     @classmethod
     def empty(cls) -> "SampleColumns":

@@ -2,13 +2,15 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint32s, Uint64s
 from jobmeter.model.series import Series
 
+T = TypeVar("T", bound=np.generic)
 MOST, MOST_BYTES = 1_000_000, 2**30
 _SERIES_BYTES = 600
 """What a series takes besides the text of its labels, about."""
@@ -121,6 +123,12 @@ def series_of(batch: SampleBatch) -> SeriesList:
     if not isinstance(series, SeriesList):
         raise TypeError("the series of the batch have no numbers")
     return series
+
+
+def grown(column: NDArray[T], count: int, fill: float) -> NDArray[T]:
+    """The column with room for ``count`` rows, which are more than it has, and twice its own; new ones are ``fill``."""
+    more = max(count - len(column), len(column))
+    return np.concatenate((column, np.full(more, fill, column.dtype)))
 
 
 class _Current:

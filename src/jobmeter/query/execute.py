@@ -17,7 +17,6 @@ from jobmeter.model.order import natural
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.question import Question
 from jobmeter.model.series import NamePart, job_key
-from jobmeter.model.span import Span, TracePage
 from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
@@ -33,10 +32,9 @@ from jobmeter.query.latest import WINDOW_MS, newest, values
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
-from jobmeter.query.permitted import check_named, permitted_jobs
-from jobmeter.query.quality import Qualities, QualityQuestion
+from jobmeter.query.quality import QualityQuestion, quality
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
-from jobmeter.query.reported import ReportedQuestion, reported
+from jobmeter.query.reported import Reported, ReportedQuestion, reported
 from jobmeter.query.request import (
     By,
     EncodedQuestion,
@@ -51,9 +49,8 @@ from jobmeter.query.request import (
     sources,
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
-from jobmeter.query.shared import shared_view
-from jobmeter.query.source import Source, StoreSource
-from jobmeter.query.subjects import Subjects
+from jobmeter.query.source import Source
+from jobmeter.query.subjects import Subjects, check_named, opened, permitted_jobs
 from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -85,27 +82,25 @@ class Executor:
         self._clock = clock
         self._limits = limits
         self.cache = cache or Cache()
-        self._source: Source = StoreSource(store, self.cache)
+        self._source = Source(store, self.cache)
         self._subjects = Subjects(registry, clock)
-        self._groups = Groups(store, registry, clock, limits, self._source)
-        self._measurements = Measurements(store, clock, limits, self._source, self._subjects, self._groups, self.cache)
+        self._groups = Groups(registry, clock, limits, self._source)
+        self._measurements = Measurements(clock, limits, self._source, self._subjects, self._groups, self.cache)
         self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
             EncodedQuestion: self._measurements.encoded,
             HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
-            JobQuestion: self._job,
+            JobQuestion: lambda question, scope: opened(self._subjects.view(question.ref, scope), scope),
             JobFilter: self._list,
             ProjectsQuestion: self._list_projects,
             SizesQuestion: self._sizes,
             EventFilter: self._events,
             LogQuestion: self._lines,
-            TraceFilter: self._traces,
-            SpanFilter: self._spans,
+            TraceFilter: lambda question, scope: traces.traces(store, question, scope, self._meter()),
+            SpanFilter: lambda question, scope: traces.spans(store, question, scope, self._meter()),
             ReportedQuestion: self._reported,
             ReadingsQuestion: self._readings,
-            FleetQuestion: lambda question, scope: fleet(
-                self._store, self._registry, self._clock, self._limits, self._source, question, scope
-            ),
+            FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
             QualityQuestion: self._quality,
             IdleQuestion: self._idle,
             **dict.fromkeys(
@@ -141,19 +136,17 @@ class Executor:
         found: R | None = None if answer is None else answer(question, scope)
         return found
 
-    def _reported(self, question: ReportedQuestion, scope: Scope) -> Any:  # noqa: ANN401 - as the question says
-        return reported(self._store, self._limits, self._clock, self.head(question.ref, scope), question)
+    def _reported(self, question: ReportedQuestion, scope: Scope) -> Reported:
+        return reported(self._store, self.head(question.ref, scope), question, self._meter())
 
     def _readings(self, question: ReadingsQuestion, scope: Scope) -> Readings:
         narrowing = gather.Narrowing(question.replicas, question.devices)
         view = self._subjects.view(question.ref, scope)
         resolved = self._measurements.of_job(view, question.names, question.range, By.DEVICE, narrowing)
-        return readings(self._store, self._clock, self._limits, question, resolved.layout.shape)
+        return readings(self._store, question, resolved.layout.shape, self._meter())
 
     def _quality(self, question: QualityQuestion, scope: Scope) -> JobQuality:
-        view = self._subjects.view(question.ref, scope)
-        qualities = Qualities(self._store, self._source, self._limits)
-        return qualities.of_job(view, scope, self._clock.now_ms(), Meter(self._clock, self._limits))
+        return quality(self._source, self._subjects.view(question.ref, scope), scope, self._meter())
 
     def _idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
         view = self._subjects.view(question.ref, scope)
@@ -161,13 +154,9 @@ class Executor:
         types = Inventory(self._subjects.nodes_of(view.job.project, names) if names else ())
         return idle_time(view, self._clock.now_ms(), lambda query: self.run(query, scope).lines, types)
 
-    def _job(self, question: JobQuestion, scope: Scope) -> JobView:
-        view = self._subjects.view(question.ref, scope)
-        return view if scope.job is None or scope.record else shared_view(view)
-
     def _cached_job(self, question: JobQuestion, scope: Scope) -> JobView | None:
         view = self._subjects.cached_view(question.ref, scope)
-        return view if view is None or scope.job is None or scope.record else shared_view(view)
+        return None if view is None else opened(view, scope)
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
         """The job itself, without its replicas and allocations. Raises as the class says."""
@@ -184,7 +173,7 @@ class Executor:
         """
         rows = metrics_of(metrics or CORE_METRICS)
         check_by(ref, by)
-        meter = Meter(self._clock, self._limits)
+        meter = self._meter()
         names = sources(rows)
         if isinstance(ref, JobRef):
             view = self._subjects.view(ref, scope)
@@ -209,7 +198,7 @@ class Executor:
 
     def summary(self, ref: JobRef, scope: Scope) -> JobSummary:
         """What a job used over its whole life (until now, while it runs)."""
-        meter = Meter(self._clock, self._limits)
+        meter = self._meter()
         view = self._subjects.view(ref, scope)
         now_ms = self._clock.now_ms()
         span = life(view.job, now_ms)
@@ -227,37 +216,32 @@ class Executor:
         """
         selector = selector_of(replace(question, limit=0), self._logged(question.ref, scope))
         meter = Meter(self._clock, replace(self._limits, query_rows=self._limits.export_rows))
-        return pages(lambda page: self._page(page, self._budget(), meter), selector, limit)
+        budget = ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
+        return pages(lambda page: self._page(page, budget, meter), selector, limit)
 
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
         selector = selector_of(question, self._logged(question.ref, scope))
-        meter = Meter(self._clock, self._limits)
+        meter = self._meter()
         return self._page(selector, meter.budget(), meter)
 
     def _logged(self, ref: JobRef | NodeRef, scope: Scope) -> Job | list[Node]:
         return self.head(ref, scope) if isinstance(ref, JobRef) else self.nodes(ref, scope)
-
-    def _traces(self, question: TraceFilter, scope: Scope) -> TracePage:
-        return traces.traces(self._store, question, scope, Meter(self._clock, self._limits))
-
-    def _spans(self, question: SpanFilter, scope: Scope) -> list[Span]:
-        return traces.spans(self._store, question, scope, Meter(self._clock, self._limits))
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
         page = self._store.read_logs(selector, budget)
         meter.count(len(page.lines), None)
         return page
 
-    def _budget(self) -> ReadBudget:
-        return ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
+    def _meter(self) -> Meter:
+        return Meter(self._clock, self._limits)
 
     def _series(self, question: Question[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
         if scope.grant is not None:
             raise ForbiddenError("the key's policies allow some resources only, and series are not asked for by them")
-        meter = Meter(self._clock, self._limits)
+        meter = self._meter()
         match question:
             case SeriesQuestion():
-                return series.find(self._store, question, scope, self._limits, meter)
+                return series.find(self._store, question, scope, meter)
             case NamesQuestion():
                 return series.names(self._store, question, scope)
             case SamplesQuestion():
@@ -286,9 +270,7 @@ class Executor:
         return [found.get(job, JobSize()) for job in question.jobs]
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
-        names = question.names
-        if scope.projects is not None:
-            names = scope.projects if names is None else names & scope.projects
+        names = scope.within(question.names)
         if scope.job is not None or (names is not None and not names):
             return []
         found = self._registry.projects(names, self._clock.now_ms())
@@ -324,8 +306,7 @@ def _narrowed(
     projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope
 ) -> tuple[frozenset[str] | None, tuple[str, ...]] | None:
     """What of these projects and jobs (empty: all) the scope holds; None when that is nothing."""
-    if scope.projects is not None:
-        projects = scope.projects if projects is None else projects & scope.projects
+    projects = scope.within(projects)
     if projects is not None and not projects:
         return None
     if scope.job is None:

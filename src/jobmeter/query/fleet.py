@@ -15,18 +15,19 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobFilter, JobState, Node
 from jobmeter.model.order import natural
 from jobmeter.model.question import Question
-from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, ceil_to
+from jobmeter.model.time import DAY, MINUTE, SECOND, TimeRange
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, named_devices
 from jobmeter.query.meter import Meter
+from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
 from jobmeter.query.shape import Entry, Member, Shape
 from jobmeter.query.source import Source
 from jobmeter.query.usage import DEVICES, Readings
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import Selector, Store
+from jobmeter.store.base import Selector
 
 WINDOW_MS = HOLD_MS
 FRESH_MS = 5 * MINUTE
@@ -37,7 +38,6 @@ MOST_JOBS = 20_000
 _SERIES = 10
 _INTERVALS = 5
 """As the registry has it: a node may be silent for so many of its agent's intervals."""
-_WHOLE_MS = ceil_to(MAX_TIME_MS + 1, DAY)
 
 Place = tuple[str, str]
 """A node (cluster, name)."""
@@ -101,32 +101,18 @@ class _Found(msgspec.Struct):
         return key
 
 
-def fleet(
-    store: Store,
-    registry: Registry,
-    clock: Clock,
-    limits: Limits,
-    source: Source,
-    question: FleetQuestion,
-    scope: Scope,
-) -> Fleet:
+def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Scope, meter: Meter) -> Fleet:
     """See ``FleetQuestion``. Raises LimitExceededError past ``MOST_JOBS`` running jobs."""
-    now_ms, projects = clock.now_ms(), _projects(question, scope)
+    now_ms, projects = meter.clock.now_ms(), scope.within(question.projects)
     nodes = [] if scope.job else [node for node in registry.nodes(projects) if scope.shows_node(node)]
     found = _Found()
     jobs = _holders(registry, projects, scope, now_ms, found) if nodes else []
     places = {(node.cluster, node.name) for node in nodes}
     if places:
-        _measure(store, source, Meter(clock, limits), _selector(places, projects, now_ms, limits), now_ms, found)
+        _measure(source, meter, _selector(places, projects, now_ms, meter.limits), now_ms, found)
     inventory = Inventory(nodes)
     shown = [_node(one, found, inventory, question.silent_ms, now_ms) for one in _machines(nodes)]
     return Fleet(now_ms, shown, jobs)
-
-
-def _projects(question: FleetQuestion, scope: Scope) -> frozenset[str] | None:
-    if question.projects is None or scope.projects is None:
-        return scope.projects if question.projects is None else question.projects
-    return question.projects & scope.projects
 
 
 def _holders(
@@ -161,8 +147,8 @@ def _selector(places: Iterable[Place], projects: frozenset[str] | None, now_ms: 
     )
 
 
-def _measure(store: Store, source: Source, meter: Meter, selector: Selector, now_ms: int, found: _Found) -> None:
-    series = store.find(selector)
+def _measure(source: Source, meter: Meter, selector: Selector, now_ms: int, found: _Found) -> None:
+    series = source.store.find(selector)
     alone = {(one.metric, one.cluster, one.node, one.device) for one in series if not one.job}
     entries = [
         Entry(one, Member(one.job, "", one.cluster, one.node, one.device), "")
@@ -171,7 +157,7 @@ def _measure(store: Store, source: Source, meter: Meter, selector: Selector, now
     ]
     shape = Shape(entries)
     span = TimeRange(max(0, now_ms - WINDOW_MS), now_ms + meter.limits.future_seconds * SECOND)
-    readings = Readings(Frame(shape, read(shape, source, span, _WHOLE_MS, meter), {}))
+    readings = Readings(Frame(shape, read(shape, source, span, WHOLE_MS, meter), {}))
     columns = readings.frame.columns
     newest = np.zeros(len(shape.members), np.int64)
     np.maximum.at(newest, shape.member[columns.index], columns.last_time)

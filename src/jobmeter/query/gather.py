@@ -69,15 +69,12 @@ class _Places(NamedTuple):
     complete: bool
 
 
-def selector_of_job(job: Job, names: frozenset[str], span: TimeRange, limits: Limits) -> Selector:
-    """Selects the series of some metrics that were measured for a job."""
-    return Selector(
-        projects=frozenset({job.project}),
-        jobs=(job_key(job.project, job.id),),
-        metrics=names,
-        since=series_since(span, limits),
-        limit=limits.query_series,
-    )
+def own_series(
+    store: Store, job: Job, names: frozenset[str] | None, limits: Limits, since: int | None = None
+) -> list[Series]:
+    """The series of some metrics (None: of all) that were measured for a job, as ``Selector`` selects them."""
+    projects, keys = frozenset({job.project}), (job_key(job.project, job.id),)
+    return store.find(Selector(projects=projects, jobs=keys, metrics=names, since=since, limit=limits.query_series))
 
 
 def of_job(

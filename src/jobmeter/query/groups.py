@@ -1,5 +1,6 @@
 """Answers questions about resource groups: one question of the registry, two of the store, whatever their size."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -8,9 +9,9 @@ import numpy as np
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
-from jobmeter.model.batch import References, SampleColumns, SeriesKeys
+from jobmeter.model.batch import References, SeriesKeys
 from jobmeter.model.job import JobFilter, JobView, Node
-from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, Clock, TimeRange, ceil_to
+from jobmeter.model.time import DAY, Clock, TimeRange
 from jobmeter.query import gather
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.group import (
@@ -24,30 +25,31 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.inventory import Inventory, device_types
 from jobmeter.query.meter import Meter
+from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef, metrics_of, sources
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Source
+from jobmeter.query.subjects import projects_of
 from jobmeter.query.usage import LIMITS, METRICS, Allocated, Parts, Place, Readings, allocated, by_user, was_there
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
-from jobmeter.store.base import Selector, Store
+from jobmeter.store.base import Selector
 
 MOST_JOBS = 100_000
 """Jobs of one group that a question may meet."""
 _LOOK_BACK_MS = DAY
-_WHOLE_MS = ceil_to(MAX_TIME_MS + 1, HOUR)
-"""A step of one bucket for any range, which every roll-up can fill."""
 _SERIES = 10
 """A question about a group reads a few samples of each series: it may read so many times more of them than another."""
+_NOWHERE: Place = ("", "")
+"""Where the replicas are whose node is unknown."""
 _SIZES = ("node.cpu.count", "node.memory.total")
 
 
 class Groups:
     """See ``jobmeter.query.group``. Stateless: every method may be called from any thread."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, limits: Limits, source: Source) -> None:
-        self._store = store
+    def __init__(self, registry: Registry, clock: Clock, limits: Limits, source: Source) -> None:
         self._registry = registry
         self._clock = clock
         self._limits = limits
@@ -57,61 +59,51 @@ class Groups:
         self, question: GroupQuestion | CapacityQuestion | RequestsQuestion | GroupNodesQuestion, scope: Scope
     ) -> GroupUsage | Amounts | Sequence[GroupNode]:
         """The answer to any of its questions."""
+        if isinstance(question, GroupNodesQuestion):
+            return self._nodes(question, scope)
+        projects = self._projects(question.group, scope)
         match question:
             case GroupQuestion():
-                return self.usage(question, scope)
+                return self._usage(question, projects)
             case CapacityQuestion():
-                return self.capacity(question, scope)
+                nodes, parts, _ = self._present(question, LIMITS, projects)
+                return self._capacity(nodes, parts, projects, question.range)
             case RequestsQuestion():
-                return self.requests(question, scope)
-            case GroupNodesQuestion():
-                return self.nodes(question, scope)
+                return self._requests(question, projects)
 
-    def usage(self, question: GroupQuestion, scope: Scope) -> GroupUsage:
-        """See ``GroupQuestion``."""
-        projects = self._projects(question.group, scope)
-        self._check(question.group, projects)
+    def _usage(self, question: GroupQuestion, projects: frozenset[str] | None) -> GroupUsage:
         if question.workspace:
             self._check_workspace(question.workspace, projects)
-        views = self._views(question.group, projects, question.range)
-        nodes = self._members(question.group, projects, views)
-        present = [view for view in views if was_there(view.job, question.range)]
-        jobs = [allocated(view, question.range) for view in present]
-        parts, readings = self._parts(present, jobs, question.range, METRICS, projects)
+        nodes, parts, readings = self._present(question, METRICS, projects)
         capacity = self._capacity(nodes, parts, projects, question.range)
         devices = frozenset(node.name for node in nodes if node.info.get("devices"))
         devices |= {node for one in parts.jobs for node, _ in one.devices}
         users, summary = by_user(parts, readings, devices, question.workspace)
         return GroupUsage(capacity=capacity, users=users, summary=summary)
 
-    def capacity(self, question: CapacityQuestion, scope: Scope) -> Amounts:
-        """See ``CapacityQuestion``."""
-        projects = self._projects(question.group, scope)
-        self._check(question.group, projects)
+    def _present(
+        self, question: GroupQuestion | CapacityQuestion, names: Sequence[str], projects: frozenset[str] | None
+    ) -> tuple[list[Node], Parts, Readings]:
+        """The nodes of the group, and the replicas of the jobs that were there in the range."""
         views = self._views(question.group, projects, question.range)
         nodes = self._members(question.group, projects, views)
         present = [view for view in views if was_there(view.job, question.range)]
         jobs = [allocated(view, question.range) for view in present]
-        parts, _ = self._parts(present, jobs, question.range, LIMITS, projects)
-        return self._capacity(nodes, parts, projects, question.range)
+        return nodes, *self._parts(present, jobs, question.range, names, projects)
 
-    def requests(self, question: RequestsQuestion, scope: Scope) -> Amounts:
-        """See ``RequestsQuestion``."""
-        projects = self._projects(question.group, scope)
-        self._check(question.group, projects)
+    def _requests(self, question: RequestsQuestion, projects: frozenset[str] | None) -> Amounts:
         views = self._registry.group_jobs(projects, question.group.id, question.range, self._clock.now_ms())
-        jobs = [allocated(view, question.range, question.states) for view in views]
-        present_jobs = [
+        jobs = [(view, allocated(view, question.range, question.states)) for view in views]
+        present = [
             (view, one)
-            for view, one in zip(views, jobs, strict=True)
+            for view, one in jobs
             if one.replicas or (not view.replicas and view.job.state in question.states)
         ]
-        members = [view for view, _ in present_jobs], [one for _, one in present_jobs]
+        members = [view for view, _ in present], [one for _, one in present]
         parts, _ = self._parts(*members, question.range, LIMITS, projects, closed=True)
-        return parts.amounts(range(len(present_jobs)))
+        return parts.amounts(range(len(present)))
 
-    def nodes(self, question: GroupNodesQuestion, scope: Scope) -> Sequence[GroupNode]:
-        """See ``GroupNodesQuestion``."""
+    def _nodes(self, question: GroupNodesQuestion, scope: Scope) -> Sequence[GroupNode]:
         found: dict[Place, set[str]] = {}
         for node in self.members(question.group, question.range, scope):
             found.setdefault((node.name, node.cluster), set()).update(device_types(node.info))
@@ -123,28 +115,23 @@ class Groups:
     def members(self, group: GroupRef, span: TimeRange, scope: Scope) -> list[Node]:
         """The nodes of a group. Raises NotFoundError for a group that nobody names."""
         projects = self._projects(group, scope)
-        self._check(group, projects)
         return self._members(group, projects, self._views(group, projects, span))
 
     def _projects(self, group: GroupRef, scope: Scope) -> frozenset[str] | None:
+        """The projects in which the group is looked for. Raises NotFoundError for a group that nobody names there."""
+        error = NotFoundError(f"there is no resource group {group.id!r}", "resource_group", group.id)
         if scope.job is not None:
-            raise _group_not_found(group)
-        if group.project is None:
-            projects = scope.projects
-        else:
-            named = frozenset({group.project})
-            projects = named if scope.projects is None else scope.projects & named
-        if scope.grant is None:
-            return projects
-        if projects is None:
-            projects = frozenset(one.name for one in self._registry.projects(None, self._clock.now_ms()))
-        return frozenset(project for project in projects if scope.shows_group(project, group.id))
-
-    def _check(self, group: GroupRef, projects: frozenset[str] | None) -> None:
-        job_filter = JobFilter(projects=projects, resource_groups=frozenset({group.id}), limit=0)
-        named = any(node.resource_group == group.id for node in self._registry.nodes(projects))
-        if not named and not self._registry.jobs(job_filter, self._clock.now_ms()).total:
-            raise _group_not_found(group)
+            raise error
+        projects = projects_of(group.project, scope)
+        if scope.grant is not None:
+            if projects is None:
+                projects = frozenset(one.name for one in self._registry.projects(None, self._clock.now_ms()))
+            projects = frozenset(project for project in projects if scope.shows_group(project, group.id))
+        if not any(node.resource_group == group.id for node in self._registry.nodes(projects)):
+            job_filter = JobFilter(projects=projects, resource_groups=frozenset({group.id}), limit=0)
+            if not self._registry.jobs(job_filter, self._clock.now_ms()).total:
+                raise error
+        return projects
 
     def _check_workspace(self, workspace: str, projects: frozenset[str] | None) -> None:
         job_filter = JobFilter(projects=projects, workspaces=frozenset({workspace}), limit=0)
@@ -184,7 +171,7 @@ class Groups:
     ) -> tuple[Parts, Readings]:
         """The replicas of some jobs, ``jobs`` being what the registry says that those of ``views`` had."""
         shape = self._shape(views, span, names, projects)
-        columns = read(shape, self._source, span, _WHOLE_MS, Meter(self._clock, self._limits))
+        columns = read(shape, self._source, span, WHOLE_MS, Meter(self._clock, self._limits))
         readings = Readings(Frame(shape, columns, {}))
 
         def earlier(some: Sequence[int], which: Sequence[str]) -> Readings:
@@ -200,10 +187,9 @@ class Groups:
         shape = self._shape(views, TimeRange(0, span.end_ms), names, projects)
         keys = SeriesKeys.of([entry.series for entry in shape.entries])
         last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
-        order = np.argsort(last.index)
-        last = SampleColumns(last.index[order], last.time[order], last.value[order])
+        last = last.where(np.argsort(last.index))
         gauges = np.zeros(len(keys), np.bool_)
-        return Readings(Frame(shape, bucket(last, _WHOLE_MS, gauges, References.none(len(keys))), {}))
+        return Readings(Frame(shape, bucket(last, WHOLE_MS, gauges, References.none(len(keys))), {}))
 
     def _shape(
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
@@ -211,7 +197,7 @@ class Groups:
         most = _SERIES * self._limits.query_series
         metrics = sources(metrics_of(names))
         nodes = partial(self._registry.nodes, projects)
-        return Shape(gather.of_jobs(self._store, views, metrics, span, self._limits, nodes, most))
+        return Shape(gather.of_jobs(self._source.store, views, metrics, span, self._limits, nodes, most))
 
     def _capacity(
         self, nodes: Sequence[Node], parts: Parts, projects: frozenset[str] | None, span: TimeRange
@@ -219,21 +205,15 @@ class Groups:
         """What the nodes have: what they say, else what was measured of them, else what their replicas are allowed."""
         sizes = self._sizes([node for node in nodes if not {"cores", "memory"} <= node.info.keys()], projects, span)
         cpu = memory = 0.0
-        types: dict[str, int] = {}
+        types: Counter[str] = Counter()
         left = _Left(parts)
-        for place, same in _by_place(nodes).items():
+        for place, same in (_by_place(nodes) or {_NOWHERE: []}).items():
             info = {name: value for node in same for name, value in node.info.items()}
             allowed = left.take(place)
             cpu += _first(info.get("cores"), sizes.get((*place, _SIZES[0])), allowed.cpu)
             memory += _first(info.get("memory"), sizes.get((*place, _SIZES[1])), allowed.memory)
-            for name, count in _devices(info, allowed).items():
-                types[name] = types.get(name, 0) + count
-        if not nodes:
-            nowhere = left.nowhere()
-            cpu, memory = cpu + nowhere.cpu, memory + nowhere.memory
-            for name, count in nowhere.device_types.items():
-                types[name] = types.get(name, 0) + count
-        return Amounts(cpu=cpu, memory=memory, devices=sum(types.values()), device_types=types)
+            types.update(_devices(info, allowed))
+        return Amounts(cpu=cpu, memory=memory, devices=types.total(), device_types=dict(types))
 
     def _sizes(
         self, nodes: Sequence[Node], projects: frozenset[str] | None, span: TimeRange
@@ -247,7 +227,7 @@ class Groups:
             metrics=frozenset(_SIZES),
             limit=_SERIES * self._limits.query_series,
         )
-        found = self._store.find(selector)
+        found = self._source.store.find(selector)
         meter = Meter(self._clock, self._limits)
         last = self._source.previous(SeriesKeys.of(found), span.end_ms, meter)
         series = [found[at] for at in last.index.tolist()]
@@ -272,21 +252,11 @@ class _Left:
 
     def take(self, place: Place) -> Amounts:
         """What the replicas on a node are allowed, and the devices that jobs have there."""
-        rows, devices = self._rows.pop(place[1], []), self._devices.pop(place[1], {})
-        return self._amounts(rows, devices.values())
-
-    def nowhere(self) -> Amounts:
-        """The requests of the replicas whose node is unknown."""
-        return self._amounts(self._rows.pop("", []), self._devices.pop("", {}).values())
-
-    def _amounts(self, rows: Sequence[int], devices: Iterable[str]) -> Amounts:
-        types: dict[str, int] = {}
-        for name in devices:
-            types[name] = types.get(name, 0) + 1
+        rows, types = self._rows.pop(place[1], []), Counter(self._devices.pop(place[1], {}).values())
         cpu, memory = (
             float(np.nansum(column[rows])) if rows else 0.0 for column in (self._parts.cpu, self._parts.memory)
         )
-        return Amounts(cpu=cpu, memory=memory, devices=sum(types.values()), device_types=types)
+        return Amounts(cpu=cpu, memory=memory, devices=types.total(), device_types=dict(types))
 
 
 def _by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
@@ -297,16 +267,13 @@ def _by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
     return places
 
 
-def _devices(info: Mapping[str, Any], allowed: Amounts) -> dict[str, int]:
+def _devices(info: Mapping[str, Any], allowed: Amounts) -> Mapping[str, int]:
     """Devices by type: those that the node says it has, or as many as jobs have there where those are more."""
-    types: dict[str, int] = {}
-    for name in device_types(info):
-        types[name] = types.get(name, 0) + 1
-    more = allowed.devices - sum(types.values())
+    types = Counter(device_types(info))
     if not types:
-        return dict(allowed.device_types)
-    if more > 0:
-        types[""] = types.get("", 0) + more
+        return allowed.device_types
+    if allowed.devices > types.total():
+        types[""] += allowed.devices - types.total()
     return types
 
 
@@ -316,7 +283,3 @@ def _first(*values: Any) -> float:  # noqa: ANN401 - a client may have written a
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
             return float(value)
     return 0.0
-
-
-def _group_not_found(group: GroupRef) -> NotFoundError:
-    return NotFoundError(f"there is no resource group {group.id!r}", "resource_group", group.id)

@@ -52,17 +52,18 @@ def values(frame: Frame, metrics: Sequence[Metric], by: By, layout: Layout) -> I
     """The latest values of metrics in the lines of a layout, from a frame of ``newest`` columns."""
     line, heads = layout.line, layout.heads
     for metric in metrics:
+        unit = unit_of(metric, Statistic.MEAN)
         table = lines_of(frame, metric, Statistic.MEAN, joined_by(metric, by), line)
         times = _times(frame, metric, line, len(heads))
         for owner, value in zip(table.owner.tolist(), table.value.tolist(), strict=True):
-            head = heads[owner]
+            replica, node, device, rank = heads[owner]
             yield LatestValue(
                 metric=metric.name,
-                unit=unit_of(metric, Statistic.MEAN),
-                replica=head.replica,
-                node=head.node,
-                device=head.device,
-                rank=head.rank,
+                unit=unit,
+                replica=replica,
+                node=node,
+                device=device,
+                rank=rank,
                 time=int(times[owner]),
                 value=value,
             )

@@ -65,11 +65,7 @@ class Grid:
     def __init__(self, keys: SeriesKeys, cell: Int64s, metrics: Sequence[Metric], heads: Sequence[Head]) -> None:
         """``cell`` int64[k] is the position in ``names`` of the line of each series; ``heads`` are as listed."""
         self.keys = keys
-        self.names = [
-            LineName(one.name, one.answer_unit, head.replica, head.node, head.device, head.rank)
-            for one in metrics
-            for head in heads
-        ]
+        self.names = [LineName(one.name, one.answer_unit, *head) for one in metrics for head in heads]
         self._cell = cell
         self._metrics = metrics
         self._joins: dict[tuple[Aggregate | None, By], kernel.Grid] = {}

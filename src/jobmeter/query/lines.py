@@ -1,6 +1,7 @@
 """Which members share a line of the answer, and what the line is called."""
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -13,7 +14,7 @@ from jobmeter.query.request import By, Statistic
 from jobmeter.query.shape import Member, Shape
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(NamedTuple):
     """The names of a line."""
 
     replica: str = ""

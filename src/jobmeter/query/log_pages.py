@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.question import Question
+from jobmeter.query.logs import since
 from jobmeter.query.request import LogQuestion
 
 _MOST_GIVEN = 128
@@ -53,7 +54,7 @@ def next_lines(
     size = question.limit
     given = frozenset(cursor.given if cursor else ())
     if cursor is not None:
-        question = _behind(question, cursor)
+        question = since(question, cursor.time_ns, cursor.passed)
     found = read(replace(question, limit=size + len(given) + 1)).lines
     fresh = [line for line in found if digest(line) not in given]
     lines = fresh[:size]
@@ -67,12 +68,6 @@ def digest(line: LogLine) -> int:
     time_ns, replica, attempt, stream, text = line.order
     parts = f"{line.project}\x1f{time_ns}\x1f{replica}\x1f{attempt}\x1f{stream}\x1f".encode()
     return int.from_bytes(blake2b(parts + text, digest_size=8).digest(), "little")
-
-
-def _behind(question: LogQuestion, cursor: LogCursor) -> LogQuestion:
-    if question.descending:
-        return replace(question, end_ns=cursor.time_ns + 1, offset=cursor.passed)
-    return replace(question, start_ns=cursor.time_ns, offset=cursor.passed)
 
 
 def _end(lines: list[LogLine], before: LogCursor | None) -> LogCursor:

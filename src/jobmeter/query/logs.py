@@ -1,6 +1,7 @@
 """Queries for log lines: their bounds, and whole selections page by page."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from jobmeter.model.time import within_int64
 from jobmeter.query.request import LogQuestion
 from jobmeter.store.base import LogSelector
 
+Filter = TypeVar("Filter", bound=LogFilter)
 MAX_LINES = 10_000
 """Most lines of one page."""
 _FIRST, _LEAST = 1_000, 100
@@ -59,7 +61,11 @@ def _behind(selector: LogSelector, lines: list[LogLine]) -> LogSelector:
     time_ns = lines[-1].time_ns
     if lines[0].time_ns == time_ns:  # what was passed over before them may be of the same moment
         return replace(selector, offset=selector.offset + len(lines))
-    passed = sum(line.time_ns == time_ns for line in lines)
-    if selector.descending:
-        return replace(selector, end_ns=time_ns + 1, offset=passed)
-    return replace(selector, start_ns=time_ns, offset=passed)
+    return since(selector, time_ns, sum(line.time_ns == time_ns for line in lines))
+
+
+def since(lines: Filter, time_ns: int, passed: int) -> Filter:
+    """The same lines from a moment on, in their order, without the first ``passed`` of that moment."""
+    if lines.descending:
+        return replace(lines, end_ns=time_ns + 1, offset=passed)
+    return replace(lines, start_ns=time_ns, offset=passed)

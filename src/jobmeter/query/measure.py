@@ -12,7 +12,6 @@ import numpy as np
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.catalog import Metric
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NO_JOB, job_key
@@ -21,7 +20,7 @@ from jobmeter.query import gather
 from jobmeter.query.frame import Frame, read, read_memory
 from jobmeter.query.groups import Groups
 from jobmeter.query.layout import MOST_POINTS, Layout, Layouts, lay_out
-from jobmeter.query.lines import Head, Ranks, joined_by, unit_of
+from jobmeter.query.lines import Ranks, joined_by, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.plan import hours_around
 from jobmeter.query.request import (
@@ -48,7 +47,6 @@ from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of
 from jobmeter.query.table import EMPTY, Table, lines_of
 from jobmeter.settings import Limits
-from jobmeter.store.base import Store
 from jobmeter.store.cache import Cache
 
 _SPARSE = 1.5
@@ -67,16 +65,9 @@ class Measurements:
     """Lines of measured values, of whomever a question is about. Every method may be called from any thread."""
 
     def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        limits: Limits,
-        source: Source,
-        subjects: Subjects,
-        groups: Groups,
-        cache: Cache,
+        self, clock: Clock, limits: Limits, source: Source, subjects: Subjects, groups: Groups, cache: Cache
     ) -> None:
-        self._store = store
+        self._store = source.store
         self._clock = clock
         self._limits = limits
         self._source = source
@@ -145,7 +136,7 @@ class Measurements:
         layout = None if revision is None else self._layouts.get(key, view, revision, unassigned)
         if layout is not None:
             return ResolvedQuery(job.project, layout, job.limits)
-        own = self._store.find(gather.selector_of_job(job, names, span, self._limits))
+        own = gather.own_series(self._store, job, names, self._limits, series_since(span, self._limits))
         validator = own if revision is None else revision
         layout = None if revision is not None else self._layouts.get(key, view, own, unassigned)
         if layout is None:
@@ -284,21 +275,14 @@ class Measurements:
             else:
                 nodes = self._groups.members(query.subject, query.range, scope)
             return self.of_nodes(nodes, query.subject, scope, names, query.range, query.by, narrowing)
-        if _needs_head_alone(query, names):
-            view = JobView(job=self._subjects.head(query.subject, scope), replicas=[], allocations=[])
-        else:
-            view = self._subjects.view(query.subject, scope)
+        view = self._subjects.view(query.subject, scope, alone=_needs_head_alone(query, names))
         return self.of_job(view, names, query.range, query.by, narrowing)
 
     def _resolve_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery | None:
         """As ``_resolve``, without waiting: None where the job, its series or their layout are not in memory."""
         if not isinstance(query.subject, JobRef):
             return None
-        if _needs_head_alone(query, names):
-            head = self._subjects.cached_head(query.subject, scope)
-            view = None if head is None else JobView(job=head, replicas=[], allocations=[])
-        else:
-            view = self._subjects.cached_view(query.subject, scope)
+        view = self._subjects.cached_view(query.subject, scope, alone=_needs_head_alone(query, names))
         if view is None:
             return None
         job = view.job
@@ -321,24 +305,13 @@ def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> 
         return []
     finite = np.isfinite(table.value)
     if not finite.all():
-        table = Table(table.owner[finite], table.time[finite], table.value[finite])
+        table = table.where(finite)
     bounds = np.searchsorted(table.owner, np.arange(len(layout.heads) + 1)).tolist()
     unit = unit_of(metric, query.statistic)
-    return [
-        _line(metric.name, unit, layout.heads[at], table.time[bounds[at] : end], table.value[bounds[at] : end])
-        for at in layout.order
-        if (end := bounds[at + 1]) > bounds[at]
-    ]
-
-
-def _line(metric: str, unit: str, head: Head, time: Int64s, value: Float64s) -> Line:
-    return Line(
-        metric=metric,
-        unit=unit,
-        replica=head.replica,
-        node=head.node,
-        device=head.device,
-        time=time,
-        value=value,
-        rank=head.rank,
-    )
+    lines: list[Line] = []
+    for at in layout.order:
+        rows = slice(bounds[at], bounds[at + 1])
+        if rows.start < rows.stop:
+            replica, node, device, rank = layout.heads[at]
+            lines.append(Line(metric.name, unit, replica, node, device, table.time[rows], table.value[rows], rank))
+    return lines

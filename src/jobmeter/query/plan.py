@@ -1,11 +1,14 @@
 """From a query to the reads that answer it: the source of each part of its range."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
+from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, TimeRange, ceil_to, floor_to
 from jobmeter.store.base import Tier
+
+WHOLE_MS = ceil_to(MAX_TIME_MS + 1, DAY)
+"""A step of one bucket for any range, which every roll-up can fill."""
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -31,42 +34,32 @@ def segments(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> list
     at = span.start_ms
     for trusted in rolled if tiers else ():
         inside = trusted.intersect(span)
-        if inside is None:
-            continue
-        if at < inside.start_ms:
-            parts.append(Segment(TimeRange(at, inside.start_ms), None))
-        parts.extend(_tiled(inside, tiers))
-        at = inside.end_ms
-    if at < span.end_ms:
-        parts.append(Segment(TimeRange(at, span.end_ms), None))
-    return list(_joined(parts))
+        if inside is not None:
+            _add(parts, at, inside.start_ms, None)
+            _tile(parts, inside.start_ms, inside.end_ms, tiers)
+            at = inside.end_ms
+    _add(parts, at, span.end_ms, None)
+    return parts
 
 
-def _tiled(span: TimeRange, tiers: Sequence[Tier]) -> Iterator[Segment]:
-    """A trusted part, its middle from the coarsest tier, what is left at its ends from the next."""
+def _tile(parts: list[Segment], start_ms: int, end_ms: int, tiers: Sequence[Tier]) -> None:
+    """Add a trusted part, its middle from the coarsest tier, what is left at its ends from the next."""
     if not tiers:
-        yield Segment(span, None)
+        _add(parts, start_ms, end_ms, None)
         return
     tier, finer = tiers[0], tiers[1:]
-    start, end = ceil_to(span.start_ms, tier), floor_to(span.end_ms, tier)
-    if start >= end:
-        yield from _tiled(span, finer)
+    first, end = ceil_to(start_ms, tier), floor_to(end_ms, tier)
+    if first >= end:
+        _tile(parts, start_ms, end_ms, finer)
         return
-    if span.start_ms < start:
-        yield from _tiled(TimeRange(span.start_ms, start), finer)
-    yield Segment(TimeRange(start, end), tier)
-    if end < span.end_ms:
-        yield from _tiled(TimeRange(end, span.end_ms), finer)
+    _tile(parts, start_ms, first, finer)
+    _add(parts, first, end, tier)
+    _tile(parts, end, end_ms, finer)
 
 
-def _joined(parts: Sequence[Segment]) -> Iterator[Segment]:
-    last: Segment | None = None
-    for part in parts:
-        if last is not None and last.tier is part.tier:
-            last = Segment(TimeRange(last.span.start_ms, part.span.end_ms), part.tier)
-            continue
-        if last is not None:
-            yield last
-        last = part
-    if last is not None:
-        yield last
+def _add(parts: list[Segment], start_ms: int, end_ms: int, tier: Tier | None) -> None:
+    """Add a part that is not empty, joined to the last one where both are of one source."""
+    if start_ms < end_ms:
+        if parts and parts[-1].tier is tier:
+            start_ms = parts.pop().span.start_ms
+        parts.append(Segment(TimeRange(start_ms, end_ms), tier))

@@ -4,14 +4,15 @@ When a sample arrived is not stored. That samples came late is derived from the 
 much waited on their disks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from jobmeter.access.principal import Scope
-from jobmeter.model.batch import BucketColumns, Int64s, SeriesKeys
-from jobmeter.model.job import JobState, JobView, Replica
+from jobmeter.model.batch import Bools, BucketColumns, Int64s, SeriesKeys
+from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.order import natural
 from jobmeter.model.quality import DamagedRows, Gap, JobQuality, NodeQuality, ReplicaQuality, Stretch
 from jobmeter.model.question import Question
@@ -19,6 +20,7 @@ from jobmeter.model.series import NO_JOB, NamePart, Series, job_key
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.gaps import Gaps, Presence, gaps
+from jobmeter.query.gather import own_series
 from jobmeter.query.meter import Meter
 from jobmeter.query.quality_text import sentences
 from jobmeter.query.request import JobRef
@@ -40,6 +42,7 @@ _LATE_MS = MINUTE
 _MOST_NAMES = 64
 _DAMAGE = frozenset({"samples", "minutes", "hours", "journal"})
 
+K = TypeVar("K")
 _Member = tuple[str, int]
 """A replica and its attempt."""
 _Place = tuple[str, str]
@@ -64,6 +67,14 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
         """Where the steps of a series are."""
         return slice(self.bounds[at], self.bounds[at + 1])
 
+    def grouped(self, key: Callable[[Series], K]) -> dict[K, list[int]]:
+        """The series that have steps, by a key."""
+        groups: dict[K, list[int]] = {}
+        for at, one in enumerate(self.series):
+            if self.bounds[at + 1] > self.bounds[at]:
+                groups.setdefault(key(one), []).append(at)
+        return groups
+
     def presence(self, which: Sequence[int]) -> Presence:
         """When any of those series was sampled."""
         at = np.concatenate([np.arange(self.bounds[one], self.bounds[one + 1]) for one in which])
@@ -72,79 +83,69 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
         return Presence.joined(columns.first_time[at], columns.last_time[at], counts, self.step_ms)
 
 
-class Qualities:
-    """Answers ``QualityQuestion`` in steps, from roll-ups where there are: what it reads is bounded."""
+def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQuality:
+    """Answers ``QualityQuestion`` about a job that the caller may see in steps, from roll-ups where there are.
 
-    def __init__(self, store: Store, source: Source, limits: Limits) -> None:
-        self._store = store
-        self._source = source
-        self._most = limits.query_series
+    What it reads is bounded. Raises LimitExceededError or QueryTimeoutError.
+    """
+    job, now_ms, limits = view.job, meter.clock.now_ms(), meter.limits
+    span = life(job, now_ms)
+    places = list(dict.fromkeys((one.cluster, one.node) for one in view.replicas if one.node))
+    open_nodes = scope.job is None and scope.grant is None
+    own = _judged(*_own(source.store, job, limits))
+    agents = _agents(source.store, job, limits, places[:MOST_NODES] if open_nodes else ())
+    step_ms = default_step(span, int(np.clip(_POINTS // max(len(own) + len(agents), 1), _FEWEST_STEPS, STEPS)))
+    nodes = _nodes(_read(source, agents, span, step_ms, meter), view, span)
+    replicas, found = _replicas(_read(source, own, span, step_ms, meter), view, nodes, now_ms)
+    longest = sorted(sorted(found, key=lambda gap: gap.start - gap.end)[:MOST_GAPS], key=lambda gap: gap.start)
+    damaged = _damaged(source.store.damaged(), job_key(job.project, job.id), span)
+    answer = JobQuality(
+        job=job.id,
+        project=job.project,
+        start=span.start_ms,
+        end=span.end_ms,
+        step=step_ms,
+        complete=_complete(replicas, found, nodes.values(), damaged),
+        coverage=_coverage(replicas),
+        replicas=replicas,
+        gaps=longest,
+        gap_count=len(found),
+        nodes=[nodes[place] for place in sorted(nodes)] if open_nodes else None,
+        nodes_total=len(places),
+        damaged=damaged,
+        ahead=max((job.last_sample or 0) - now_ms, 0),
+    )
+    return msgspec.structs.replace(answer, sentences=sentences(answer))
 
-    def of_job(self, view: JobView, scope: Scope, now_ms: int, meter: Meter) -> JobQuality:
-        """The quality of a job that the caller may see. Raises LimitExceededError or QueryTimeoutError."""
-        job = view.job
-        span = life(job, now_ms)
-        places = list(dict.fromkeys((one.cluster, one.node) for one in view.replicas if one.node))
-        open_nodes = scope.job is None and scope.grant is None
-        own = _judged(*self._own(view))
-        agents = self._agents(view, places[:MOST_NODES] if open_nodes else ())
-        step_ms = default_step(span, int(np.clip(_POINTS // max(len(own) + len(agents), 1), _FEWEST_STEPS, STEPS)))
-        nodes = _nodes(self._read(agents, span, step_ms, meter), view, span)
-        replicas, found = _replicas(self._read(own, span, step_ms, meter), view, nodes, now_ms)
-        longest = sorted(sorted(found, key=lambda gap: gap.start - gap.end)[:MOST_GAPS], key=lambda gap: gap.start)
-        damaged = _damaged(self._store.damaged(), job_key(job.project, job.id), span)
-        quality = JobQuality(
-            job=job.id,
-            project=job.project,
-            start=span.start_ms,
-            end=span.end_ms,
-            step=step_ms,
-            complete=_complete(replicas, found, nodes.values(), damaged),
-            coverage=_coverage(replicas),
-            replicas=replicas,
-            gaps=longest,
-            gap_count=len(found),
-            nodes=[nodes[place] for place in sorted(nodes)] if open_nodes else None,
-            nodes_total=len(places),
-            damaged=damaged,
-            ahead=max((job.last_sample or 0) - now_ms, 0),
-        )
-        return msgspec.structs.replace(quality, sentences=sentences(quality))
 
-    def _own(self, view: JobView) -> tuple[Sequence[Series], Sequence[str]]:
-        """The series by which replicas may be judged, and their metrics, the best first."""
-        found = self._find(view, REGULAR)
-        if found:
-            return found, REGULAR
-        # An import of other metrics, or Flink's: any is better than none, but what a program reports has no interval.
-        own = Selector(jobs=(job_key(view.job.project, view.job.id),), limit=_MOST_NAMES)
-        names = [
-            name for name in self._store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))
-        ]
-        return (self._find(view, names), names) if names else ((), ())
+def _own(store: Store, job: Job, limits: Limits) -> tuple[Sequence[Series], Sequence[str]]:
+    """The series by which replicas may be judged, and their metrics, the best first."""
+    found = own_series(store, job, frozenset(REGULAR), limits)
+    if found:
+        return found, REGULAR
+    # An import of other metrics, or Flink's: any is better than none, but what a program reports has no interval.
+    own = Selector(jobs=(job_key(job.project, job.id),), limit=_MOST_NAMES)
+    names = [name for name in store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))]
+    return (own_series(store, job, frozenset(names), limits), names) if names else ((), ())
 
-    def _agents(self, view: JobView, places: Sequence[_Place]) -> list[Series]:
-        """The series of whatever measured the job: its own run, or the agents of its nodes."""
-        own = self._find(view, AGENT)
-        running = {(one.cluster, one.node) for one in own}
-        others = tuple(place for place in places if place not in running)
-        if not others:
-            return own
-        project = frozenset({view.job.project})
-        selector = Selector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=self._most)
-        return [*own, *self._store.find(selector)]
 
-    def _find(self, view: JobView, names: Iterable[str]) -> list[Series]:
-        job = view.job
-        keys, project = (job_key(job.project, job.id),), frozenset({job.project})
-        return self._store.find(Selector(projects=project, jobs=keys, metrics=frozenset(names), limit=self._most))
+def _agents(store: Store, job: Job, limits: Limits, places: Sequence[_Place]) -> list[Series]:
+    """The series of whatever measured the job: its own run, or the agents of its nodes."""
+    own = own_series(store, job, AGENT, limits)
+    running = {(one.cluster, one.node) for one in own}
+    others = tuple(place for place in places if place not in running)
+    if not others:
+        return own
+    project = frozenset({job.project})
+    selector = Selector(projects=project, jobs=(NO_JOB,), nodes=others, metrics=AGENT, limit=limits.query_series)
+    return [*own, *store.find(selector)]
 
-    def _read(self, series: Sequence[Series], span: TimeRange, step_ms: int, meter: Meter) -> _Read:
-        counters = np.array([one.metric in {"agent.dropped", "agent.spool.damaged"} for one in series], np.bool_)
-        keys = SeriesKeys.of(series)
-        columns = buckets(self._source, keys, counters, span, step_ms, owned_ms=0, meter=meter)
-        bounds = np.searchsorted(columns.index, np.arange(len(series) + 1)).tolist()
-        return _Read(series, columns, bounds, step_ms)
+
+def _read(source: Source, series: Sequence[Series], span: TimeRange, step_ms: int, meter: Meter) -> _Read:
+    counters = np.array([one.metric in {"agent.dropped", "agent.spool.damaged"} for one in series], np.bool_)
+    columns = buckets(source, SeriesKeys.of(series), counters, span, step_ms, owned_ms=0, meter=meter)
+    bounds = np.searchsorted(columns.index, np.arange(len(series) + 1)).tolist()
+    return _Read(series, columns, bounds, step_ms)
 
 
 def _judged(series: Iterable[Series], names: Sequence[str]) -> list[Series]:
@@ -168,10 +169,7 @@ def _judged(series: Iterable[Series], names: Sequence[str]) -> list[Series]:
 def _replicas(
     read: _Read, view: JobView, nodes: Mapping[_Place, NodeQuality], now_ms: int
 ) -> tuple[list[ReplicaQuality], list[Gap]]:
-    members: dict[_Member, list[int]] = {}
-    for at, one in enumerate(read.series):
-        if read.bounds[at + 1] > read.bounds[at]:
-            members.setdefault((one.replica, one.attempt), []).append(at)
+    members = read.grouped(lambda one: (one.replica, one.attempt))
     recorded = {(one.name, one.attempt): one for one in view.replicas}
     measured, found = list[ReplicaQuality](), list[Gap]()
     for member, which in members.items():
@@ -237,11 +235,8 @@ def _ran(replica: Replica, view: JobView, now_ms: int) -> bool:
 
 
 def _nodes(read: _Read, view: JobView, span: TimeRange) -> dict[_Place, NodeQuality]:
-    by_place: dict[_Place, list[int]] = {}
-    for at, one in enumerate(read.series):
-        if read.bounds[at + 1] > read.bounds[at]:
-            by_place.setdefault((one.cluster, one.node), []).append(at)
-    return {place: _node(place, which, read, _stays(view, place, span)) for place, which in by_place.items()}
+    places = read.grouped(lambda one: (one.cluster, one.node))
+    return {place: _node(place, which, read, _stays(view, place, span)) for place, which in places.items()}
 
 
 def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Stretch]) -> NodeQuality:
@@ -277,25 +272,21 @@ def _node(place: _Place, which: Sequence[int], read: _Read, stays: Sequence[Stre
 
 def _stays(view: JobView, place: _Place, span: TimeRange) -> list[Stretch]:
     return [
-        Stretch(
-            span.start_ms if one.start is None else one.start,
-            span.end_ms if one.end is None else one.end,
-        )
+        Stretch(span.start_ms if one.start is None else one.start, span.end_ms if one.end is None else one.end)
         for one in view.replicas
         if (one.cluster, one.node) == place
     ] or [Stretch(span.start_ms, span.end_ms)]
 
 
 def _within(found: Gaps, stays: Sequence[Stretch]) -> list[Stretch]:
-    exact = [
-        (start, end)
+    return [
+        Stretch(start, end)
         for start, end, exact in zip(found.start.tolist(), found.end.tolist(), found.exact.tolist(), strict=True)
         if exact and any(stay.start < end and start < stay.end for stay in stays)
     ]
-    return [Stretch(start, end) for start, end in exact]
 
 
-def _waiting(first: Int64s, last: Int64s, waits: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[Stretch]:
+def _waiting(first: Int64s, last: Int64s, waits: Bools) -> list[Stretch]:
     """Steps after each other in all of whose samples something waited, where they last."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], waits, [False])).astype(np.int8)))
     stretches = [(int(first[start]), int(last[end - 1])) for start, end in edges.reshape(-1, 2).tolist()]
@@ -330,18 +321,20 @@ def _complete(
     nodes: Iterable[NodeQuality],
     damaged: Sequence[DamagedRows],
 ) -> bool | None:
-    if found or damaged or any(node.dropped or node.damaged_bytes for node in nodes):
-        return False
-    if any(not one.samples for one in replicas):
+    given_up = any(node.dropped or node.damaged_bytes for node in nodes)
+    if found or damaged or given_up or not all(one.samples for one in replicas):
         return False
     return True if any(one.coverage is not None for one in replicas) else None
 
 
 def _coverage(replicas: Sequence[ReplicaQuality]) -> float | None:
-    judged = [one for one in replicas if one.coverage is not None and one.first is not None and one.last is not None]
-    whole = sum((one.last or 0) - (one.first or 0) + (one.interval or 0) for one in judged)
-    lost = sum((1 - (one.coverage or 0)) * ((one.last or 0) - (one.first or 0) + (one.interval or 0)) for one in judged)
-    return _share(lost, whole) if judged else None
+    judged = [
+        (one.coverage, one.last - one.first + (one.interval or 0))
+        for one in replicas
+        if one.coverage is not None and one.first is not None and one.last is not None
+    ]
+    lost = sum((1 - coverage) * length for coverage, length in judged)
+    return _share(lost, sum(length for _, length in judged)) if judged else None
 
 
 def _share(lost: float, whole: float) -> float:

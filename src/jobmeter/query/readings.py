@@ -10,14 +10,13 @@ from collections.abc import Generator, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.model.batch import SampleColumns, SeriesKeys
+from jobmeter.model.batch import SampleColumns
 from jobmeter.model.question import Question
-from jobmeter.model.time import Clock, TimeRange
+from jobmeter.model.time import TimeRange
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef, metrics_of, sources
 from jobmeter.query.shape import Entry, Shape
 from jobmeter.query.source import expected
-from jobmeter.settings import Limits
 from jobmeter.store.base import Store
 
 _TOGETHER = 256
@@ -56,17 +55,18 @@ class ReadingsQuestion(msgspec.Struct, Question[Readings], frozen=True, kw_only=
         return sources(metrics_of(self.metrics))
 
 
-def readings(store: Store, clock: Clock, limits: Limits, question: ReadingsQuestion, shape: Shape) -> Readings:
+def readings(store: Store, question: ReadingsQuestion, shape: Shape, meter: Meter) -> Readings:
     """The readings of a shape's entries; nothing is read before the first block is requested."""
+    limits = meter.limits
     own = replace(limits, query_rows=limits.export_rows, query_seconds=limits.export_seconds)
-    return Readings(question.names, shape.entries, _blocks(store, shape, question.range, Meter(clock, own)))
+    return Readings(question.names, shape.entries, _blocks(store, shape, question.range, Meter(meter.clock, own)))
 
 
 def _blocks(store: Store, shape: Shape, span: TimeRange, meter: Meter) -> Generator[SampleColumns]:
     for group in shape.reads(span):
         for first in range(0, len(group.keys), _TOGETHER):
             some = slice(first, first + _TOGETHER)
-            keys, positions = SeriesKeys(group.keys.job[some], group.keys.series[some]), group.positions[some]
+            keys, positions = group.keys.where(some), group.positions[some]
             found = store.read(keys, group.span, meter.budget(expected(keys, group.span)))
             try:
                 for block in found:

@@ -11,12 +11,13 @@ from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys
 from jobmeter.model.job import Job
 from jobmeter.model.order import natural
 from jobmeter.model.question import Question
-from jobmeter.model.series import Series, job_key
-from jobmeter.model.time import SECOND, Clock, TimeRange
+from jobmeter.model.series import Series
+from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.query.gather import own_series
 from jobmeter.query.meter import Meter
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
-from jobmeter.store.base import Selector, Store
+from jobmeter.store.base import Store
 
 PREFIX = "app."
 
@@ -53,19 +54,18 @@ class ReportedQuestion(msgspec.Struct, Question[Reported], frozen=True, kw_only=
     limit: int = 100
 
 
-def reported(store: Store, limits: Limits, clock: Clock, job: Job, question: ReportedQuestion) -> Reported:
+def reported(store: Store, job: Job, question: ReportedQuestion, meter: Meter) -> Reported:
     """The answer about a job that the caller may see."""
     if min(question.offset, question.limit) < 0:
         raise InvalidRequestError("a page begins at 0 or after", "offset")
-    series = _series(store, limits, job, question)
+    series = _series(store, meter.limits, job, question)
     keys = SeriesKeys.of(series)
-    meter = Meter(clock, limits)
     if question.latest:
         columns = store.previous(keys, question.range.end_ms, meter.budget())
     else:
         # All of it is in memory together.
-        budget = replace(meter.budget(), rows=limits.query_points)
-        columns = _joined(list(store.read(keys, question.range, budget)))
+        budget = replace(meter.budget(), rows=meter.limits.query_points)
+        columns = SampleColumns.joined(list(store.read(keys, question.range, budget)))
     meter.count(len(columns), None)
     finite = np.isfinite(columns.value)
     # The index is the order of names and replicas.
@@ -79,21 +79,19 @@ def reported(store: Store, limits: Limits, clock: Clock, job: Job, question: Rep
         order = order[::-1]
     page = order[question.offset : question.offset + question.limit]
     rows = zip(index[page].tolist(), time[page].tolist(), value[page].tolist(), strict=True)
-    return Reported([_report(series[at], moment, reading) for at, moment, reading in rows], len(order))
+    reports = [
+        Report(name=series[at].metric.removeprefix(PREFIX), time=moment, value=reading, replica=series[at].replica)
+        for at, moment, reading in rows
+    ]
+    return Reported(reports, len(order))
 
 
 def _series(store: Store, limits: Limits, job: Job, question: ReportedQuestion) -> list[Series]:
     full = {name if name.startswith(PREFIX) else f"{PREFIX}{name}" for name in question.names}
     since = 0 if question.latest else max(question.range.start_ms - limits.future_seconds * SECOND, 0)
-    selector = Selector(
-        projects=frozenset({job.project}),
-        jobs=(job_key(job.project, job.id),),
-        metrics=frozenset(full) if full else None,
-        since=since,
-        limit=limits.query_series,
-    )
-    found = [one for one in store.find(selector) if one.metric.startswith(PREFIX)]
-    return sorted(found, key=lambda one: (one.metric, natural(one.replica), one.attempt, one.labels, one.id))
+    found = own_series(store, job, frozenset(full) if full else None, limits, since)
+    reports = [one for one in found if one.metric.startswith(PREFIX)]
+    return sorted(reports, key=lambda one: (one.metric, natural(one.replica), one.attempt, one.labels, one.id))
 
 
 def _newest(names: Sequence[str], index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:
@@ -105,17 +103,3 @@ def _newest(names: Sequence[str], index: Int64s, time: Int64s, value: Float64s) 
             best[names[at]] = row
     rows = np.array(sorted(best.values()), np.int64)
     return index[rows], time[rows], value[rows]
-
-
-def _joined(blocks: Sequence[SampleColumns]) -> SampleColumns:
-    if not blocks:
-        return SampleColumns.empty()
-    return SampleColumns(
-        np.concatenate([block.index for block in blocks]),
-        np.concatenate([block.time for block in blocks]),
-        np.concatenate([block.value for block in blocks]),
-    )
-
-
-def _report(series: Series, time: int, value: float) -> Report:
-    return Report(name=series.metric.removeprefix(PREFIX), time=time, value=value, replica=series.replica)

@@ -92,7 +92,7 @@ def _cut(part: Part, span: TimeRange) -> Part:
     tables = dict(part.tables)
     for name, table in part.tables.items() if part.span != span else ():
         inside = (table.time >= span.start_ms) & (table.time < span.end_ms)
-        tables[name] = Table(table.owner[inside], table.time[inside], table.value[inside])
+        tables[name] = table.where(inside)
     return Part(span, tables, part.tiers, fresh=False)
 
 

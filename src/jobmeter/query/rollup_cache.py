@@ -70,8 +70,7 @@ class RollupCache:
             found = rows(whole)
             size = found.index.nbytes + found.time.nbytes + found.value.nbytes
             self._cache.put(name, (keys, revision), found, size)
-        inside = (found.time >= span.start_ms) & (found.time < span.end_ms)
-        return SampleColumns(found.index[inside], found.time[inside], found.value[inside])
+        return found.where((found.time >= span.start_ms) & (found.time < span.end_ms))
 
     def _whole(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, revision: Hashable, rows: ReadRows

@@ -17,7 +17,6 @@ from jobmeter.model.series import NamePart, Series, job_key
 from jobmeter.model.time import SECOND, TimeRange
 from jobmeter.query.meter import Meter
 from jobmeter.query.source import Source, buckets, expected
-from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
 
 _SAMPLES_A_POINT = 4
@@ -91,12 +90,13 @@ class LastQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True)
     since_ms: int = 0
 
 
-def find(store: Store, question: SeriesQuestion, scope: Scope, limits: Limits, meter: Meter) -> FoundSeries:
+def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter) -> FoundSeries:
     """See ``SeriesQuestion``. Raises LimitExceededError where more match than one question may read."""
     jobs = question.jobs
     if scope.job is not None:
         own = _own(scope)
         jobs = own if jobs is None else tuple(set(own) & set(jobs))
+    limits = meter.limits
     since = None if question.since_ms is None else max(question.since_ms - limits.future_seconds * SECOND, 0)
     selector = Selector(
         projects=scope.projects,
@@ -150,9 +150,7 @@ def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Sa
         return Samples(SampleColumns.empty())
     before = meter.clock.now_ms() + meter.limits.future_seconds * SECOND + 1
     found = store.previous(SeriesKeys.of(question.series), before, meter.budget())
-    newer = found.time >= question.since_ms
-    columns = SampleColumns(found.index[newer], found.time[newer], found.value[newer])
-    return Samples(columns, _milliseconds(meter))
+    return Samples(found.where(found.time >= question.since_ms), _milliseconds(meter))
 
 
 def _check(series: Sequence[Series], scope: Scope) -> None:

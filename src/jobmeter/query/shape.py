@@ -145,8 +145,7 @@ class Shape:
         """
         whole = self._as_listed if in_order else self._whole
         if whole is not None:
-            positions, keys, counters = whole
-            yield Read(positions, keys, counters, span, 0, in_order or self._in_order)
+            yield Read(*whole, span, 0, in_order or self._in_order)
             return
         for clip, group in self._groups():
             inside = span if clip is None else clip.intersect(span)
@@ -184,11 +183,7 @@ class Shape:
         # In the order of their keys an engine reads them as they lie.
         order = np.lexsort((keys.series, keys.job))
         counters = np.array([is_counter(self.entries[at].series.metric) for at in positions], np.bool_)
-        return (
-            np.array(positions, np.uint32)[order],
-            SeriesKeys(keys.job[order], keys.series[order]),
-            counters[order],
-        )
+        return np.array(positions, np.uint32)[order], keys.where(order), counters[order]
 
 
 def _sorted(entries: Sequence[Entry]) -> list[Entry]:
@@ -206,7 +201,7 @@ def _sorted(entries: Sequence[Entry]) -> list[Entry]:
 def _listed(positions: Uint32s, keys: SeriesKeys, counters: NDArray[np.bool_]) -> tuple[Uint32s, SeriesKeys, Bools]:
     """The same in the order of the positions, which are all of them."""
     order = np.argsort(positions)
-    return positions[order], SeriesKeys(keys.job[order], keys.series[order]), counters[order]
+    return positions[order], keys.where(order), counters[order]
 
 
 def is_counter(name: str) -> bool:

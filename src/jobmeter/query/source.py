@@ -1,7 +1,6 @@
-"""The interface between a query and the sources of its samples."""
+"""Reads the samples of a query from its sources, and makes buckets of them."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -14,7 +13,6 @@ from jobmeter.query.meter import Meter
 from jobmeter.query.plan import Segment, hours_around, segments
 from jobmeter.query.reduce import bucket, coarsen, growth, merge
 from jobmeter.query.rollup_cache import RollupCache, Trusted, stretch
-from jobmeter.settings import Limits
 from jobmeter.store.base import Store, Tier
 from jobmeter.store.cache import Cache
 
@@ -22,6 +20,10 @@ _BUCKETS_A_POINT = 4
 _INTERVAL_MS = 10 * SECOND
 RAW_IS_QUICK = 2 * HOUR
 """Up to this length reading raw samples is faster than looking up which hours are rolled up."""
+
+
+Last = tuple[Bools, References]
+"""Which series are counters, and the last sample of each."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -40,52 +42,25 @@ def expected(keys: SeriesKeys, span: TimeRange, every_ms: int = _INTERVAL_MS) ->
     return len(keys) * (span.length_ms // every_ms)
 
 
-class Source(Protocol):
-    """A source of samples of a span: the store, or a layer in front of it."""
-
-    def pieces(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        meter: Meter,
-        counters: Bools | None = None,
-        references: References | None = None,
-    ) -> Iterator[Piece]:
-        """Everything of those series in the span, each sample once, the parts of one series in order of time.
-
-        Roll-up rows come only where their buckets fill those of ``step_ms``. Where ``counters`` and ``references`` are
-        given, raw samples may come in buckets already; the references are then moved on, and the caller moves them on
-        over every other piece before it takes the next.
-        """
-        ...
-
-    def previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
-        """See ``Store.previous``."""
-        ...
-
-
-class StoreSource:
-    """The store alone: roll-ups where they answer exactly, raw samples elsewhere.
+class Source:
+    """The samples of a store: roll-ups where they answer exactly, raw samples elsewhere.
 
     Rows of roll-ups are cached while the store's revision is the same.
     """
 
     def __init__(self, store: Store, cache: Cache) -> None:
-        self._store = store
+        self.store = store
         self._closed = RollupCache(cache)
 
     def pieces(
-        self,
-        keys: SeriesKeys,
-        span: TimeRange,
-        step_ms: int,
-        meter: Meter,
-        counters: Bools | None = None,
-        references: References | None = None,
+        self, keys: SeriesKeys, span: TimeRange, step_ms: int, meter: Meter, last: Last | None = None
     ) -> Iterator[Piece]:
-        """See ``Source.pieces``."""
-        last = None if counters is None or references is None else (counters, references)
+        """Everything of those series in the span, each sample once, the parts of one series in order of time.
+
+        Roll-up rows come only where their buckets fill those of ``step_ms``. Where ``last`` is given, raw samples may
+        come in buckets already; the references are then moved on, and the caller moves them on over every other piece
+        before it takes the next.
+        """
         recent = self._recent(keys, span, step_ms, last) if span.length_ms <= RAW_IS_QUICK else None
         if recent is not None:
             meter.count(int(recent.count.sum()), None)
@@ -93,10 +68,10 @@ class StoreSource:
             return
         fits = any(step_ms % tier == 0 for tier in Tier)
         jobs = keys.jobs() if fits else []
-        revision = self._store.revision(jobs) if fits else None
+        revision = self.store.revision(jobs) if fits else None
         if revision is None and span.length_ms <= RAW_IS_QUICK:
             fits = False
-        rolled = self._store.rolled(jobs, hours_around(span)) if fits else []
+        rolled = self.store.rolled(jobs, hours_around(span)) if fits else []
         for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
             recent = self._recent(keys, segment.span, step_ms, last) if segment.tier is None else None
             if recent is not None:
@@ -113,10 +88,8 @@ class StoreSource:
                     meter.count(len(rows), segment.tier)
                     yield Piece(segment.span, segment.tier, rows)
 
-    def _recent(
-        self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: tuple[Bools, References] | None
-    ) -> BucketColumns | None:
-        memory = self._store.memory
+    def _recent(self, keys: SeriesKeys, span: TimeRange, step_ms: int, last: Last | None) -> BucketColumns | None:
+        memory = self.store.memory
         return None if last is None or memory is None else memory.buckets(keys, span, step_ms, *last)
 
     def _raw(
@@ -128,11 +101,11 @@ class StoreSource:
             part.start_ms <= whole.start_ms and whole.end_ms <= part.end_ms for part in rolled
         )
         if revision is None or not over:
-            yield from self._store.read(keys, span, meter.budget(expected(keys, span)))
+            yield from self.store.read(keys, span, meter.budget(expected(keys, span)))
         else:
 
             def samples(part: TimeRange) -> SampleColumns:
-                return SampleColumns.joined([*self._store.read(keys, part, meter.budget(expected(keys, part)))])
+                return SampleColumns.joined([*self.store.read(keys, part, meter.budget(expected(keys, part)))])
 
             found = self._closed.samples(keys, span, revision, samples)
             if len(found):
@@ -142,7 +115,7 @@ class StoreSource:
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, trusted: Trusted | None, meter: Meter
     ) -> Iterator[BucketColumns]:
         def rows(part: TimeRange) -> BucketColumns:
-            return self._store.read_buckets(keys, part, tier, meter.budget(expected(keys, part, tier)))
+            return self.store.read_buckets(keys, part, tier, meter.budget(expected(keys, part, tier)))
 
         if trusted is None:
             yield rows(span)
@@ -150,8 +123,8 @@ class StoreSource:
             yield from self._closed.read(keys, span, tier, step_ms, trusted, rows)
 
     def previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
-        """See ``Source.previous``."""
-        return self._store.previous(keys, before_ms, meter.budget())
+        """See ``Store.previous``."""
+        return self.store.previous(keys, before_ms, meter.budget())
 
 
 def buckets(
@@ -166,13 +139,13 @@ def buckets(
         return merge([])
     references = References.none(len(keys))
     if counters.any() and owned_ms < span.start_ms:
-        counter_rows = np.flatnonzero(counters)
-        before = source.previous(SeriesKeys(keys.job[counter_rows], keys.series[counter_rows]), span.start_ms, meter)
+        rows = np.flatnonzero(counters)
+        before = source.previous(keys.where(rows), span.start_ms, meter)
         own = before.time >= owned_ms
-        references.update(counter_rows[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
+        references.update(rows[before.index[own]].astype(np.uint32), before.time[own], before.value[own])
     parts: list[BucketColumns] = []
-    size = 0
-    for piece in source.pieces(keys, span, step_ms, meter, counters, references):
+    size, most = 0, _BUCKETS_A_POINT * meter.limits.query_points
+    for piece in source.pieces(keys, span, step_ms, meter, (counters, references)):
         if isinstance(piece.columns, SampleColumns):
             part = bucket(piece.columns, step_ms, counters, references)
         elif piece.tier is None:
@@ -183,10 +156,13 @@ def buckets(
             part = coarsen(columns, step_ms)
         parts.append(part)
         size += len(part)
-        if size > _BUCKETS_A_POINT * meter.limits.query_points:
+        if size > most:
             parts = [merge(parts)]
             size = len(parts[0])
-            _check_size(size, meter.limits)
+        if size > most:
+            raise LimitExceededError(
+                f"a question may make {most} buckets over all its series: take a longer step or a shorter range", "step"
+            )
     return merge(parts)
 
 
@@ -205,7 +181,7 @@ def _own(
     if not len(rows):
         return columns
     index = columns.index[rows]
-    before = source.previous(SeriesKeys(keys.job[index], keys.series[index]), span.start_ms, meter)
+    before = source.previous(keys.where(index), span.start_ms, meter)
     reference = np.full(len(rows), np.nan)
     reference[before.index] = before.value
     rest = columns.increase[rows] - growth(reference, columns.first[rows])
@@ -215,11 +191,3 @@ def _own(
     increase[rows] = np.where(finite, np.maximum(rest, 0.0), 0.0)
     elapsed[rows] = np.where(finite, columns.last_time[rows] - columns.first_time[rows], 0)
     return replace(columns, increase=increase, elapsed=elapsed)
-
-
-def _check_size(size: int, limits: Limits) -> None:
-    most = _BUCKETS_A_POINT * limits.query_points
-    if size > most:
-        raise LimitExceededError(
-            f"a question may make {most} buckets over all its series: take a longer step or a shorter range", "step"
-        )

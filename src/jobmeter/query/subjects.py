@@ -1,13 +1,27 @@
 """Who a question is about: jobs and nodes, as far as the caller may see them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
-from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.job import Job, JobView, Node
+from jobmeter.errors import ForbiddenError, InvalidRequestError, LimitExceededError, NotFoundError
+from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Node, Replica
 from jobmeter.model.time import Clock
 from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.registry.base import Registry
+
+_JOB = ("id", "project", "state", "created", "start", "end", "limits", "recorded", "first_sample", "last_sample")
+_REPLICA = ("name", "attempt", "rank", "pod_id", "start", "end")
+_EXTRA = {"pai-dlc": ("SanityCheckResults",)}
+"""Results of health checks, which PAI-DLC's GetJobSanityCheckResult shows to the holder of a token.
+
+https://help.aliyun.com/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobsanitycheckresult
+"""
+
+MOST_CHECKED, MOST_VIEWED = 100_000, 5_000
+"""Most jobs that a listing checks; and where policies name clusters, so that each job's view is read."""
+_PAGE = 1_000
 
 
 class Subjects:
@@ -28,8 +42,10 @@ class Subjects:
         found = self._registry.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return _only([job for job in found if scope.shows(job)], ref)
 
-    def view(self, ref: JobRef, scope: Scope) -> JobView:
-        """The job with its replicas and allocations. Raises as the class says."""
+    def view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView:
+        """The job with its replicas and allocations, ``alone`` without them. Raises as the class says."""
+        if alone:
+            return JobView(job=self.head(ref, scope), replicas=[], allocations=[])
         return _only_view(self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope)
 
     def cached_head(self, ref: JobRef, scope: Scope) -> Job | None:
@@ -40,8 +56,11 @@ class Subjects:
         found = self._registry.memory.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _only([job for job in found if scope.shows(job)], ref)
 
-    def cached_view(self, ref: JobRef, scope: Scope) -> JobView | None:
+    def cached_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView | None:
         """As ``view``, non-blocking; None where it is not in memory."""
+        if alone:
+            head = self.cached_head(ref, scope)
+            return None if head is None else JobView(job=head, replicas=[], allocations=[])
         found = self._registry.memory.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return None if found is None else _only_view(found, ref, scope)
 
@@ -72,11 +91,27 @@ def shown(view: JobView, scope: Scope) -> bool:
     return scope.shows(view.job, () if scope.grant is None else {replica.cluster for replica in view.replicas})
 
 
+def opened(view: JobView, scope: Scope) -> JobView:
+    """What the caller sees of a job: with a share token for its measurements, only what they are named and placed by.
+
+    A field that is added to a job stays closed until it is named.
+    """
+    if scope.job is None or scope.record:
+        return view
+    job = view.job
+    extra = {
+        dialect: {name: job.extra[dialect][name] for name in names if name in job.extra[dialect]}
+        for dialect, names in _EXTRA.items()
+        if dialect in job.extra
+    }
+    replicas = [Replica(**{name: getattr(one, name) for name in _REPLICA}) for one in view.replicas]
+    shared = Job(**{name: getattr(job, name) for name in _JOB}, extra=extra)
+    return replace(view, job=shared, replicas=replicas, allocations=[])
+
+
 def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
     """The projects to search: the named one where the scope includes it, else all of the scope."""
-    if named is None:
-        return scope.projects
-    return frozenset({named}) if scope.projects is None else scope.projects & {named}
+    return scope.within(None if named is None else frozenset({named}))
 
 
 def _only_view(found: Sequence[JobView], ref: JobRef, scope: Scope) -> JobView:
@@ -91,3 +126,45 @@ def _only(jobs: Sequence[Job], ref: JobRef) -> Job:
         projects = ", ".join(sorted(job.project for job in jobs))
         raise InvalidRequestError(f"several projects have a job {ref.id!r} ({projects}): name one", "project")
     return jobs[0]
+
+
+def permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> JobPage:
+    """The page of those jobs that the policies of a key permit; others are left out, and not counted.
+
+    Raises LimitExceededError where too many have to be checked.
+    """
+    found = list(_every(registry, question, scope, now_ms))
+    return JobPage(found[question.offset : question.offset + question.limit], len(found))
+
+
+def _every(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
+    deep = scope.grant is not None and scope.grant.clusters
+    most = MOST_VIEWED if deep else MOST_CHECKED
+    offset = 0
+    while True:
+        page = registry.jobs(replace(question, offset=offset, limit=_PAGE), now_ms)
+        if page.total > most:
+            raise LimitExceededError(
+                f"the key's policies allow some resources only, and {page.total} jobs would have to be looked "
+                f"at, which is more than {most}: narrow the question",
+                "limit",
+            )
+        for job in page.jobs:
+            views = registry.job(frozenset({job.project}), job.id, now_ms) if deep else ()
+            if any(shown(view, scope) for view in views) if deep else scope.shows(job):
+                yield job
+        offset += len(page.jobs)
+        if not page.jobs or offset >= page.total:
+            return
+
+
+def check_named(
+    registry: Registry, projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope, now_ms: int
+) -> None:
+    """Raises ForbiddenError where no jobs are named, NotFoundError for one that the scope does not show."""
+    if not jobs:
+        raise ForbiddenError("the key's policies allow some resources only: name the jobs whose events are queried")
+    for name in jobs:
+        views = registry.job(projects, name, now_ms)
+        if not views or not all(shown(view, scope) for view in views):
+            raise NotFoundError(f"there is no job {name!r}", "job", name)

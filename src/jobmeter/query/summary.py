@@ -9,15 +9,13 @@ from msgspec.structs import replace
 from jobmeter.model.answers import MetricSummary
 from jobmeter.model.catalog import Aggregate, Kind, Metric, find
 from jobmeter.model.job import JobState, JobView
-from jobmeter.model.time import HOUR, MAX_TIME_MS, TimeRange, ceil_to, floor_to
+from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.defaults import job_end, job_start
 from jobmeter.query.frame import Frame
+from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import coarsen
 from jobmeter.query.request import Statistic
 from jobmeter.query.table import Table, lines_of
-
-ALL_TIME_MS = ceil_to(MAX_TIME_MS, HOUR) + HOUR
-"""A step that makes one bucket of everything, and that every tier fits."""
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +40,7 @@ def summarize(
     view: JobView, frame: Frame, metrics: Sequence[Metric], span: TimeRange, step_ms: int, now_ms: int
 ) -> JobSummary:
     """The summary of a job, from a frame with its buckets of ``step_ms`` over ``span``."""
-    whole = replace(frame, columns=coarsen(frame.columns, ALL_TIME_MS))
+    whole = replace(frame, columns=coarsen(frame.columns, WHOLE_MS))
     found = [_metric(frame, whole, metric, span, step_ms) for metric in metrics]
     present = [one for one in found if one is not None]
     start = job_start(view.job)

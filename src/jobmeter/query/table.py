@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.model.batch import Bools, BucketColumns, Float64s, Int64s
-from jobmeter.model.catalog import Aggregate, Kind, Metric, Scope, find
+from jobmeter.model.catalog import CATALOG, Aggregate, Kind, Metric, Scope
 from jobmeter.query.frame import Frame
 from jobmeter.query.reduce import is_sorted, relabel, take
-from jobmeter.query.request import Statistic
+from jobmeter.query.request import Statistic, is_own
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -29,17 +29,16 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
+    def where(self, rows: Bools | NDArray[np.intp]) -> "Table":
+        """Some of the rows."""
+        return Table(self.owner[rows], self.time[rows], self.value[rows])
+
+    def of(self, line: Int64s) -> "Table":
+        """The same rows, those of each owner under ``line[owner]``: no longer sorted, and several of one pair."""
+        return Table(line[self.owner], self.time, self.value)
+
 
 EMPTY = Table(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-
-
-class _Pairs(msgspec.Struct, frozen=True, eq=False):
-    """Numerators and denominators that meet in a (member, bucket)."""
-
-    owner: Int64s
-    time: Int64s
-    upper: Float64s
-    lower: Float64s
 
 
 def lines_of(
@@ -59,18 +58,17 @@ def lines_of(
     if how is Aggregate.WHOLE:
         how = metric.on_node
     measured = _measured(frame, metric, statistic)
-    if apart and not (metric.ratio or metric.rate_of or metric.difference):
-        return Table(line[measured.owner], measured.time, measured.value)
+    if apart and is_own(metric):
+        return measured.of(line)
     if metric.ratio is None:
-        return join(Table(line[measured.owner], measured.time, measured.value), how or metric.over, frame.step_ms)
-    pairs = _pairs(frame, metric, statistic, measured)
+        return join(measured.of(line), how or metric.over, frame.step_ms)
+    usage, limit = _pairs(frame, metric.ratio, statistic, measured)
     if how is None and metric.over is Aggregate.RATIO and not len(measured):
-        upper = join(Table(line[pairs.owner], pairs.time, pairs.upper), Aggregate.SUM, frame.step_ms)
-        lower = join(Table(line[pairs.owner], pairs.time, pairs.lower), Aggregate.SUM, frame.step_ms)
+        upper, lower = (join(one.of(line), Aggregate.SUM, frame.step_ms) for one in (usage, limit))
         return Table(upper.owner, upper.time, upper.value / lower.value)
-    values = _both(measured, Table(pairs.owner, pairs.time, pairs.upper / pairs.lower))
+    values = _both(measured, Table(usage.owner, usage.time, usage.value / limit.value))
     plain = Aggregate.MEAN if metric.over is Aggregate.RATIO else metric.over
-    return join(Table(line[values.owner], values.time, values.value), how or plain, frame.step_ms)
+    return join(values.of(line), how or plain, frame.step_ms)
 
 
 def join(table: Table, how: Aggregate, step_ms: int = 0) -> Table:
@@ -132,13 +130,12 @@ def _measured(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
     """The metric by member, without a limit's help: its own samples, else a counter's rate, else a difference."""
     own = _direct(frame, metric, statistic)
     if metric.rate_of:
-        derived = _rate(frame, _existing(metric.rate_of), statistic, metric.rate_but)
+        derived = _rate(frame, CATALOG[metric.rate_of], statistic, metric.rate_but)
     elif metric.difference:
         derived = _difference(frame, metric.difference, statistic)
     else:
         return own
-    others = ~np.isin(derived.owner, own.owner)
-    return _both(own, Table(derived.owner[others], derived.time[others], derived.value[others]))
+    return _both(own, _of_others(derived, own))
 
 
 def _rate(frame: Frame, counter: Metric, statistic: Statistic, but: Labels) -> Table:
@@ -155,7 +152,7 @@ def _rate(frame: Frame, counter: Metric, statistic: Statistic, but: Labels) -> T
 
 def _difference(frame: Frame, pair: tuple[str, str], statistic: Statistic) -> Table:
     """The whole less the rest: least where the rest is most. The whole is the mean of its bucket, but for a sum."""
-    whole_metric, rest_metric = (_existing(name) for name in pair)
+    whole_metric, rest_metric = (CATALOG[name] for name in pair)
     rest = _direct(frame, rest_metric, _OPPOSITE.get(statistic, statistic))
     if statistic is Statistic.COUNT:
         return rest
@@ -182,22 +179,21 @@ def _direct(frame: Frame, metric: Metric, statistic: Statistic, but: Labels = ()
         return EMPTY
     shape, alone = frame.shape, frame.shape.alone(metric.name)
     columns = rows if alone else relabel(rows, shape.part[rows.index].astype(np.uint32))
-    value, valid = statistic_of(columns, metric.kind, statistic)
+    value, valid = _statistic(columns, metric.kind, statistic)
     table = Table(shape.member[rows.index] if alone else shape.part_member[columns.index], columns.time, value)
     if not valid.all():
-        table = Table(table.owner[valid], table.time[valid], value[valid])
+        table = table.where(valid)
     return table if alone else join(table, metric.parts)
 
 
-def statistic_of(columns: BucketColumns, kind: Kind, statistic: Statistic) -> tuple[Float64s, Bools]:
+def _statistic(columns: BucketColumns, kind: Kind, statistic: Statistic) -> tuple[Float64s, Bools]:
     """The statistic of each bucket, and where there is one (a counter's first sample ever has no rate)."""
     valid = np.ones(len(columns), np.bool_)
     if statistic is Statistic.INCREASE or (statistic is Statistic.MEAN and kind is Kind.COUNTER):
         valid = columns.elapsed > 0
-        increase = columns.increase
-        return (
-            increase if statistic is Statistic.INCREASE else increase * 1000.0 / np.where(valid, columns.elapsed, 1)
-        ), valid
+        if statistic is Statistic.INCREASE:
+            return columns.increase, valid
+        return columns.increase * 1000.0 / np.where(valid, columns.elapsed, 1), valid
     if statistic is Statistic.MEAN:
         return columns.sum / columns.count, valid
     column: NDArray[np.generic] = getattr(columns, _COLUMN[statistic])
@@ -224,23 +220,18 @@ def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
     return take(rows, ~ours | ~np.isin(numbers, numbers[~ours]))
 
 
-def _pairs(frame: Frame, metric: Metric, statistic: Statistic, measured: Table) -> _Pairs:
-    """Usage and limit of the members that have no measured ratio; a limit is the mean of its bucket."""
-    if metric.ratio is None:
-        none = EMPTY
-        return _Pairs(none.owner, none.time, none.value, none.value)
-    usage_metric, limit_metric = (_existing(name) for name in metric.ratio)
-    usage = _measured(frame, usage_metric, statistic)
-    others = ~np.isin(usage.owner, measured.owner)
-    usage = Table(usage.owner[others], usage.time[others], usage.value[others])
+def _pairs(frame: Frame, pair: tuple[str, str], statistic: Statistic, measured: Table) -> tuple[Table, Table]:
+    """Usage and limit of the members that have no measured ratio, row by row; a limit is the mean of its bucket."""
+    usage_metric, limit_metric = (CATALOG[name] for name in pair)
+    usage = _of_others(_measured(frame, usage_metric, statistic), measured)
     if statistic is Statistic.COUNT:
-        return _Pairs(usage.owner, usage.time, usage.value, np.ones(len(usage)))
+        return usage, Table(usage.owner, usage.time, np.ones(len(usage)))
     limit = _measured(frame, limit_metric, Statistic.MEAN)
     lower = np.full(len(usage), frame.limits.get(limit_metric.name, 0.0))
     mine, theirs = _meet(usage, limit)
     lower[mine] = limit.value[theirs]
     valid = lower > 0
-    return _Pairs(usage.owner[valid], usage.time[valid], usage.value[valid], lower[valid])
+    return usage.where(valid), Table(usage.owner, usage.time, lower).where(valid)
 
 
 def _meet(one: Table, other: Table) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -258,16 +249,13 @@ def _numbers(owner: Int64s, time: Int64s, other_owner: Int64s, other_time: Int64
     return numbers[: len(owner)], numbers[len(owner) :]
 
 
+def _of_others(table: Table, one: Table) -> Table:
+    """The rows of owners that the other table does not have."""
+    return table.where(~np.isin(table.owner, one.owner))
+
+
 def _both(one: Table, other: Table) -> Table:
     """Rows of both, of different owners: no longer sorted."""
     if not len(other):
         return one
     return Table(np.r_[one.owner, other.owner], np.r_[one.time, other.time], np.r_[one.value, other.value])
-
-
-def _existing(name: str) -> Metric:
-    metric = find(name)
-    if metric is None:
-        message = f"the catalogue derives a metric from {name!r}, which it does not have"
-        raise LookupError(message)
-    return metric

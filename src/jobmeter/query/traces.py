@@ -43,9 +43,7 @@ def spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> lis
 
 def _narrowed(question: _Filter, scope: Scope) -> _Filter | None:
     """The query restricted to the projects of the scope; None when none is left."""
-    projects = question.projects
-    if scope.projects is not None:
-        projects = scope.projects if projects is None else projects & scope.projects
+    projects = scope.within(question.projects)
     # Spans may have data that a share token for metrics must not show.
     if scope.job is not None or (projects is not None and not projects):
         return None

@@ -10,6 +10,7 @@ from itertools import chain, repeat
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.model.batch import NEVER, Float64s, Int64s
 from jobmeter.model.catalog import CATALOG
@@ -149,12 +150,13 @@ class Parts:
         self.jobs = jobs
         self._readings = readings
         self._inventory = inventory
+        self._earlier = earlier
         self._owners = {owner_of(one.job): at for at, one in enumerate(jobs)}
         frame = readings.frame
         self.member_job: Int64s = np.array([self._owners[member.job] for member in frame.shape.members], np.int64)
         for at in () if closed else sorted(readings.sampled):
             self._notice(jobs[int(self.member_job[at])], at)
-        self._notice_devices(earlier)
+        self._notice_devices()
         for one in jobs:
             if not one.places:  # every job has a replica, possibly without a name
                 one.places[""] = ("", "")
@@ -163,7 +165,7 @@ class Parts:
         names = ((at, name) for at, one in enumerate(jobs) for name in one.places)
         self._numbers = {name: number for number, name in enumerate(names)}
         self.member_part = self._parts_of(frame)
-        self.cpu, self.memory = self._allowed(earlier)
+        self.cpu, self.memory = self._allowed()
         self._job_cpu, self._job_memory = (
             np.bincount(self.job, np.nan_to_num(allowed), len(jobs)) for allowed in (self.cpu, self.memory)
         )
@@ -177,7 +179,7 @@ class Parts:
         if member.device:
             one.devices.add((member.node, member.device))
 
-    def _notice_devices(self, earlier: Callable[[Sequence[int], Sequence[str]], Readings]) -> None:
+    def _notice_devices(self) -> None:
         """Adds the devices of an unfinished job at the time of their last samples."""
         without = [
             at
@@ -186,7 +188,7 @@ class Parts:
         ]
         if not without:
             return
-        frame = earlier(without, DEVICES).frame
+        frame = self._earlier(without, DEVICES).frame
         rows, times = frame.shape.member[frame.columns.index], frame.columns.last_time
         owner = np.array([self._owners[member.job] for member in frame.shape.members], np.int64)[rows]
         newest = np.full(len(self.jobs), NEVER)
@@ -201,14 +203,14 @@ class Parts:
         members = frame.shape.members
         return np.array([self._numbers.get((self._owners[one.job], one.replica), -1) for one in members], np.int64)
 
-    def _allowed(self, earlier: Callable[[Sequence[int], Sequence[str]], Readings]) -> tuple[Float64s, ...]:
+    def _allowed(self) -> tuple[Float64s, ...]:
         """By part, of each of ``LIMITS``: the mean of the measured limit, else its last reading, else the record's.
 
         NaN where there is none.
         """
         found = [self._measured(self._readings, limit, Statistic.MEAN) for limit in LIMITS]
         missing = np.unique(self.job[np.isnan(found).any(axis=0)]).tolist()
-        before = earlier(missing, LIMITS) if missing else None
+        before = self._earlier(missing, LIMITS) if missing else None
         for limit, allowed in zip(LIMITS, found, strict=True):
             if before is not None:
                 _fill(allowed, self._measured(before, limit, Statistic.LAST))
@@ -301,7 +303,7 @@ def _usage(
 
 def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> dict[str, Float64s]:
     """By user (below 0: none) each rate of use; NaN without samples."""
-    user = job_user[parts.member_job] if len(parts.member_job) else parts.member_job
+    user = job_user[parts.member_job]
     devices = np.column_stack([readings.of(name) for name in DEVICES])
     device = np.where(np.isfinite(devices[:, 0]), devices[:, 0], devices[:, 1])
     rates = {
@@ -310,10 +312,8 @@ def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> di
         "device": _mean(device, user, users),
     }
     for name in ("network.receive", "network.transmit", "disk.read", "disk.write"):
-        values = readings.of(name)
-        valid = np.isfinite(values) & (user >= 0)
-        total = np.bincount(user[valid], values[valid], users)
-        rates[name.replace(".", "_")] = np.where(np.bincount(user[valid], minlength=users) > 0, total, np.nan)
+        total, count = _sums(readings.of(name), user, users)
+        rates[name.replace(".", "_")] = np.where(count > 0, total, np.nan)
     return rates
 
 
@@ -335,10 +335,15 @@ def _of_allowed(allowed: Float64s, parts: Parts, readings: Readings, name: str, 
 
 
 def _mean(values: Float64s, user: Int64s, users: int) -> Float64s:
-    valid = np.isfinite(values) & (user >= 0)
-    count = np.bincount(user[valid], minlength=users)
-    total = np.bincount(user[valid], values[valid], users)
+    total, count = _sums(values, user, users)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _sums(values: Float64s, user: Int64s, users: int) -> tuple[Float64s, NDArray[np.intp]]:
+    """By user the sum of the values that there are, and their number."""
+    valid = np.isfinite(values) & (user >= 0)
+    total = np.bincount(user[valid], values[valid], users).astype(np.float64, copy=False)
+    return total, np.bincount(user[valid], minlength=users)
 
 
 def _number(value: float) -> float | None:

@@ -96,6 +96,7 @@ def test_descriptors_of_new_series_come_with_their_rows():
     assert listed(found.groups) == listed([rows, rows_of([(6, 2, 2.0)]), rows])
     for place in (0, 2):
         descriptors = found.groups[place].descriptors
+        assert descriptors is not None
         assert list(descriptors.series) == new
         assert (descriptors.job.tolist(), descriptors.ids.tolist()) == (keys.job.tolist(), keys.series.tolist())
         assert (descriptors.days.tolist(), descriptors.keep_days) == ([20_000, 20_001], 90)

@@ -11,7 +11,7 @@ from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, MINUTE, SystemClock, TimeRange, parse_time
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import coarsen
-from jobmeter.query.source import StoreSource, buckets
+from jobmeter.query.source import Source, buckets
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 from jobmeter.store.clickhouse.journal import JournalLimits
@@ -48,7 +48,7 @@ class Still:
         )
         self.store.append(batch, FOREVER)
 
-    def check(self, source: StoreSource, chosen: np.ndarray, span: TimeRange, step_ms: int) -> None:
+    def check(self, source: Source, chosen: np.ndarray, span: TimeRange, step_ms: int) -> None:
         """The hours of some series over a span of whole hours."""
         keys = SeriesKeys(self.keys.job[chosen], self.keys.series[chosen])
         meter, gauges = Meter(SystemClock(), Limits()), np.zeros(len(chosen), np.bool_)
@@ -105,7 +105,7 @@ def span_of(number: int, questions: np.random.Generator) -> TimeRange:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_every_answer_is_exact_while_the_same_is_written_again_and_rolled_up(store: WindowedStore, seed: int) -> None:
-    still, source = Still(store, seed), StoreSource(store, Cache())
+    still, source = Still(store, seed), Source(store, Cache())
     for first in range(0, SERIES, 2):
         still.write(np.arange(first, first + 2), 0, len(TIMES))
     again, questions = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
@@ -121,4 +121,4 @@ def test_every_answer_is_exact_while_the_same_is_written_again_and_rolled_up(sto
             still.check(source, chosen, span_of(number, questions), int(questions.choice([HOUR, HOUR, MINUTE])))
     store.roll_up(START + DAYS * DAY)
     for step_ms in (HOUR, MINUTE, 1_000):
-        still.check(StoreSource(store, Cache()), np.arange(SERIES), TimeRange(START, START + DAYS * DAY), step_ms)
+        still.check(Source(store, Cache()), np.arange(SERIES), TimeRange(START, START + DAYS * DAY), step_ms)

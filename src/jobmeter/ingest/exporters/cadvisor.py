@@ -4,17 +4,13 @@ https://github.com/google/cadvisor/blob/master/docs/storage/prometheus.md
 """
 
 import re
-from collections.abc import Mapping, Sequence
 
-from jobmeter.ingest.exporters.rule import Rule, Subject
+from jobmeter.ingest.rule import Rules, Subject, table
 
 # A pod's own group and its pause container hold the same again; networks belong to the pod as a whole.
 _CONTAINER = {"container": re.compile(r"(?!POD$).+")}
 _ALL_CPUS = {**_CONTAINER, "cpu": re.compile(r"(?:total)?")}
 _SPLIT = {"container": "container", "namespace": "namespace"}
-_DISK = {**_SPLIT, "device": "disk"}
-_NETWORK = {"interface": "interface", "namespace": "namespace"}
-
 _CONTAINERS = {
     "container_cpu_cfs_throttled_seconds_total": "cpu.throttled.time",
     "container_memory_working_set_bytes": "memory.usage",
@@ -27,25 +23,17 @@ _CONTAINERS = {
     "container_pressure_io_waiting_seconds_total": "pressure.io",
 }
 
-RULES: Mapping[str, Sequence[Rule]] = {
-    "container_cpu_usage_seconds_total": (Rule(metric="cpu.time", subject=Subject.POD, keep=_SPLIT, only=_ALL_CPUS),),
-    **{
-        theirs: (Rule(metric=ours, subject=Subject.POD, keep=_SPLIT, only=_CONTAINER),)
-        for theirs, ours in _CONTAINERS.items()
-    },
-    **{
-        theirs: (Rule(metric=ours, subject=Subject.POD, keep=_DISK, only=_CONTAINER),)
-        for theirs, ours in {
-            "container_fs_reads_bytes_total": "disk.read",
-            "container_fs_writes_bytes_total": "disk.write",
-        }.items()
-    },
-    **{
-        theirs: (Rule(metric=ours, subject=Subject.POD, keep=_NETWORK, only={"interface": re.compile("(?!lo$).*")}),)
-        for theirs, ours in {
-            "container_network_receive_bytes_total": "network.receive",
-            "container_network_transmit_bytes_total": "network.transmit",
-        }.items()
-    },
-    "machine_cpu_cores": (Rule(metric="node.cpu.count", subject=Subject.NODE),),
+_DISKS = {"container_fs_reads_bytes_total": "disk.read", "container_fs_writes_bytes_total": "disk.write"}
+_NETWORKS = {
+    "container_network_receive_bytes_total": "network.receive",
+    "container_network_transmit_bytes_total": "network.transmit",
+}
+_NOT_LOOPBACK = {"interface": re.compile("(?!lo$).*")}
+
+RULES: Rules = {
+    **table(Subject.POD, {"container_cpu_usage_seconds_total": "cpu.time"}, _SPLIT, _ALL_CPUS),
+    **table(Subject.POD, _CONTAINERS, _SPLIT, _CONTAINER),
+    **table(Subject.POD, _DISKS, {**_SPLIT, "device": "disk"}, _CONTAINER),
+    **table(Subject.POD, _NETWORKS, {"interface": "interface", "namespace": "namespace"}, _NOT_LOOPBACK),
+    **table(Subject.NODE, {"machine_cpu_cores": "node.cpu.count"}),
 }

@@ -5,9 +5,9 @@ its own name, as does what its versions give in different units (times of violat
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from jobmeter.ingest.exporters.rule import MEBIBYTE, Rule, Subject
+from jobmeter.ingest.rule import MEBIBYTE, Rule, Rules, Subject
 
 _NUMBERED = {"gpu": re.compile(r"\d{1,3}")}
 _PERCENT = 0.01
@@ -45,7 +45,7 @@ _FIELDS: Mapping[str, tuple[str, float]] = {
     "PROF_DRAM_ACTIVE": ("gpu.dram.active", 1.0),
 }
 
-RULES: Mapping[str, Sequence[Rule]] = {
+RULES: Rules = {
     f"DCGM_FI_{theirs}": (
         Rule(metric=ours, subject=Subject.GPU, factor=factor, keep={"GPU_I_ID": "instance"}, only=_NUMBERED),
     )

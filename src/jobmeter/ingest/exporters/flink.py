@@ -5,7 +5,7 @@ Only what is the same measurement in the same unit as in the catalogue's table.
 
 from collections.abc import Mapping, Sequence
 
-from jobmeter.ingest.exporters.rule import Rule, Subject
+from jobmeter.ingest.rule import Rule, Rules, Subject
 
 _TASK = {"task_name": "task", "subtask_index": "subtask"}
 _OPERATOR = {**_TASK, "operator_name": "operator"}
@@ -35,7 +35,7 @@ _PREFIXES: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]] = (
     ("flink_taskmanager_job_task_operator_", _OPERATORS, _OPERATOR),
 )
 
-RULES: Mapping[str, Sequence[Rule]] = {
+RULES: Rules = {
     prefix + theirs: (Rule(metric=f"flink.{ours}", subject=Subject.FLINK, keep=keep),)
     for prefix, table, keep in _PREFIXES
     for theirs, ours in table.items()

@@ -1,9 +1,8 @@
 """node_exporter, https://github.com/prometheus/node_exporter."""
 
 import re
-from collections.abc import Mapping, Sequence
 
-from jobmeter.ingest.exporters.rule import Rule, Subject
+from jobmeter.ingest.rule import Rule, Rules, Subject, table
 
 _PLAIN = {
     "node_memory_MemTotal_bytes": "node.memory.total",
@@ -27,7 +26,7 @@ _PLAIN = {
 }
 
 # Partitions, and devices built on others, would count the same bytes twice.
-_WHOLE_DISK = {"device": re.compile(r"(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|dasd[a-z]+)")}
+WHOLE_DISK = re.compile(r"(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|dasd[a-z]+)")
 _DISKS = {
     "node_disk_read_bytes_total": "node.disk.read",
     "node_disk_written_bytes_total": "node.disk.write",
@@ -35,41 +34,37 @@ _DISKS = {
 }
 
 # The same for the loopback, bridges, bonds, tunnels and the host ends of containers.
-_WIRE = {
-    "device": re.compile(
-        r"(?!(?:lo|bond.*|br-.*|bridge.*|cali.*|cbr.*|cilium.*|cni.*|docker.*|dummy.*|flannel.*|gre.*|ipip.*|kube.*"
-        r"|lxc.*|lxdbr.*|nodelocaldns|ovs.*|podman.*|sit.*|tap.*|team.*|tun.*|tunl.*|veth.*|virbr.*|vlan.*|vxlan.*"
-        r"|wg.*|weave.*)$)[^.]+"
-    )
-}
+WIRE = re.compile(
+    r"(?!(?:lo|bond.*|br-.*|bridge.*|cali.*|cbr.*|cilium.*|cni.*|docker.*|dummy.*|flannel.*|gre.*|ipip.*|kube.*"
+    r"|lxc.*|lxdbr.*|nodelocaldns|ovs.*|podman.*|sit.*|tap.*|team.*|tun.*|tunl.*|veth.*|virbr.*|vlan.*|vxlan.*"
+    r"|wg.*|weave.*)$)[^.]+"
+)
 _NETWORK = {
-    "node_network_receive_bytes_total": ("node.network.receive", ()),
-    "node_network_transmit_bytes_total": ("node.network.transmit", ()),
-    "node_network_receive_errs_total": ("node.network.errors", (("direction", "receive"),)),
-    "node_network_transmit_errs_total": ("node.network.errors", (("direction", "transmit"),)),
-    "node_network_receive_drop_total": ("node.network.dropped", (("direction", "receive"),)),
-    "node_network_transmit_drop_total": ("node.network.dropped", (("direction", "transmit"),)),
+    "node_network_receive_bytes_total": "node.network.receive",
+    "node_network_transmit_bytes_total": "node.network.transmit",
 }
+_LOST = {"errs": "node.network.errors", "drop": "node.network.dropped"}
+_INTERFACE = {"device": "interface"}
 _FILESYSTEMS = {
     "node_filesystem_size_bytes": "node.filesystem.size",
     "node_filesystem_avail_bytes": "node.filesystem.available",
 }
 
-RULES: Mapping[str, Sequence[Rule]] = {
-    "node_cpu_seconds_total": (
-        Rule(metric="node.cpu.time", subject=Subject.NODE, keep={"mode": "mode", "cpu": "cpu"}),
-    ),
-    **{theirs: (Rule(metric=ours, subject=Subject.NODE),) for theirs, ours in _PLAIN.items()},
+
+def _lost(metric: str, direction: str) -> tuple[Rule, ...]:
+    fixed = (("direction", direction),)
+    return (Rule(metric=metric, subject=Subject.NODE, keep=_INTERFACE, fixed=fixed, only={"device": WIRE}),)
+
+
+RULES: Rules = {
+    **table(Subject.NODE, {"node_cpu_seconds_total": "node.cpu.time"}, {"mode": "mode", "cpu": "cpu"}),
+    **table(Subject.NODE, _PLAIN),
+    **table(Subject.NODE, _DISKS, {"device": "disk"}, {"device": WHOLE_DISK}),
+    **table(Subject.NODE, _NETWORK, _INTERFACE, {"device": WIRE}),
     **{
-        theirs: (Rule(metric=ours, subject=Subject.NODE, keep={"device": "disk"}, only=_WHOLE_DISK),)
-        for theirs, ours in _DISKS.items()
+        f"node_network_{direction}_{theirs}_total": _lost(ours, direction)
+        for direction in ("receive", "transmit")
+        for theirs, ours in _LOST.items()
     },
-    **{
-        theirs: (Rule(metric=ours, subject=Subject.NODE, keep={"device": "interface"}, fixed=fixed, only=_WIRE),)
-        for theirs, (ours, fixed) in _NETWORK.items()
-    },
-    **{
-        theirs: (Rule(metric=ours, subject=Subject.NODE, keep={"mountpoint": "mount"}),)
-        for theirs, ours in _FILESYSTEMS.items()
-    },
+    **table(Subject.NODE, _FILESYSTEMS, {"mountpoint": "mount"}),
 }

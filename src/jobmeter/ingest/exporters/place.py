@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
-from jobmeter.ingest.exporters.rule import Rule, Subject
+from jobmeter.ingest.rule import Rule, Subject
 from jobmeter.model.catalog import find
-from jobmeter.model.series import Series, check_job_id, check_name, check_series
+from jobmeter.model.series import Series, check_job_id, check_series, is_name
 
 NAME = "__name__"
 EXTERNAL = "external."
@@ -27,7 +27,7 @@ _NAMESPACES = ("exported_namespace", "namespace", "pod_namespace", "kubernetes_n
 _CONTAINERS = ("exported_container", "container", "container_name")
 _ALIKE = {"namespace": _NAMESPACES, "container": _CONTAINERS}
 _MACHINES = ("node", "kubernetes_io_hostname", "kubernetes_node", "Hostname")
-_NODES = {
+_NODES = {  # who reports on a machine or a pod from elsewhere has an ``instance`` that is not the machine
     Subject.NODE: ("nodename", "kubernetes_node", "instance"),
     Subject.POD: ("node", "kubernetes_io_hostname", "instance"),
     Subject.REPORTED_POD: ("node",),
@@ -65,13 +65,15 @@ def place(labels: Sequence[tuple[str, str]], project: str) -> Placed:
     mapped = None if rule is None else _mapped(rule, named, project)
     if mapped is None or (not mapped.node and rule is not None and rule.subject in _OF_NODES):
         rule, mapped = None, _external(name, named, project)
-    series = check_series(mapped)
-    metric = find(series.metric)
+    return placed(mapped, name, 1.0 if rule is None else rule.factor)
+
+
+def placed(series: Series, name: str, factor: float = 1.0) -> Placed:
+    """A series whose metric its sender calls ``name``. Raises InvalidRequestError naming what cannot be stored."""
+    metric = find(check_series(series).metric)
     if metric is None:
         raise InvalidRequestError(f"metric {name[:128]!r} is not a metric name", "metric")
-    lowest = float("-inf") if metric.minimum is None else metric.minimum
-    highest = float("inf") if metric.maximum is None else metric.maximum
-    return Placed(series, 1.0 if rule is None else rule.factor, lowest, highest)
+    return Placed(series, factor, *metric.bounds)
 
 
 def _named(labels: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -160,10 +162,7 @@ def _is_job(name: str) -> bool:
 
 
 def _replica(name: str) -> str:
-    try:
-        return check_name(name, "replica")
-    except InvalidRequestError:
-        return ""
+    return name if is_name(name) else ""
 
 
 def _host(instance: str) -> str:

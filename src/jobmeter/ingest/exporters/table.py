@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.place import Placed, place
 from jobmeter.ingest.join import distinct, used
-from jobmeter.ingest.units import round_significant
 from jobmeter.kernel.table import Texts, new_table
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
 from jobmeter.model.interner import SeriesInterner, SeriesList, current, listed
@@ -27,6 +26,10 @@ _REASONS = ("name", "labels")
 _FIRST = 1024
 _MOST_LISTED = 1_000_000
 """Keys in all the lists that are stored."""
+_DIGITS = 12
+"""Of a value in our unit. A percentage divided by 100 in binary carries noise in its last bits, which costs a column
+codec several bytes a value; rounded to significant digits, it is again the number that a person would write."""
+_EXACT = 22  # 10**22 is the largest power of ten that a double holds exactly
 
 Place = Callable[[Any, str], Placed]
 """The place of what a sender calls a series, in a project. Raises InvalidRequestError naming metric or labels."""
@@ -221,3 +224,20 @@ def _in_our_units(value: Float64s, factor: Float64s) -> Float64s:
     value = value.copy()
     value[changed] = round_significant(value[changed] * factor[changed])
     return value
+
+
+def round_significant(values: Float64s) -> Float64s:
+    """Each value as the double nearest to its decimal form of 12 significant digits. Infinities and NaN pass."""
+    result = values.astype(np.float64)
+    usual = np.isfinite(result) & (result != 0)
+    magnitude = np.zeros(result.shape, np.int64)
+    magnitude[usual] = np.floor(np.log10(np.abs(result[usual]))).astype(np.int64)
+    shift = _DIGITS - 1 - magnitude
+    # A whole number below 2**53 divided or multiplied by an exact power of ten rounds once: to the nearest double.
+    small, large = usual & (shift >= 0) & (shift <= _EXACT), usual & (shift < 0) & (shift >= -_EXACT)
+    power = 10.0 ** np.abs(shift).clip(0, _EXACT)
+    result[small] = np.rint(result[small] * power[small]) / power[small]
+    result[large] = np.rint(result[large] / power[large]) * power[large]
+    for at in np.flatnonzero(usual & ~small & ~large).tolist():
+        result[at] = float(f"{result[at]:.{_DIGITS - 1}e}")
+    return result

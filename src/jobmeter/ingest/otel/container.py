@@ -7,9 +7,9 @@ What is measured for a container is not taken again from its pod as a whole: tha
 """
 
 import re
-from collections.abc import Mapping, Sequence
 
-from jobmeter.ingest.otel.rule import DEVICE, DIRECTION, INTERFACE, MODE, Rule, Subject
+from jobmeter.ingest.otel.attributes import DEVICE, DIRECTION, INTERFACE, MODE
+from jobmeter.ingest.rule import Rules, Subject, split, table
 
 _SPLIT = {"container": "container", "namespace": "namespace"}
 _CONTAINERS = {
@@ -22,34 +22,19 @@ _CONTAINERS = {
     "k8s.container.ephemeralstorage_limit": "storage.ephemeral.limit",
 }
 _DISKS = {"read": "disk.read", "write": "disk.write"}
-_NETWORK = {"receive": "network.receive", "transmit": "network.transmit"}
-_NOT_LOOPBACK = re.compile("(?!lo$).*")
-
-_NETWORKS = tuple(
-    Rule(
-        metric=ours,
-        subject=Subject.REPLICA,
-        keep={INTERFACE: "interface", "namespace": "namespace"},
-        only={DIRECTION: re.compile(direction), INTERFACE: _NOT_LOOPBACK},
-    )
-    for direction, ours in _NETWORK.items()
+_NETWORKS = split(
+    Subject.POD,
+    DIRECTION,
+    {"receive": "network.receive", "transmit": "network.transmit"},
+    {INTERFACE: "interface", "namespace": "namespace"},
+    {INTERFACE: re.compile("(?!lo$).*")},
 )
 
-RULES: Mapping[str, Sequence[Rule]] = {
-    "container.cpu.time": (Rule(metric="cpu.time", subject=Subject.REPLICA, keep={**_SPLIT, MODE: "mode"}),),
-    **{theirs: (Rule(metric=ours, subject=Subject.REPLICA, keep=_SPLIT),) for theirs, ours in _CONTAINERS.items()},
-    "container.disk.io": tuple(
-        Rule(
-            metric=ours,
-            subject=Subject.REPLICA,
-            keep={**_SPLIT, DEVICE: "disk"},
-            only={DIRECTION: re.compile(direction)},
-        )
-        for direction, ours in _DISKS.items()
-    ),
+RULES: Rules = {
+    **table(Subject.POD, {"container.cpu.time": "cpu.time"}, {**_SPLIT, MODE: "mode"}),
+    **table(Subject.POD, _CONTAINERS, _SPLIT),
+    **table(Subject.POD, {"k8s.pod.filesystem.usage": "storage.ephemeral.usage"}, {"namespace": "namespace"}),
+    "container.disk.io": split(Subject.POD, DIRECTION, _DISKS, {**_SPLIT, DEVICE: "disk"}),
     "container.network.io": _NETWORKS,
     "k8s.pod.network.io": _NETWORKS,
-    "k8s.pod.filesystem.usage": (
-        Rule(metric="storage.ephemeral.usage", subject=Subject.REPLICA, keep={"namespace": "namespace"}),
-    ),
 }

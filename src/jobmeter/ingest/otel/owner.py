@@ -4,7 +4,7 @@ https://opentelemetry.io/docs/specs/semconv/registry/attributes/k8s/ and .../hos
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters.place import owner_of
@@ -25,19 +25,18 @@ _JOB_NAMES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """Each part is empty where it is unknown. ``used``: the attributes that said it all, so that none says it twice.
 
     Job, replica and device are not checked: they may be no names of a series.
     """
 
-    job: str
-    replica: str
-    attempt: int
     cluster: str
     node: str
     device: str
+    job: str
+    replica: str
+    attempt: int
     used: frozenset[str]
 
 

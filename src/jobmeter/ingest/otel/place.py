@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.ingest.exporters.place import EXTERNAL, Placed
+from jobmeter.ingest.exporters.place import EXTERNAL, Placed, placed
 from jobmeter.ingest.otel import RULES
-from jobmeter.ingest.otel.labels import labels, legal
+from jobmeter.ingest.otel.attributes import alike
 from jobmeter.ingest.otel.owner import OWN, POD, Owner, owner
-from jobmeter.ingest.otel.rule import Rule, Subject, alike
-from jobmeter.model.catalog import CATALOG, Kind, Scope, find
-from jobmeter.model.series import Series, check_series, is_name
+from jobmeter.ingest.rule import Rule, Subject
+from jobmeter.model.catalog import CATALOG, Kind, Scope
+from jobmeter.model.series import Series, is_name
 from jobmeter.wire.otlp.written import Described
 from jobmeter.wire.otlp.written import Kind as Sent
 
@@ -20,6 +19,19 @@ _GPU = re.compile(r"(?i:(?:(?:nvidia|gpu)[-_]?)?)(\d{1,3})")
 _WRONG = re.compile(r"[^A-Za-z0-9._:-]")
 _HARDWARE, _HARDWARE_ID, _IS_GPU = "hw.", "hw.id", re.compile(r"hw\.gpu\..*")
 _CONTAINERS = ("container.name", "container.id")
+_DESCRIPTIVE = re.compile(
+    r"(?:telemetry\."
+    r"|process\.(?:command|creation\.|executable\.|interactive$|owner$|parent_pid$|runtime\.|title$|working_directory$)"
+    r"|os\.|host\.(?:arch|cpu\.|image\.|ip$|mac$|type$)|container\.(?:command|image\.)|webengine\."
+    r"|k8s\.(?:pod|node|namespace|deployment|job|cronjob|statefulset|daemonset|replicaset|container)"
+    r"\.(?:labels?|annotations?|start_time|status)).*"
+)
+"""Attributes of a resource that tell how it is made, not which one it is."""
+_NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_.]")
+_SCOPE = "otel_scope_"
+_RESOURCE = "resource_"
+_NAMED_HERE = {"job": "attribute_job"}
+"""An attribute whose name means something else here."""
 
 
 def place(described: Described, project: str) -> Placed:
@@ -28,15 +40,9 @@ def place(described: Described, project: str) -> Placed:
         raise InvalidRequestError("a metric has no name", "metric")
     own = {name: value for name, value in described.attributes.items() if name in OWN}
     whose = owner({**described.resource, **own})
-    whose = replace(whose, device=whose.device or _gpu(described))
+    whose = whose._replace(device=whose.device or _gpu(described))
     series = _mapped(described, whose, project) or _catalogued(described, whose, project)
-    series = check_series(series or _external(described, whose, project))
-    metric = find(series.metric)
-    if metric is None:
-        raise InvalidRequestError(f"metric {described.name[:128]!r} is not a metric name", "metric")
-    lowest = float("-inf") if metric.minimum is None else metric.minimum
-    highest = float("inf") if metric.maximum is None else metric.maximum
-    return Placed(series, 1.0, lowest, highest)
+    return placed(series or _external(described, whose, project), described.name)
 
 
 def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
@@ -49,12 +55,12 @@ def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
     if rule is None or not _same_kind(rule.metric, described) or not _is_named(rule, whose):
         return None
     found = {ours: attributes[theirs] for theirs, ours in rule.keep.items() if theirs in attributes}
-    if rule.subject is Subject.REPLICA and not whose.job:
+    if rule.subject is Subject.POD and not whose.job:
         found |= _apart(described.resource)
     if rule.subject is Subject.NODE:
-        whose = replace(whose, job="", replica="", attempt=0, device="")
-    elif rule.subject is Subject.REPLICA:
-        whose = replace(whose, device="")
+        whose = whose._replace(job="", replica="", attempt=0, device="")
+    elif rule.subject is Subject.POD:
+        whose = whose._replace(device="")
     return _series(rule.metric, project, whose, tuple(sorted((*found.items(), *rule.fixed))))
 
 
@@ -63,7 +69,7 @@ def _same_kind(ours: str, described: Described) -> bool:
 
 
 def _is_named(rule: Rule, whose: Owner) -> bool:
-    if rule.subject is Subject.REPLICA:
+    if rule.subject is Subject.POD:
         return bool(whose.job or whose.node)
     return bool(whose.node and (whose.device or rule.subject is Subject.NODE))
 
@@ -78,15 +84,12 @@ def _apart(resource: Mapping[str, str]) -> dict[str, str]:
 def _gpu(described: Described) -> str:
     """The GPU that ``hw.id`` names: by its number, else by the name as it is; empty for what is no GPU or no name."""
     attributes = {**described.resource, **described.attributes}
-    if not (_IS_GPU.fullmatch(described.name) or (described.name.startswith(_HARDWARE) and _is_gpu(attributes))):
+    hardware = described.name.startswith(_HARDWARE) and attributes.get("hw.type") == "gpu"
+    if not (hardware or _IS_GPU.fullmatch(described.name)):
         return ""
     name = attributes.get(_HARDWARE_ID, "")
     numbered = _GPU.fullmatch(name)
     return f"gpu{int(numbered[1])}" if numbered else name if is_name(name) else ""
-
-
-def _is_gpu(attributes: Mapping[str, str]) -> bool:
-    return attributes.get("hw.type") == "gpu"
 
 
 def _catalogued(described: Described, whose: Owner, project: str) -> Series | None:
@@ -99,25 +102,45 @@ def _catalogued(described: Described, whose: Owner, project: str) -> Series | No
     if metric.scope is Scope.DEVICE and not whose.device:
         return None
     own = {name: value for name, value in described.attributes.items() if name not in OWN}
-    return _series(metric.name, project, whose, legal(own))
+    return _series(metric.name, project, whose, _legal(own))
 
 
 def _external(described: Described, whose: Owner, project: str) -> Series:
     """Under its own name; what a program calls ``app.<name>`` needs no other one."""
     name = _WRONG.sub("_", described.name)
     metric = name if name.startswith(_APP) else EXTERNAL + name
-    return _series(metric, project, whose, labels(described, whose.used))
+    return _series(metric, project, whose, _labels(described, whose.used))
 
 
 def _series(metric: str, project: str, whose: Owner, found: tuple[tuple[str, str], ...]) -> Series:
-    return Series(
-        metric=metric,
-        project=project,
-        cluster=whose.cluster,
-        node=whose.node,
-        device=whose.device,
-        job=whose.job,
-        replica=whose.replica,
-        attempt=whose.attempt,
-        labels=found,
-    )
+    cluster, node, device, job, replica, attempt, _ = whose
+    return Series(metric, project, cluster, node, device, job, replica, attempt, found)
+
+
+def _labels(described: Described, used: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Attributes of the data point, what identifies the resource (but for ``used``), and the scope, as Prometheus does.
+
+    https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#metric-attributes
+    """
+    texts = {name: value for name, value in described.attributes.items() if name not in OWN}
+    for name, value in described.resource.items():
+        if name in used or _DESCRIPTIVE.fullmatch(name) or texts.get(name) == value:
+            continue
+        texts[_RESOURCE + name if name in texts else name] = value
+    name, version, attributes = described.scope
+    scope = {"name": name, "version": version, **attributes}
+    texts.update({_SCOPE + key: value for key, value in scope.items() if value})
+    return _legal(texts)
+
+
+def _legal(texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The same under names that labels may have; values that share one then are joined, as Prometheus does."""
+    found: dict[str, str] = {}
+    for key in sorted(texts):
+        name = _NOT_IN_LABELS.sub("_", _NAMED_HERE.get(key, key))
+        if name[:1].isdigit():
+            name = f"key_{name}"
+        elif name[:1] == ".":
+            name = f"_{name[1:]}"
+        found[name] = f"{found[name]};{texts[key]}" if name in found else texts[key]
+    return tuple(sorted(found.items()))

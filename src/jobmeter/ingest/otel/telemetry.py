@@ -6,10 +6,10 @@ is; else of the service: https://opentelemetry.io/docs/specs/semconv/resource/#s
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.otel.owner import owner
@@ -30,80 +30,50 @@ _MAX_TIME_NS = MAX_TIME_MS * 1_000_000
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/@+-")
 
 
-@dataclass(frozen=True, slots=True)
-class _Whose:
-    job: str
-    replica: str
-    attempt: int
-    node: str
-    service: str
-
-
 def placed_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[str]]:
     """The spans with their owners, and how many cannot be stored, by reason."""
     refused, found = Counter(sent.refused), list[Span]()
-    for whose, spans in _owned(sent, refused):
+    for owned_by, service, spans in _owned(sent, refused):
         for span in spans:
-            if not 0 < span.start_ns <= span.end_ns <= _MAX_TIME_NS or _late(span):
+            late = any(event.time_ns > _MAX_TIME_NS for event in span.events)
+            if late or not 0 < span.start_ns <= span.end_ns <= _MAX_TIME_NS:
                 refused["time"] += 1
-                continue
-            found.append(
-                msgspec.structs.replace(
-                    span,
-                    project=project,
-                    job=whose.job,
-                    replica=whose.replica,
-                    attempt=whose.attempt,
-                    node=whose.node,
-                    service=whose.service,
-                )
-            )
+            else:
+                found.append(replace(span, project=project, service=service, **owned_by))
     return found, refused
 
 
 def placed_records(sent: Sent[Record], project: str, now_ns: int) -> tuple[list[LogLine], Counter[str]]:
     """The records as lines, and how many cannot be stored, by reason; what says no time is of ``now_ns``."""
     refused, found = Counter(sent.refused), list[LogLine]()
-    for whose, records in _owned(sent, refused):
+    for owned_by, _, records in _owned(sent, refused):
         for record in records:
-            reason = "no-job" if not whose.job else "time" if record.time_ns > _MAX_TIME_NS else ""
+            reason = "no-job" if not owned_by["job"] else "time" if record.time_ns > _MAX_TIME_NS else ""
             if reason:
                 refused[reason] += 1
                 continue
-            found.append(
-                LogLine(
-                    time_ns=record.time_ns or now_ns,
-                    text=" ".join(_words(record)),
-                    job=whose.job,
-                    project=project,
-                    replica=whose.replica,
-                    attempt=whose.attempt,
-                    node=whose.node,
-                    stream=STREAM,
-                    level=_level(record),
-                )
-            )
+            time_ns, text = record.time_ns or now_ns, " ".join(_words(record))
+            line = LogLine(time_ns=time_ns, text=text, project=project, stream=STREAM, level=_level(record), **owned_by)
+            found.append(line)
     return found, refused
 
 
-def _owned(sent: Sent[_Item], refused: Counter[str]) -> Iterator[tuple[_Whose, Sequence[_Item]]]:
-    """The items of each resource with their owner; those of one whose owner cannot be read are counted as refused."""
+def _owned(sent: Sent[_Item], refused: Counter[str]) -> Iterator[tuple[dict[str, Any], str, Sequence[_Item]]]:
+    """The items of each resource with the fields that say whose they are, and their service.
+
+    Those of one whose owner cannot be read are counted as refused.
+    """
     for group in sent.groups:
         try:
-            whose = _whose(group.resource)
+            owned_by, service = _owner(group.resource)
         except InvalidRequestError as error:
             refused[error.field] += len(group.items)
         else:
-            yield whose, group.items
+            yield owned_by, service, group.items
 
 
-def _late(span: Span) -> bool:
-    """Whether an event has a time that cannot be one."""
-    return any(event.time_ns > _MAX_TIME_NS for event in span.events)
-
-
-def _whose(resource: Mapping[str, Any]) -> _Whose:
-    """Whose the items of a resource are. Raises InvalidRequestError naming what is no name."""
+def _owner(resource: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Whose the items of a resource are, and their service. Raises InvalidRequestError naming what is no name."""
     texts = {key: text_of(value) for key, value in resource.items()}
     found = owner(texts)
     service = texts.get(_SERVICE, "")
@@ -112,7 +82,7 @@ def _whose(resource: Mapping[str, Any]) -> _Whose:
         check_job_id(job, "job")
     if found.replica:
         check_name(found.replica, "replica")
-    return _Whose(job, found.replica, found.attempt, found.node, service)
+    return {"job": job, "replica": found.replica, "attempt": found.attempt, "node": found.node}, service
 
 
 def _words(record: Record) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from math import inf
 from types import MappingProxyType
 
 import msgspec
@@ -71,6 +72,11 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     minimum: float | None = 0.0
     maximum: float | None = None
     names: Mapping[str, str] = msgspec.field(default_factory=lambda: NO_NAMES)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """``minimum`` and ``maximum``, infinite where there is none."""
+        return -inf if self.minimum is None else self.minimum, inf if self.maximum is None else self.maximum
 
     @property
     def answer_unit(self) -> str:

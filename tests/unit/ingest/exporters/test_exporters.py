@@ -265,8 +265,8 @@ UP = [("__name__", "up"), ("instance", "n:1")]
 
 def test_percent_are_ratios_without_noise_and_labels_are_read_once():
     places = Places()
-    found, refused, read = batch(places, [(GPU_LABELS, 57.0, T), (UP, 0.1, T)])
-    assert found.value.tolist() == [0.57, 0.1]
+    found, refused, read = batch(places, [(GPU_LABELS, 57.0, T), (UP, 1 / 3, T)])
+    assert found.value.tolist() == [0.57, 1 / 3]
     assert [one.metric for one in found.series] == ["gpu.utilization", "external.up"]
     assert (refused, read.total()) == ({}, 2)
     again, _, read = batch(places, [(UP, 0.5, T), (GPU_LABELS, 29.0, T)])

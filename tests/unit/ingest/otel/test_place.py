@@ -5,7 +5,7 @@ import pytest
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.otel import RULES
 from jobmeter.ingest.otel.place import place
-from jobmeter.ingest.otel.rule import Subject
+from jobmeter.ingest.rule import Subject
 from jobmeter.model.catalog import CATALOG, Scope
 from jobmeter.model.series import Series
 from jobmeter.wire.otlp.written import Described, Kind
@@ -177,7 +177,7 @@ def test_a_series_of_the_conventions_is_what_the_catalogue_says(sent, expected):
 
 
 def test_every_rule_names_a_metric_of_the_same_subject():
-    scopes = {Subject.NODE: Scope.NODE, Subject.REPLICA: Scope.REPLICA, Subject.GPU: Scope.DEVICE}
+    scopes = {Subject.NODE: Scope.NODE, Subject.POD: Scope.REPLICA, Subject.GPU: Scope.DEVICE}
     for rules in RULES.values():
         for rule in rules:
             assert CATALOG[rule.metric].scope is scopes[rule.subject]

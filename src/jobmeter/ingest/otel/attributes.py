@@ -1,50 +1,9 @@
-"""The shape of one row of a table of OpenTelemetry's conventions, and attributes under one name each."""
+"""Attributes of OpenTelemetry under one name each, as they were and are called."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
 
-
-class Subject(Enum):
-    """What a metric is of, and so what it needs to be one of the catalogue's."""
-
-    NODE = "node"
-    """A machine: the resource names it."""
-    REPLICA = "replica"
-    """A container or a pod: the resource names it, and its job where it has one."""
-    GPU = "gpu"
-    """A GPU: ``hw.id`` names it, the resource its machine."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One metric of theirs as one of ours, which has the same unit.
-
-    ``keep`` maps names of attributes (of the data point, then of the resource) to our labels; all others are left out.
-    ``fixed`` labels are added. A series fits when each attribute of ``only`` (absent: empty) matches.
-    """
-
-    metric: str
-    subject: Subject
-    keep: Mapping[str, str] = field(default_factory=dict)
-    fixed: tuple[tuple[str, str], ...] = ()
-    only: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-
-    def fits(self, attributes: Mapping[str, str]) -> bool:
-        """Whether a series of the metric is meant."""
-        return all(pattern.fullmatch(attributes.get(name, "")) for name, pattern in self.only.items())
-
-
-MODE, CPU, STATE, DIRECTION, DEVICE, INTERFACE, MOUNT = (
-    "mode",
-    "cpu",
-    "state",
-    "direction",
-    "device",
-    "interface",
-    "mount",
-)
+MODE, CPU, STATE, DIRECTION = "mode", "cpu", "state", "direction"
+DEVICE, INTERFACE, MOUNT = "device", "interface", "mount"
 """What an attribute is called in rules."""
 _ALIKE: Mapping[str, tuple[str, ...]] = {
     MODE: ("cpu.mode", "system.cpu.state", "container.cpu.state", "state"),
