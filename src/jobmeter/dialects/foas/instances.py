@@ -4,13 +4,13 @@ A project is ours (``names.project_of``). A job of foas is, by its name, every j
 each is one instance. A streaming job normally has one, which is restarted; each run of a batch job is a job of its own.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from jobmeter.dialects.base import execute
-from jobmeter.dialects.foas.names import INSTANCE, JOB, RUNNING, project_of
+from jobmeter.dialects.foas.names import INSTANCE, JOB, NAME, RUNNING, project_of
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.question import Question
@@ -19,8 +19,8 @@ from jobmeter.model.series import job_key
 CURRENT = -1
 """The instance id that stands for the running instance of a streaming job."""
 STREAM, BATCH = "FLINK_STREAM", "FLINK_BATCH"
-TYPES = {"FlinkStream": STREAM, "FlinkBatch": BATCH}
-"""The types of a job of ours that is registered here."""
+OUR_TYPES = {STREAM: "FlinkStream", BATCH: "FlinkBatch"}
+"""The type of a job of ours that is registered here."""
 PAGE = 1_000
 MAX_READ = 10_000
 """How many jobs of ours are looked through for one answer, newest first."""
@@ -43,6 +43,11 @@ def job_name(job: Job) -> str:
 def job_type(job: Job) -> str:
     """``FLINK_BATCH`` for a type that says batch, else ``FLINK_STREAM``."""
     return BATCH if "batch" in job.type.casefold() else STREAM
+
+
+def own(job: Job) -> Mapping[str, Any]:
+    """The fields of the job's record for this dialect."""
+    return job.extra.get(NAME, {})
 
 
 def is_flink(job: Job) -> bool:
@@ -105,6 +110,11 @@ def running(project: str, name: str, number: int) -> Generator[Question[Any], An
     return job
 
 
+def job_not_found(project: str, name: str) -> NotFoundError:
+    """The error of a job that does not exist."""
+    return NotFoundError(f"The specified job {name} does not exist in project {project}.", JOB, name)
+
+
 def _pick(jobs: list[Job], number: int) -> Job | None:
     if number != CURRENT:
         return next((job for job in jobs if instance_id(job) == number), None)
@@ -127,19 +137,15 @@ def _of_name(project: str, name: str, candidates: list[Job]) -> InstanceLookup:
 def _pages(question: JobFilter) -> InstanceLookup:
     found: list[Job] = []
     while True:
-        page = yield from execute(_from(question, len(found)))
+        page = yield from execute(replace(question, offset=len(found)))
         found += page.jobs
         if len(page.jobs) < PAGE or len(found) >= MAX_READ:
             return found
 
 
-def _from(question: JobFilter, offset: int) -> JobFilter:
-    return msgspec.structs.replace(question, offset=offset)
-
-
 def _missing(project: str, name: str, number: int, found: list[Job]) -> JobmeterError:
     if not found:
-        return NotFoundError(f"The specified job {name} does not exist in project {project}.", JOB, name)
+        return job_not_found(project, name)
     if number == CURRENT:
         message = f"{INSTANCE} {CURRENT} is the running instance of a streaming job, {name} is a batch job: name one"
         return InvalidRequestError(f"{message} (ListInstance)", INSTANCE)

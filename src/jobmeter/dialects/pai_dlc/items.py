@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobmeter.dialects.pai_dlc import specs
+from jobmeter.dialects.pai_dlc.names import NAME
 from jobmeter.dialects.pai_dlc.pods import pod_type, pods
 from jobmeter.dialects.pai_dlc.states import REASONS, WORDS, status_of
 from jobmeter.dialects.pai_dlc.times import seconds, stamp
@@ -15,7 +16,6 @@ from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.query.defaults import job_created
 
-NAME = "pai-dlc"
 STORED_FIELDS = (
     *("Accessibility", "CodeSource", "CredentialConfig", "DataSources", "ElasticSpec", "Envs"),
     *("JobSpecs", "Priority", "SchedulingStrategy", "Settings", "ThirdpartyLibDir", "ThirdpartyLibs", "UserVpc"),

@@ -70,9 +70,7 @@ def measure_of(arguments: Arguments) -> Measure:
     return MEASURES[name]
 
 
-def request_of(
-    arguments: Arguments, now_ms: int, operation: str, *, most: int, job: str = "", back_ms: int = HOUR
-) -> Request:
+def request_of(arguments: Arguments, operation: str, *, most: int, job: str = "", back_ms: int = HOUR) -> Request:
     """The request of a call. ``most`` is the longest page, ``back_ms`` how long ago the range begins by default.
 
     Further pages have the range of the first one.
@@ -82,7 +80,7 @@ def request_of(
     request = Request(
         measure=measure_of(arguments),
         resources=read(arguments.text(FIELD), job),
-        span=_span(arguments, now_ms, back_ms),
+        span=_span(arguments, back_ms),
         period=_period(arguments),
         length=arguments.integer("Length", min(DEFAULT_LENGTH, most), 1, most),
     )
@@ -114,9 +112,9 @@ def _period(arguments: Arguments) -> int:
     return period
 
 
-def _span(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
+def _span(arguments: Arguments, back_ms: int) -> TimeRange:
     start, end = (_time(arguments, name) for name in ("StartTime", "EndTime"))
-    end = now_ms if end is None else end
+    end = arguments.context.now_ms if end is None else end
     start = max(0, end - back_ms) if start is None else start
     span = ordered_range(start, end)
     if span.length_ms > LONGEST_MS:
