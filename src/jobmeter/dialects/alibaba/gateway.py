@@ -2,8 +2,8 @@
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.operation import url_form
-from jobmeter.dialects.alibaba.product import Product, named
-from jobmeter.dialects.base import Gap, GapStatus, Match
+from jobmeter.dialects.alibaba.product import Product, named, never
+from jobmeter.dialects.base import Match
 from jobmeter.errors import NotFoundError
 
 
@@ -28,10 +28,6 @@ GATEWAY = Gateway(
     version="",
     operations=(),
     gaps=(
-        Gap(
-            "Products and versions that this page does not name",
-            "They are refused with `InvalidAction.NotFound`.",
-            GapStatus.NEVER,
-        ),
+        never("Products and versions that this page does not name", "They are refused with `InvalidAction.NotFound`."),
     ),
 )

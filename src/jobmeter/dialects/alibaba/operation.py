@@ -36,7 +36,7 @@ from jobmeter.dialects.base import (
 )
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import CATALOG
-from jobmeter.model.job import JobView, Replica
+from jobmeter.model.job import JobView
 from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange, parse_time
 from jobmeter.query.request import Line
 
@@ -287,9 +287,9 @@ def json_text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def newest_attempts(view: JobView) -> dict[str, Replica]:
-    """The newest attempt of each replica, by its name."""
-    return {replica.name: replica for replica in sorted(view.replicas, key=lambda one: one.attempt)}
+def pod_ids(view: JobView) -> dict[str, str]:
+    """The pod of each replica's newest attempt, by the replica's name; empty where its record names none."""
+    return {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
 
 
 def member_name(line: Line) -> str:

@@ -15,7 +15,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
 from jobmeter.dialects.alibaba import errors
 from jobmeter.dialects.alibaba.operation import url_form
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.base import Answer, Context, Gap, GapStatus, Match, Operation
 from jobmeter.dialects.routes import Routes, path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError
 
@@ -92,6 +92,11 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise NotFoundError(message, "path", operation.name)
         _check_method(operation, call)
         return Match(operation, values)
+
+
+def never(what: str, reason: str) -> Gap:
+    """A part of the product's API that makes no sense here."""
+    return Gap(what, reason, GapStatus.NEVER)
 
 
 def named(call: Call) -> tuple[str, str]:

@@ -3,8 +3,8 @@
 Its metrics are in ``dialects.alibaba.cloudmonitor``.
 """
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.base import Gap, GapStatus
+from jobmeter.dialects.alibaba.product import Product, never
+from jobmeter.dialects.base import Gap
 from jobmeter.dialects.cms.operations import describe_metric_last, describe_metric_list, describe_metric_meta_list
 
 CMS = Product(
@@ -14,14 +14,13 @@ CMS = Product(
     url_names=("cms", "Cms"),
     operations=(describe_metric_list, describe_metric_last, describe_metric_meta_list),
     gaps=(
-        Gap("Namespaces other than `acs_pai_dlc`", "They are about other products.", GapStatus.NEVER),
-        Gap("The namespace `acs_pai_dsw`", "It is about notebooks, which are no jobs.", GapStatus.NEVER),
-        Gap("`Express`", "Its `groupby` joins instances of other products.", GapStatus.NEVER),
+        never("Namespaces other than `acs_pai_dlc`", "They are about other products."),
+        never("The namespace `acs_pai_dsw`", "It is about notebooks, which are no jobs."),
+        never("`Express`", "Its `groupby` joins instances of other products."),
         Gap("DescribeMetricTop, DescribeMetricData", "The same points come from DescribeMetricList."),
-        Gap(
+        never(
             "Alerts, dashboards, groups, sites and all other operations",
             "They are refused with `InvalidAction.NotFound`.",
-            GapStatus.NEVER,
         ),
     ),
     fields={

@@ -1,7 +1,6 @@
 """Alibaba Cloud EAS 2021-07-01: log shippers of resource groups. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.base import Gap, GapStatus
+from jobmeter.dialects.alibaba.product import Product, never
 from jobmeter.dialects.eas.resource_log import create_resource_log, delete_resource_log, describe_resource_log
 
 EAS = Product(
@@ -11,15 +10,13 @@ EAS = Product(
     url_names=("eas",),
     operations=(create_resource_log, describe_resource_log, delete_resource_log),
     gaps=(
-        Gap(
+        never(
             "Services, instances, their events, logs, diagnoses and scaling",
             "Jobmeter measures jobs and runs no services.",
-            GapStatus.NEVER,
         ),
-        Gap(
+        never(
             "Resource groups and their machines: their administration",
             "A resource group is what job and node records name; nothing has to be created.",
-            GapStatus.NEVER,
         ),
     ),
     fields={"project": "ProjectName", "logstore": "LogStore", "resource_group": "ResourceId"},

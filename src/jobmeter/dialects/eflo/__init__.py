@@ -1,7 +1,6 @@
 """Alibaba Cloud eflo-controller 2022-12-15: system logs of nodes, and diagnostic tasks. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.base import Gap, GapStatus
+from jobmeter.dialects.alibaba.product import Product, never
 from jobmeter.dialects.eflo.diagnostics import (
     create_diagnostic_task,
     describe_diagnostic_result,
@@ -16,20 +15,16 @@ EFLO = Product(
     url_names=("eflo-controller", "eflo"),
     operations=(create_diagnostic_task, list_diagnostic_results, describe_diagnostic_result, list_syslogs),
     gaps=(
-        Gap(
+        never(
             "Clusters, nodes, images, networks: their administration, and sessions",
             "Jobmeter runs no machines; nodes are known by their agents, and nothing has to be created.",
-            GapStatus.NEVER,
         ),
-        Gap(
+        never(
             "`Ip`, `Domain`, `Sn`, `TagPackId`, `TagUserDefinedId` of a line",
             "An agent does not know them; they are left out of the answer.",
-            GapStatus.NEVER,
         ),
-        Gap(
-            "ListFaultReports, DescribeFaultReport, StopNodeDiagnostic",
-            "They are about repairs that the vendor makes.",
-            GapStatus.NEVER,
+        never(
+            "ListFaultReports, DescribeFaultReport, StopNodeDiagnostic", "They are about repairs that the vendor makes."
         ),
     ),
     fields={

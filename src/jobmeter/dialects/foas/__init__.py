@@ -1,7 +1,7 @@
 """Alibaba Cloud Realtime Compute (Flink), API foas 2018-11-11: metrics of streaming and batch jobs. See SPEC.md."""
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.base import Gap, GapStatus
+from jobmeter.dialects.alibaba.product import Product, never
+from jobmeter.dialects.base import Gap
 from jobmeter.dialects.foas.names import INSTANCE, JOB, NAME, RUNNING
 from jobmeter.dialects.foas.operations.instances import (
     batch_get_instance_run_summary,
@@ -32,16 +32,14 @@ FOAS = Product(
         start_job,
     ),
     gaps=(
-        Gap(
+        never(
             "Clusters, queues, folders, packages and plans (`CreateCluster`, `CreateQueue`, `GetRawPlanJson`, ...)",
             "They concern the vendor's own service, which runs the jobs; Jobmeter measures jobs that something else"
             " runs.",
-            GapStatus.NEVER,
         ),
-        Gap(
+        never(
             "`ModifyInstanceState` to `PAUSED`, or back to `RUNNING`",
             "Jobmeter does not run jobs. `TERMINATED` is noted.",
-            GapStatus.NEVER,
         ),
         Gap(
             "`GetInstanceDetail`, `GetInstanceConfig`, `GetInstanceCheckpoint`, `GetInstanceExceptions`, "
@@ -49,11 +47,10 @@ FOAS = Product(
             "They forward the JobManager's own REST interface for a running job.",
         ),
         Gap("`UpdateJob`, `CommitJob`, `OfflineJob`, `DeleteJob`", "A record is changed through Jobmeter's own API."),
-        Gap(
+        never(
             "`niagara_seek.meam`, `input.tt.readLatency` and `Status.JVM.Memory.Process.rss` of a real Flink",
             "Flink has no such measurement; the nearest are `rocksdb_seek.mean`, `fetched_delay` and an agent's "
             "`memory.usage`. Points that were imported are answered.",
-            GapStatus.NEVER,
         ),
         Gap(
             "`filters`, `rate`, `percentiles`, `explicitTags` and `tsuids` in a query of `metricJson`",

@@ -1,8 +1,8 @@
 """Alibaba Cloud PAI-DLC 2020-12-03: the jobs of Deep Learning Containers. Sources and gaps: SPEC.md."""
 
 from jobmeter.access.signatures import ALIBABA, SHARE
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.base import Gap, GapStatus
+from jobmeter.dialects.alibaba.product import Product, never
+from jobmeter.dialects.base import Gap
 from jobmeter.dialects.pai_dlc.names import NAME
 from jobmeter.dialects.pai_dlc.operations.events import get_job_events, get_pod_events
 from jobmeter.dialects.pai_dlc.operations.job_metrics import get_job_metrics
@@ -36,37 +36,28 @@ PAI_DLC = Product(
         delete_job,
     ),
     gaps=(
-        Gap("GetToken with `TargetType=tensorboard`", "Jobmeter serves no TensorBoard.", GapStatus.NEVER),
-        Gap(
-            "GetToken's `TokenSettings.*`",
-            "They concern accounts of the vendor; they are accepted and change nothing.",
-            GapStatus.NEVER,
+        never("GetToken with `TargetType=tensorboard`", "Jobmeter serves no TensorBoard."),
+        never(
+            "GetToken's `TokenSettings.*`", "They concern accounts of the vendor; they are accepted and change nothing."
         ),
-        Gap(
+        never(
             "CreateJob, StopJob, UpdateJob as orders",
             "They change what is known of a job. Jobmeter starts, ends and moves no process.",
-            GapStatus.NEVER,
         ),
-        Gap(
-            "GetDashboard, GetRayDashboard, GetWebTerminal",
-            "They hand out addresses of the vendor's own pages.",
-            GapStatus.NEVER,
-        ),
-        Gap(
+        never("GetDashboard, GetRayDashboard, GetWebTerminal", "They hand out addresses of the vendor's own pages."),
+        never(
             "Tensorboards, job templates, Ray history servers, signals, `ListEcsSpecs`, `TagResources`,"
             " `UntagResources`",
             "They manage other things of the vendor than jobs and their measurements.",
-            GapStatus.NEVER,
         ),
         Gap(
             "ListJobs' `TimeRangeField=GmtModifiedTime`, further fields of `NumericRangeField`",
             "No document names the values of these two; those that are taken are in the table.",
         ),
-        Gap("GetPodLogs' `DownloadToFile`", "The lines come in the answer; no file is made.", GapStatus.NEVER),
-        Gap(
+        never("GetPodLogs' `DownloadToFile`", "The lines come in the answer; no file is made."),
+        never(
             "GetJob's `JobReplicaStatuses`, and `RestartRecord` unless the job's record holds one",
             "They are about the vendor's own scheduler.",
-            GapStatus.NEVER,
         ),
         Gap("Pod addresses (`Ip`, `PodIps`), sidecar containers", "Nothing reports them: they are empty."),
     ),

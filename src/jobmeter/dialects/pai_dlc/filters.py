@@ -45,12 +45,7 @@ PAYMENTS = ("PrePaid", "Spot", "PostPaid")
 OVERSOLD = ("ForbiddenQuotaOverSold", "ForceQuotaOverSold", "AcceptQuotaOverSold-true", "AcceptQuotaOverSold-false")
 
 _OWN = "extra.pai-dlc"
-_EQUAL = {
-    "TemplateId": f"{_OWN}.TemplateId",
-    "PipelineId": f"{_OWN}.PipelineId",
-    "Caller": f"{_OWN}.Caller",
-    "BusinessUserId": f"{_OWN}.BusinessUserId",
-}
+_EQUAL = {name: f"{_OWN}.{name}" for name in ("TemplateId", "PipelineId", "Caller", "BusinessUserId")}
 _CONTAINS = {
     "Username": "user",
     "ResourceQuotaName": "resource_group",
@@ -134,12 +129,10 @@ def _bounds(arguments: Arguments) -> tuple[dict[str, Any], frozenset[JobState]]:
 
 def _conditions(arguments: Arguments) -> Iterator[Condition]:
     yield from _name(arguments)
-    for name, field in _EQUAL.items():
-        if text := arguments.text(name):
-            yield Condition(field, Operator.IN, (text,))
-    for name, field in _CONTAINS.items():
-        if text := arguments.text(name):
-            yield Condition(field, Operator.CONTAINS, (text,))
+    for operator, fields in ((Operator.IN, _EQUAL), (Operator.CONTAINS, _CONTAINS)):
+        for name, field in fields.items():
+            if text := arguments.text(name):
+                yield Condition(field, operator, (text,))
     for label, value in arguments.mapping("Tags").items():
         yield Condition(f"labels.{label}", Operator.IN, (value,))
     yield from _choices(arguments)

@@ -145,9 +145,8 @@ def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
 
 
 def _lived(job: Job) -> list[tuple[int, JobState]]:
-    times = [(job.created, JobState.QUEUED)]
-    times += [(job.start, JobState.RUNNING)] if job.start is not None else []
-    times += [(job.end, job.state)] if job.state.finished else []
+    end = job.end if job.state.finished else None
+    times = ((job.created, JobState.QUEUED), (job.start, JobState.RUNNING), (end, job.state))
     return [(time, state) for time, state in times if time is not None]
 
 

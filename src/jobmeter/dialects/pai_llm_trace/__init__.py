@@ -1,7 +1,7 @@
 """Alibaba Cloud PaiLLMTrace 2024-03-11: the token to send traces with, and traces. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.base import Gap, GapStatus
+from jobmeter.dialects.alibaba.product import Product, never
+from jobmeter.dialects.base import Gap
 from jobmeter.dialects.pai_llm_trace.token import get_xtrace_token
 from jobmeter.dialects.pai_llm_trace.traces import list_traces_datas
 
@@ -16,12 +16,11 @@ PAI_LLM_TRACE = Product(
             "The filters TraceName and TraceType of ListTracesDatas, and SpanName with another operator than `=`",
             "They are refused: a root is not compared apart from the other spans.",
         ),
-        Gap(
+        never(
             "Evaluation: CreateOnlineEvalTask, EvaluateTrace, ListEvalResults and what belongs to them",
             "They query a language model of the vendor.",
-            GapStatus.NEVER,
         ),
-        Gap("CreateServiceIdentityRole, GetServiceIdentityRole", "A key is sufficient.", GapStatus.NEVER),
+        never("CreateServiceIdentityRole, GetServiceIdentityRole", "A key is sufficient."),
     ),
     fields={"limit": "PageSize", "offset": "PageNumber", "start": "MinTime", "end": "MaxTime", "range": "MinTime"},
     forbidden="NoPermission",

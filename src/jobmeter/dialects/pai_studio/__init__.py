@@ -1,7 +1,7 @@
 """Alibaba Cloud PaiStudio 2022-01-12: users and nodes of resource groups, training jobs. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.base import Gap, GapStatus
+from jobmeter.dialects.alibaba.product import Product, never
+from jobmeter.dialects.base import Gap
 from jobmeter.dialects.pai_studio.names import NAME
 from jobmeter.dialects.pai_studio.resource_groups import (
     get_node_metrics,
@@ -36,33 +36,29 @@ PAI_STUDIO = Product(
         list_training_job_logs,
     ),
     gaps=(
-        Gap(
+        never(
             "GetNodeMetrics with `Verbose=true`",
             "It adds labels, for which the answer of the vendor's SDKs has no field; it is accepted and changes"
             " nothing.",
-            GapStatus.NEVER,
         ),
-        Gap(
+        never(
             "The data structure Event (trigger source, type, content)",
             "No operation of the vendor's returns it; `GET /api/jobmeter/v1/events` has the same fields.",
-            GapStatus.NEVER,
         ),
-        Gap(
+        never(
             "ListTrainingJobMetrics and GetTrainingJobLatestMetrics of samples that have expired",
             "They return single samples; roll-ups have none. GetTrainingJobLatestMetrics falls back on the hours.",
-            GapStatus.NEVER,
         ),
         Gap(
             "Training jobs: CreateTrainingJob, StopTrainingJob, ListTrainingJobs, GetTrainingJob and what belongs to"
             " them",
             "Jobs are registered through Jobmeter's own API, PAI-DLC's CreateJob or an agent.",
         ),
-        Gap(
+        never(
             "Resource groups, machine groups, quotas: their administration",
             "A resource group is what job and node records name; nothing has to be created.",
-            GapStatus.NEVER,
         ),
-        Gap("Algorithms, components, experiments, services, images", "They are not about metrics.", GapStatus.NEVER),
+        never("Algorithms, components, experiments, services, images", "They are not about metrics."),
     ),
     fields={
         "job": "TrainingJobId",

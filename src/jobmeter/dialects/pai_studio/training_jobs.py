@@ -11,9 +11,9 @@ from jobmeter.dialects.alibaba.operation import (
     in_their_unit,
     listed,
     member_name,
-    newest_attempts,
     operation,
     ordered_range,
+    pod_ids,
 )
 from jobmeter.dialects.base import Steps, execute, rounded
 from jobmeter.dialects.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS, PAGES, TIME, page
@@ -128,9 +128,8 @@ def list_training_job_instance_metrics(arguments: Arguments) -> Steps:
             replicas=_replicas(view, arguments.text("InstanceId")),
         )
     )
-    replicas = newest_attempts(view)
-    pods = {name: replica.pod_id for name, replica in replicas.items()}
-    nodes = {name: replica.node for name, replica in replicas.items()}
+    pods = pod_ids(view)
+    nodes = {replica.name: replica.node for replica in sorted(view.replicas, key=lambda one: one.attempt)}
     members = [
         {
             "InstanceId": pods.get(member_name(line)) or f"{view.job.id}-{member_name(line)}",

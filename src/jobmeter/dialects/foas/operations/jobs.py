@@ -154,10 +154,9 @@ def start_job(arguments: Arguments) -> Steps:
 def described(project: str, job: Job, *, full: bool) -> dict[str, Any]:
     """A job with the fields that are known; without ``full`` the long ones are left out."""
     extra = own(job)
-    long = {} if not full else {key: extra.get(key) for key in ("Code", "Properties", "Packages", "PlanJson")}
+    long = ("Code", "Properties", "Packages", "PlanJson") if full else ()
     fields = {
-        **{key: extra.get(key) for key in ("ApiType", "EngineVersion", "ClusterId", "Description")},
-        **long,
+        **{key: extra.get(key) for key in ("ApiType", "EngineVersion", "ClusterId", "Description", *long)},
         "QueueName": job.resource_group or extra.get("QueueName"),
         "JobId": job.id,
         "JobName": job_name(job),

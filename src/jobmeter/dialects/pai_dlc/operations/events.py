@@ -7,7 +7,7 @@ https://help.aliyun.com/zh/pai/developer-reference/api-pai-dlc-2020-12-03-getpod
 from collections.abc import Generator
 from typing import Any
 
-from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, newest_attempts, operation
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, operation, pod_ids
 from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.pai_dlc.operations.common import JOB, LAST_WEEK, POD, WEEK, job_view
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
@@ -30,7 +30,7 @@ def get_job_events(arguments: Arguments) -> Steps:
     """
     view = yield from job_view(arguments)
     events = yield from _events(arguments, view.job)
-    pods = {name: pod_id(replica, view.job) for name, replica in newest_attempts(view).items()}
+    pods = {name: pod or f"{view.job.id}-{name}" for name, pod in pod_ids(view).items()}
     bodies = [_message(event, view.job, pods.get(event.replica, event.replica)) for event in events]
     return answer({"JobId": view.job.id, "Events": bodies}, arguments)
 

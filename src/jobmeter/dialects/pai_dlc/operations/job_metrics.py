@@ -10,8 +10,8 @@ from jobmeter.dialects.alibaba.operation import (
     in_their_unit,
     listed,
     member_name,
-    newest_attempts,
     operation,
+    pod_ids,
 )
 from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.pai_dlc.names import METRICS
@@ -54,7 +54,7 @@ def get_job_metrics(arguments: Arguments) -> Steps:
         )
     )
     view = yield from execute(JobQuestion(job))
-    pods = {name: replica.pod_id for name, replica in newest_attempts(view).items()}
+    pods = pod_ids(view)
     members = [
         {"PodId": pods.get(line.replica) or f"{view.job.id}-{member_name(line)}", "Metrics": _points(line)}
         for line in result.lines
