@@ -64,21 +64,6 @@ def sums(totals: Totals) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def search_keys(
-    settings: Mapping[str, Any], images: list[str], *, spot: bool, quota: bool, fixed: bool
-) -> dict[str, Any]:
-    """Copies of nested fields in a registered job's record, so that ListJobs can filter by them."""
-    oversold = settings.get("OversoldType")
-    found = {
-        "Images": sorted(set(images)),
-        "PaymentType": "Spot" if spot else "PrePaid" if quota else "PostPaid",
-        "EnableAssignNode": "true" if fixed else "false",
-        "OversoldInfo": f"{oversold}-false" if oversold == "AcceptQuotaOverSold" else oversold,
-        **{name: settings.get(name) for name in ("BusinessUserId", "Caller", "PipelineId")},
-    }
-    return {name: value for name, value in found.items() if value}
-
-
 def filter_of(arguments: Arguments) -> JobFilter | None:
     """The query of the call; None where its filters exclude each other."""
     status = arguments.word("Status", STATUSES)

@@ -11,7 +11,7 @@ import msgspec
 from jobmeter.dialects.alibaba.operation import Arguments, answer, in_body, listed, missing, operation
 from jobmeter.dialects.base import Context, DeleteJob, RecordJobs, Steps, StopJob, execute
 from jobmeter.dialects.pai_dlc import specs
-from jobmeter.dialects.pai_dlc.filters import search_keys, sums
+from jobmeter.dialects.pai_dlc.filters import sums
 from jobmeter.dialects.pai_dlc.items import STORED_FIELDS, own
 from jobmeter.dialects.pai_dlc.names import NAME
 from jobmeter.dialects.pai_dlc.operations.common import JOB, job_view
@@ -97,7 +97,7 @@ def create_job(arguments: Arguments) -> Steps:
         instance_type=specs.instance_type(roles) or None,
         limits=specs.limits(roles) or None,
         labels=_labels(body.settings or {}) or None,
-        extra={NAME: {"Priority": 1, **stored, **_found_by(body, roles)}},
+        extra={NAME: {"Priority": 1, **stored, **_search_keys(body, roles)}},
         replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in specs.pod_names(roles)],
     )
     yield from execute(RecordJobs(Records(jobs=[record])))
@@ -215,16 +215,20 @@ def _images(roles: list[specs.JobSpec]) -> list[str]:
     return sorted({role.image for role in roles if role.image})
 
 
-def _found_by(body: _Body, roles: list[specs.JobSpec]) -> dict[str, Any]:
+def _search_keys(body: _Body, roles: list[specs.JobSpec]) -> dict[str, Any]:
+    """Copies of nested fields, stored in the job's record so that ListJobs can filter by them."""
+    settings = body.settings or {}
+    oversold = settings.get("OversoldType")
+    spot = any(role.use_spot_instance or _is_spot(role.spot_spec or {}) for role in roles)
     fixed = any((role.assign_node_spec or {}).get("EnableAssignNode") for role in roles)
-    found = search_keys(
-        body.settings or {},
-        _images(roles),
-        spot=any(role.use_spot_instance or _is_spot(role.spot_spec or {}) for role in roles),
-        quota=bool(body.resource_id),
-        fixed=fixed,
-    )
-    return {**found, **sums(specs.totals(roles))}
+    found = {
+        "Images": _images(roles),
+        "PaymentType": "Spot" if spot else "PrePaid" if body.resource_id else "PostPaid",
+        "EnableAssignNode": "true" if fixed else "false",
+        "OversoldInfo": f"{oversold}-false" if oversold == "AcceptQuotaOverSold" else oversold,
+        **{name: settings.get(name) for name in ("BusinessUserId", "Caller", "PipelineId")},
+    }
+    return {**{name: value for name, value in found.items() if value}, **sums(specs.totals(roles))}
 
 
 def _is_spot(spec: Mapping[str, Any]) -> bool:
