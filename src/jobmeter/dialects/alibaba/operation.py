@@ -15,7 +15,7 @@ gives rates no unit; PaiStudio's ListTrainingJobInstanceMetrics documents MB/s f
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -37,10 +37,13 @@ from jobmeter.dialects.base import (
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.job import JobView
+from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
 from jobmeter.query.request import Line
 
 T = TypeVar("T")
+Lookup = Generator[Question[Any], Any, T]
+"""A part of an operation: questions on the way to a value."""
 MAX_FIELDS = 1000
 JSON = "application/json;charset=utf-8"
 _UNITS = {"1": 100.0, "By/s": 1e-6}

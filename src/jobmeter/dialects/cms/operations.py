@@ -6,8 +6,8 @@ https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-
 
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, STATISTICS, Measure
 from jobmeter.dialects.alibaba.cloudmonitor.read import newest, page
-from jobmeter.dialects.alibaba.cloudmonitor.request import Request, request_of
-from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, json_text, listed, operation
+from jobmeter.dialects.alibaba.cloudmonitor.request import METRIC_NAME, NEXT_TOKEN, PERIOD, Request, request_of
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, json_text, operation
 from jobmeter.dialects.base import Answer, Steps
 from jobmeter.model.time import HOUR
 
@@ -20,16 +20,16 @@ _LATELY_MS = 2 * HOUR
 _TIME = "Epoch milliseconds, `YYYY-MM-DD hh:mm:ss` or ISO 8601, UTC where no zone is named."
 _PARAMETERS = (
     in_query("Namespace", f"`{NAMESPACE}`.", required=True),
-    in_query("MetricName", f"One of {listed(MEASURES)}.", required=True),
+    METRIC_NAME,
     in_query(
         "Dimensions",
         "JSON text: an object, or an array of up to 50, with `jobId`, `pod`, `gpu` and `workspaceId`, empty for all; "
         "`userId` and `regionId` are given back as they came. Without a `jobId`: every job that ran in the range, when "
         "these are at most 50.",
     ),
-    in_query("Period", f"Seconds: {', '.join(map(str, PERIODS))}. Default: 60."),
+    PERIOD,
     in_query("Length", f"Points in a page, 1 to {MOST}. Default: 1000."),
-    in_query("NextToken", "What the page before gave; the other parameters stay as they were."),
+    NEXT_TOKEN,
 )
 
 

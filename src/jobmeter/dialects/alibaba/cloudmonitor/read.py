@@ -1,6 +1,6 @@
 """From a request to its points: the queries, and their conversion."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -8,19 +8,18 @@ import msgspec
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, MOST, Resource, card_name
 from jobmeter.dialects.alibaba.cloudmonitor.names import Measure, Part
 from jobmeter.dialects.alibaba.cloudmonitor.request import PointPosition, Request
-from jobmeter.dialects.alibaba.operation import pod_ids
+from jobmeter.dialects.alibaba.operation import Lookup, pod_ids
 from jobmeter.dialects.base import execute
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
-from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange, floor_to
 from jobmeter.query.request import By, JobQuestion, JobRef, MetricQuery, Statistic
 
 MOST_BUCKETS = 40_000
 """How many periods one question may reach over."""
 
-Points = Generator[Question[Any], Any, tuple[list[dict[str, Any]], str]]
+Points = Lookup[tuple[list[dict[str, Any]], str]]
 _Values = dict[PointPosition, float]
 _Point = tuple[PointPosition, dict[str, Any]]
 
@@ -82,7 +81,7 @@ def _page(request: Request, found: Sequence[_Point]) -> tuple[list[dict[str, Any
     return [point for _, point in shown], token
 
 
-def _targets(request: Request, strict: bool) -> Generator[Question[Any], Any, list[_Target]]:
+def _targets(request: Request, strict: bool) -> Lookup[list[_Target]]:
     by_job: dict[str, list[Resource]] = {}
     for resource in request.resources:
         names = [resource.job] if resource.job else (yield from _running(resource, request.span))
@@ -102,7 +101,7 @@ def _targets(request: Request, strict: bool) -> Generator[Question[Any], Any, li
     return found
 
 
-def _running(resource: Resource, span: TimeRange) -> Generator[Question[Any], Any, list[str]]:
+def _running(resource: Resource, span: TimeRange) -> Lookup[list[str]]:
     """The jobs of a member without a job: those that ran in the range."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
@@ -113,9 +112,7 @@ def _running(resource: Resource, span: TimeRange) -> Generator[Question[Any], An
     return [job.id for job in jobs]
 
 
-def _points(
-    request: Request, targets: Sequence[_Target], span: TimeRange
-) -> Generator[Question[Any], Any, list[_Point]]:
+def _points(request: Request, targets: Sequence[_Target], span: TimeRange) -> Lookup[list[_Point]]:
     found: list[_Point] = []
     for target in targets:
         for by, resources in _levels(request.measure, target.resources):
@@ -138,12 +135,10 @@ def _levels(measure: Measure, resources: Iterable[Resource]) -> Iterator[tuple[B
             yield by, some
 
 
-def _figures(
-    request: Request, target: _Target, span: TimeRange, by: By, replicas: frozenset[str]
-) -> Generator[Question[Any], Any, _Figures]:
+def _figures(request: Request, target: _Target, span: TimeRange, by: By, replicas: frozenset[str]) -> Lookup[_Figures]:
     measure = request.measure
 
-    def values(name: str, statistic: Statistic, how: Aggregate | None) -> Generator[Question[Any], Any, _Values]:
+    def values(name: str, statistic: Statistic, how: Aggregate | None) -> Lookup[_Values]:
         result = yield from execute(
             MetricQuery(
                 subject=JobRef(target.job.id, target.job.project),

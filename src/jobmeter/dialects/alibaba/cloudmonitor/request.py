@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, Resource, read
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Measure
-from jobmeter.dialects.alibaba.operation import Arguments, ordered_range
+from jobmeter.dialects.alibaba.operation import Arguments, in_query, listed, ordered_range
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.time import DAY, HOUR, SECOND, TimeRange, parse_time
 
@@ -18,6 +18,10 @@ LONGEST_MS = 31 * DAY
 DEFAULT_PERIOD = 60
 DEFAULT_LENGTH = 1000
 _TOKEN_VERSION = 1
+
+METRIC_NAME = in_query("MetricName", f"One of {listed(MEASURES)}.", required=True)
+PERIOD = in_query("Period", f"Seconds: {', '.join(map(str, PERIODS))}. Default: {DEFAULT_PERIOD}.")
+NEXT_TOKEN = in_query("NextToken", "What the page before gave; the other parameters stay as they were.")
 
 
 class PointPosition(NamedTuple):

@@ -4,10 +4,10 @@ Parameters and fields: the vendor's pages of ListInstance and BatchGetInstanceRu
 Go (``services/foas/struct_instance.go``).
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobmeter.dialects.alibaba.operation import Arguments, in_body, in_path, in_query
+from jobmeter.dialects.alibaba.operation import Arguments, Lookup, in_body, in_path, in_query
 from jobmeter.dialects.base import Steps, StopJob, execute
 from jobmeter.dialects.foas.answers import reply
 from jobmeter.dialects.foas.bodies import operation
@@ -31,7 +31,6 @@ from jobmeter.dialects.foas.names import METRICS
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobState
-from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange
 from jobmeter.query.defaults import job_end
 from jobmeter.query.request import By, JobRef, MetricQuery
@@ -195,7 +194,7 @@ def summary(name: str, job: Job) -> dict[str, Any]:
     }
 
 
-def _job_of(arguments: Arguments) -> Generator[Question[Any], Any, tuple[str, str, Job]]:
+def _job_of(arguments: Arguments) -> Lookup[tuple[str, str, Job]]:
     project, name = arguments.required("projectName"), arguments.required("jobName")
     number = arguments.integer("instanceId", None, CURRENT, LARGEST_ID)
     return project, name, (yield from instance_of(project, name, number))
@@ -208,7 +207,7 @@ def _error(job: Job) -> dict[str, Any]:
     return {"LastErrorMessage": job.error, **({} if end is None else {"LastErrorTime": end})}
 
 
-def _delay(job: Job, now_ms: int) -> Generator[Question[Any], Any, dict[str, int]]:
+def _delay(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
     """The business delay in milliseconds of an instance that runs, where it was reported lately."""
     if job.state is not JobState.RUNNING:
         return {}

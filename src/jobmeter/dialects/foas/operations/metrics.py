@@ -6,12 +6,11 @@ section OpenAPI DEMO of the documentation) asks for ``<clusterId>.system.cpu.use
 """
 
 from collections.abc import Generator, Sequence
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.dialects.alibaba.operation import Arguments, in_body, in_path, in_query
+from jobmeter.dialects.alibaba.operation import Arguments, Lookup, in_body, in_path, in_query
 from jobmeter.dialects.base import Steps, execute, rounded
 from jobmeter.dialects.foas import metric_json
 from jobmeter.dialects.foas.answers import metrics_answer
@@ -23,7 +22,6 @@ from jobmeter.dialects.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX,
 from jobmeter.dialects.foas.operations.instances import JOB_NAME, LARGEST_ID, PROJECT
 from jobmeter.dialects.foas.series import lines_of
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
 from jobmeter.query.request import By, Line, MetricQuery, NodeRef, Statistic
 
@@ -81,7 +79,7 @@ def get_cluster_metrics(arguments: Arguments) -> Steps:
     return metrics_answer(arguments, "GetClusterMetrics", lines)
 
 
-def _series(cluster: str, sub_query: MetricRequest, span: TimeRange) -> Generator[Question[Any], Any, Sequence[Line]]:
+def _series(cluster: str, sub_query: MetricRequest, span: TimeRange) -> Lookup[Sequence[Line]]:
     """A line for each node."""
     query = MetricQuery(
         subject=NodeRef("", cluster),

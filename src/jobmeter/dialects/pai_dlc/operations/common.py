@@ -1,12 +1,8 @@
 """Shared by operations: the job of a call, and parameters."""
 
-from collections.abc import Generator
-from typing import Any
-
-from jobmeter.dialects.alibaba.operation import Arguments, in_path, in_query
+from jobmeter.dialects.alibaba.operation import Arguments, Lookup, in_path, in_query
 from jobmeter.dialects.base import execute
 from jobmeter.model.job import JobView
-from jobmeter.model.question import Question
 from jobmeter.model.time import DAY
 from jobmeter.query.request import JobQuestion, JobRef
 
@@ -24,6 +20,6 @@ LAST_WEEK = (
 TOKEN = in_query("Token", "A share token (GetToken), read when the call has no other credential.")
 
 
-def job_view(arguments: Arguments) -> Generator[Question[Any], Any, JobView]:
+def job_view(arguments: Arguments) -> Lookup[JobView]:
     """The job that JobId names."""
     return (yield from execute(JobQuestion(JobRef(arguments.required("JobId")))))

@@ -4,10 +4,7 @@ https://help.aliyun.com/zh/pai/developer-reference/api-pai-dlc-2020-12-03-getjob
 https://help.aliyun.com/zh/pai/developer-reference/api-pai-dlc-2020-12-03-getpodevents
 """
 
-from collections.abc import Generator
-from typing import Any
-
-from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, operation, pod_ids
+from jobmeter.dialects.alibaba.operation import Arguments, Lookup, answer, in_query, operation, pod_ids
 from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.pai_dlc.operations.common import JOB, LAST_WEEK, POD, WEEK, job_view
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
@@ -15,7 +12,6 @@ from jobmeter.dialects.pai_dlc.states import WORDS
 from jobmeter.dialects.pai_dlc.times import plain
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
-from jobmeter.model.question import Question
 
 DEFAULT_EVENTS = 2000
 MAX_EVENTS = 10_000
@@ -59,7 +55,7 @@ def get_pod_events(arguments: Arguments) -> Steps:
     return answer(body, arguments)
 
 
-def _events(arguments: Arguments, job: Job, replica: str = "") -> Generator[Question[Any], Any, list[Event]]:
+def _events(arguments: Arguments, job: Job, replica: str = "") -> Lookup[list[Event]]:
     """The newest, oldest first."""
     span = arguments.time_range(WEEK)
     page = yield from execute(

@@ -3,10 +3,10 @@
 https://help.aliyun.com/en/pai/developer-reference/api-pai-dlc-2020-12-03-getmetrics
 """
 
-from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS
+from jobmeter.dialects.alibaba.cloudmonitor.names import NAMESPACE
 from jobmeter.dialects.alibaba.cloudmonitor.read import page
-from jobmeter.dialects.alibaba.cloudmonitor.request import request_of
-from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, json_text, listed, operation
+from jobmeter.dialects.alibaba.cloudmonitor.request import METRIC_NAME, NEXT_TOKEN, PERIOD, request_of
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, json_text, operation
 from jobmeter.dialects.base import MissingFieldError, Steps
 from jobmeter.dialects.pai_dlc.operations.common import TIME, TOKEN
 
@@ -16,7 +16,7 @@ MOST = 5000
 @operation(
     "GET /api/v1/cms/metrics",
     "metrics:read",
-    in_query("MetricName", f"One of {listed(MEASURES)}.", required=True),
+    METRIC_NAME,
     in_query("Namespace", f"`{NAMESPACE}`, which is also the default."),
     in_query("JobId", "The job, where Dimensions name none."),
     in_query(
@@ -26,9 +26,9 @@ MOST = 5000
     ),
     in_query("StartTime", f"{TIME} Or epoch milliseconds. Default: one hour before EndTime."),
     in_query("EndTime", f"{TIME} Or epoch milliseconds. Default: now. Not included. At most 31 days after StartTime."),
-    in_query("Period", f"Seconds: {', '.join(map(str, PERIODS))}. Default: 60."),
+    PERIOD,
     in_query("Length", f"Points in a page, 1 to {MOST}. Default: 1000."),
-    in_query("NextToken", "What the page before gave; the other parameters stay as they were."),
+    NEXT_TOKEN,
     TOKEN,
 )
 def get_metrics(arguments: Arguments) -> Steps:
