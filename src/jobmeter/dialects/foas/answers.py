@@ -28,17 +28,13 @@ _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]|[\ud800-\udfff]|[\ufffe\ufff
 
 def metrics_answer(arguments: Arguments, action: str, lines: Sequence[Drawn]) -> Answer:
     """An answer of GetInstanceMetric or GetClusterMetrics."""
-    if _is_typed(arguments):
-        members = [
-            {"MetricName": line.metric, "Dps": _points(line), "Summary": number(line.summary), "Tags": line.tags}
-            for line in lines
-        ]
+    typed = _is_typed(arguments)
+    names = ("MetricName", "Dps", "Summary", "Tags") if typed else ("metricName", "dps", "summary", "tags")
+    values = [(line.metric, _points(line), number(line.summary), line.tags) for line in lines]
+    members = [dict(zip(names, member, strict=True)) for member in values]
+    if typed:
         return reply(arguments, action, {"Metrics": {"Metric": members}})
-    metrics = [
-        {"metricName": line.metric, "dps": _points(line), "summary": number(line.summary), "tags": line.tags}
-        for line in lines
-    ]
-    return _send(arguments, action, {"requestId": arguments.context.request_id, "metrics": metrics})
+    return _send(arguments, action, {"requestId": arguments.context.request_id, "metrics": members})
 
 
 def reply(arguments: Arguments, action: str, body: dict[str, Any]) -> Answer:

@@ -49,6 +49,10 @@ PROJECT = in_path("projectName", "The project; `_` stands for `-`.")
 JOB_NAME = in_path("jobName", "The id of a job, or its name.")
 _ID = in_path("instanceId", "An instance; `-1`: the running one of a streaming job, or its last.")
 _TYPE = in_query("jobType", f"`{STREAM}` or `{BATCH}`, in any letter case.", required=True)
+PAGES = (
+    in_query("pageIndex", "From 1 (default)."),
+    in_query("pageSize", f"{DEFAULT_PAGE} by default, at most {LARGEST_PAGE}."),
+)
 _INSTANCE = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instanceId}"
 
 
@@ -66,8 +70,7 @@ _INSTANCE = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instanceId
     in_query("endBeginTs", "Ended then or later."),
     in_query("endEndTs", "Ended then or earlier."),
     in_query("isArchived", "`true`: streams that were started anew, batch runs that ended 2 days ago."),
-    in_query("pageIndex", "From 1 (default)."),
-    in_query("pageSize", f"{DEFAULT_PAGE} by default, at most {LARGEST_PAGE}."),
+    *PAGES,
 )
 def list_instance(arguments: Arguments) -> Steps:
     """The instances of a project, newest first.

@@ -26,7 +26,7 @@ from jobmeter.dialects.foas.instances import (
     own,
 )
 from jobmeter.dialects.foas.names import NAME, project_of
-from jobmeter.dialects.foas.operations.instances import JOB_NAME, PROJECT, STORED_FIELDS, page_of, paging
+from jobmeter.dialects.foas.operations.instances import JOB_NAME, PAGES, PROJECT, STORED_FIELDS, page_of, paging
 from jobmeter.errors import ConflictError
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.record import JobRecord, Records
@@ -45,8 +45,7 @@ MAX_ID = 128
     in_query("engineVersion", "As it was registered."),
     in_query("clusterId", "As it was registered."),
     in_query("isShowFullField", "`false` leaves out code, properties, packages and plan."),
-    in_query("pageIndex", "From 1 (default)."),
-    in_query("pageSize", "10 by default, at most 1000."),
+    *PAGES,
 )
 def list_job(arguments: Arguments) -> Steps:
     """The Flink jobs of a project, each once, newest first."""
