@@ -137,10 +137,7 @@ def batch_get_instance_run_summary(arguments: Arguments) -> Steps:
     in_body("expectState", "`TERMINATED`.", required=True),
 )
 def modify_instance_state(arguments: Arguments) -> Steps:
-    """Marks an instance as stopped.
-
-    Jobmeter does not end processes: the system that runs the job does.
-    """
+    """Marks an instance as stopped. Jobmeter does not end processes: the system that runs the job does."""
     state = arguments.word("expectState", STATES) or arguments.required("expectState")
     if state != "TERMINATED":
         raise InvalidRequestError(

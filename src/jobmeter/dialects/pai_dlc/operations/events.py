@@ -31,14 +31,7 @@ def get_job_events(arguments: Arguments) -> Steps:
     return answer({"JobId": view.job.id, "Events": bodies}, arguments)
 
 
-@operation(
-    "GET /api/v1/jobs/{JobId}/pods/{PodId}/events",
-    "jobs:read",
-    JOB,
-    *POD,
-    _MAX,
-    *LAST_WEEK,
-)
+@operation("GET /api/v1/jobs/{JobId}/pods/{PodId}/events", "jobs:read", JOB, *POD, _MAX, *LAST_WEEK)
 def get_pod_events(arguments: Arguments) -> Steps:
     """What happened to one pod, as in GetJobEvents: `{JobId, PodId, PodUid, Events, RequestId}`."""
     view = yield from job_view(arguments)
