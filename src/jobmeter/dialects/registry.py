@@ -30,7 +30,7 @@ def view_calls(view: View) -> Sequence[tuple[str, ViewCall]]:
 
 def dialects() -> Sequence[Dialect]:
     """Every dialect, in the order in which a call is offered to them."""
-    from jobmeter.dialects.alibaba.gateway import Gateway
+    from jobmeter.dialects.alibaba.gateway import GATEWAY
     from jobmeter.dialects.baseten import BASETEN
     from jobmeter.dialects.cms import CMS
     from jobmeter.dialects.eas import EAS
@@ -57,5 +57,5 @@ def dialects() -> Sequence[Dialect]:
         OPENTSDB,
         PROMETHEUS,
         OTLP,
-        Gateway(),
+        GATEWAY,
     )

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import JSON, is_url_form
+from jobmeter.dialects.alibaba.operation import JSON, url_form
 from jobmeter.dialects.base import Answer, Context, MissingFieldError
 from jobmeter.errors import (
     ConflictError,
@@ -52,7 +52,6 @@ _CREDENTIALS: Mapping[str, tuple[int, str, str]] = MappingProxyType(
     }
 )
 
-
 NOT_FOUND: Mapping[str, str] = MappingProxyType({"job": "InvalidJobId.NotFound"})
 """The code for a missing object, by kind; a product may have others. The default is ``NotFound``."""
 
@@ -62,20 +61,15 @@ def render(
     context: Context,
     error: JobmeterError,
     fields: Mapping[str, str],
-    not_found: Mapping[str, str] = NOT_FOUND,
-    forbidden: str = "",
+    not_found: Mapping[str, str],
+    forbidden: str,
 ) -> Answer:
-    """The error as the vendor's answer: a JSON object whatever the status.
-
-    ``fields`` gives the product's name of a field that one of our own errors names, ``forbidden`` its code for a
-    forbidden call; empty: the common one.
-    """
-    problem = _url_problem(error) if is_url_form(call.raw_path) else None
-    problem = problem or _problem(error, fields, not_found)
+    """The error as the vendor's answer, a JSON object whatever the status, with the words of a ``product.Product``."""
+    problem = _problem(error, fields, not_found)
+    if url_form(call.raw_path):
+        problem = _in_url_form(error, problem)
     if forbidden and isinstance(error, ForbiddenError):
         problem = replace(problem, code=forbidden)
-    if is_url_form(call.raw_path) and isinstance(error, MissingFieldError):
-        problem = replace(problem, code="InvalidParameter")
     body = msgspec.json.encode(
         {
             "RequestId": context.request_id,
@@ -88,24 +82,26 @@ def render(
     return Answer(problem.status, body, headers, JSON)
 
 
-def _url_problem(error: JobmeterError) -> _Problem | None:
+def _in_url_form(error: JobmeterError, problem: _Problem) -> _Problem:
     match error:
         case UnauthenticatedError():
             return _Problem(401, "Unauthorized", f"The API key or token is invalid or missing: {error.message}.")
         case ForbiddenError():
-            return _Problem(403, "UnauthorizedOperation", error.message)
+            return replace(problem, code="UnauthorizedOperation")
         case ThrottledError():
-            return _Problem(429, "Throttling", error.message, _throttled(error).headers)
+            return replace(problem, code="Throttling")
         case QueryTimeoutError():
-            return _Problem(503, "ServiceUnavailable", error.message)
+            return replace(problem, status=503, code="ServiceUnavailable")
+        case MissingFieldError():
+            return replace(problem, code="InvalidParameter")
         case _:
-            return None
+            return problem
 
 
 def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping[str, str]) -> _Problem:  # noqa: PLR0911 - one line a kind
     match error:
         case UnauthenticatedError():
-            return _credential(error)
+            return _Problem(*_CREDENTIALS.get(error.reason, (400, "IncompleteSignature", error.message)))
         case InvalidRequestError():
             return _invalid(error, fields)
         case NotFoundError():
@@ -124,14 +120,6 @@ def _problem(error: JobmeterError, fields: Mapping[str, str], not_found: Mapping
             return _Problem(500, "InternalError", "The request processing has failed due to an internal error.")
 
 
-def _credential(error: UnauthenticatedError) -> _Problem:
-    mapped = _CREDENTIALS.get(error.reason)
-    if mapped is None:
-        return _Problem(400, "IncompleteSignature", error.message)
-    status, code, sentence = mapped
-    return _Problem(status, code, sentence)
-
-
 def _invalid(error: InvalidRequestError, fields: Mapping[str, str]) -> _Problem:
     field = fields.get(error.field, error.field)
     message = error.message if not field or field in error.message else f"{field}: {error.message}"
@@ -141,14 +129,14 @@ def _invalid(error: InvalidRequestError, fields: Mapping[str, str]) -> _Problem:
 
 
 def _not_found(error: NotFoundError, fields: Mapping[str, str], codes: Mapping[str, str]) -> _Problem:
-    if error.kind == "job":
-        name = fields.get("job", "JobId")
-        return _Problem(404, codes.get("job", "NotFound"), f"The specified {name} {error.name} does not exist.")
     if error.kind == "method":
         return _Problem(405, "UnsupportedHTTPMethod", error.message, (("Allow", error.name),))
     if error.kind == "path":
         return _Problem(404, "InvalidAction.NotFound", error.message)
-    return _Problem(404, codes.get(error.kind, "NotFound"), error.message)
+    message = error.message
+    if error.kind == "job":
+        message = f"The specified {fields.get('job', 'JobId')} {error.name} does not exist."
+    return _Problem(404, codes.get(error.kind, "NotFound"), message)
 
 
 def _unavailable(error: UnavailableError) -> _Problem:

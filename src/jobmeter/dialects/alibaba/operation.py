@@ -1,4 +1,6 @@
-"""The parameters of a call, wherever it has them (path, query, form body, JSON body of the URL form), and its answer.
+"""Operations as functions of the parameters of a call, wherever it has them, and their answers.
+
+Parameters come in the path, the query, a form body or the JSON body of the URL form.
 
 Encodings were measured with the vendor's SDKs for Python: booleans come as ``True``, lists as comma text, maps as JSON
 text, numbers often as text.
@@ -13,7 +15,7 @@ gives rates no unit; PaiStudio's ListTrainingJobInstanceMetrics documents MB/s f
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -21,13 +23,27 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.base import Answer, Context, MissingFieldError, not_negative, rounded
+from jobmeter.access.limit import Rate
+from jobmeter.dialects.base import (
+    Answer,
+    Context,
+    MissingFieldError,
+    Operation,
+    Parameter,
+    Steps,
+    not_negative,
+    rounded,
+)
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import CATALOG
+from jobmeter.model.job import JobView
+from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
 from jobmeter.query.request import Line
 
 T = TypeVar("T")
+Lookup = Generator[Question[Any], Any, T]
+"""A part of an operation: questions on the way to a value."""
 MAX_FIELDS = 1000
 JSON = "application/json;charset=utf-8"
 _UNITS = {"1": 100.0, "By/s": 1e-6}
@@ -41,31 +57,18 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _STEP_UNITS = {"h": HOUR, "m": MINUTE, "s": SECOND}
 
 
-class UrlForm(msgspec.Struct, frozen=True):
-    """The product, version and action in such a path."""
-
-    product: str
-    version: str
-    action: str
-
-
-def url_form(raw_path: str) -> UrlForm | None:
-    """The parts of the path; None when it is not of this form."""
-    found = _URL.fullmatch(raw_path)
-    return UrlForm(found["product"], found["version"], found["action"]) if found else None
-
-
-def is_url_form(raw_path: str) -> bool:
-    """True for a path of this form."""
-    return _URL.fullmatch(raw_path) is not None
+def url_form(raw_path: str) -> re.Match[str] | None:
+    """The groups ``product``, ``version`` and ``action`` of a path of the URL form; None for another path."""
+    return _URL.fullmatch(raw_path)
 
 
 class Arguments:
     """Parameters by their exact name. An empty text counts as absent; every reader raises InvalidRequestError."""
 
     def __init__(self, call: Call, context: Context) -> None:
-        self._call = call
-        self._url_form = is_url_form(call.raw_path)
+        self.call = call
+        self.context = context
+        self._url_form = url_form(call.raw_path) is not None
         self._values: dict[str, Any] = {
             **_body(call, self._url_form),
             **dict(reversed(call.parameters)),
@@ -83,7 +86,7 @@ class Arguments:
         """The parameter; MissingFieldError where it is absent."""
         value = self.text(name)
         if not value:
-            raise MissingFieldError(f"{name} is mandatory for this action", name)
+            raise missing(name)
         return value
 
     def choice(self, name: str, choices: Mapping[str, T], default: T) -> T:
@@ -105,6 +108,15 @@ class Arguments:
             raise InvalidRequestError(f"{name} {text[:64]!r} is not a whole number from {lowest} to {highest}", name)
         return int(text)
 
+    def word(self, name: str, words: Iterable[str], default: str = "") -> str:
+        """One of the words, which are case-insensitive."""
+        return self.choice(name, {word: word for word in words}, default)
+
+    def page(self, default_size: int, largest_size: int, last: int) -> tuple[int, int]:
+        """How many members are before the page that PageNumber (1 to ``last``) and PageSize name, and its size."""
+        size = self.integer("PageSize", default_size, 1, largest_size)
+        return (self.integer("PageNumber", 1, 1, last) - 1) * size, size
+
     def flag(self, name: str, *, default: bool = False) -> bool:
         """``true`` or ``false`` in any letter case."""
         return self.choice(name, {"true": True, "false": False}, default)
@@ -124,10 +136,27 @@ class Arguments:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequestError(f"{name} is not a JSON object of texts", name) from error
 
-    def time(self, name: str, default: int | None = None) -> int | None:
+    def time(self, name: str, default: T) -> int | T:
         """Epoch milliseconds of an ISO 8601 time, UTC where it names no zone."""
         text = self.text(name)
         return parse_time(text, name) if text else default
+
+    def time_range(self, back_ms: int) -> TimeRange:
+        """From StartTime (by default ``back_ms`` ago) to EndTime (by default now).
+
+        For an EndTime before the default StartTime the range starts ``back_ms`` before EndTime.
+        """
+        now_ms = self.context.now_ms
+        end = self.time("EndTime", now_ms)
+        start = self.time("StartTime", max(0, (end if end <= now_ms - back_ms else now_ms) - back_ms))
+        return ordered_range(start, end)
+
+    def times(self) -> tuple[int | None, int | None]:
+        """StartTime and EndTime, each None where it is not given. Raises as ``ordered_range``."""
+        start, end = self.time("StartTime", None), self.time("EndTime", None)
+        if start is not None and end is not None:
+            ordered_range(start, end)
+        return start, end
 
     def step(self, name: str, default_ms: int, bare_unit_ms: int) -> int:
         """Milliseconds of a step such as ``30s``, ``5m``, ``1h``; a bare number counts ``bare_unit_ms``."""
@@ -145,7 +174,7 @@ class Arguments:
 
     def body(self, shape: type[T]) -> T:
         """The JSON body as that type; in the URL form its member ``body``, or else the whole of it."""
-        raw = self._call.body or b"{}"
+        raw = self.call.body or b"{}"
         try:
             if self._url_form and isinstance(inner := msgspec.json.decode(raw), dict) and "body" in inner:
                 return msgspec.convert(inner["body"], shape)
@@ -153,11 +182,10 @@ class Arguments:
         except (UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequestError("the body is not UTF-8, or is nested too deeply", "body") from error
         except msgspec.DecodeError as error:
+            # No shape has a required field: what is absent is looked at by those who need it.
             message = str(error)
             field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
-            kind = MissingFieldError if "missing required field" in message else InvalidRequestError
-            missing = re.search(r"missing required field `([^`]+)`", message)
-            raise kind(f"the body is not valid: {message}", missing[1] if missing else field) from error
+            raise InvalidRequestError(f"the body is not valid: {message}", field) from error
 
 
 def parse_time(text: str, field: str) -> int:
@@ -179,6 +207,11 @@ def _wrong_time(text: str, field: str) -> InvalidRequestError:
     )
 
 
+def missing(name: str) -> MissingFieldError:
+    """The error of a required parameter that is absent or empty."""
+    return MissingFieldError(f"{name} is mandatory for this action", name)
+
+
 def _body(call: Call, url_form: bool) -> dict[str, Any]:
     if not call.body:
         return {}
@@ -196,25 +229,54 @@ def _body(call: Call, url_form: bool) -> dict[str, Any]:
     return {}
 
 
-def requested_range(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
-    """From StartTime (by default ``back_ms`` ago) to EndTime (by default now).
+def operation(
+    route: str,
+    action: str,
+    *parameters: Parameter,
+    rate: Rate | None = None,
+    body_bytes: int = 1 << 20,
+    read: Callable[[Call, Context], Arguments] = Arguments,
+) -> Callable[[Callable[[Arguments], Steps]], Operation]:
+    """Makes an operation of the function that answers it, ``get_job`` of ``GetJob``; its docstring is the page's text.
 
-    For an EndTime before the default StartTime the range starts ``back_ms`` before EndTime.
+    ``route`` is a method and a path, ``GET /api/v1/jobs/{JobId}``; the other values are those of ``Operation``.
     """
-    end = arguments.time("EndTime")
-    end = now_ms if end is None else end
-    start = arguments.time("StartTime")
-    if start is None:
-        start = max(0, (end if end <= now_ms - back_ms else now_ms) - back_ms)
-    return ordered_range(start, end)
+    method, _, path = route.partition(" ")
+
+    def decorate(function: Callable[[Arguments], Steps]) -> Operation:
+        return Operation(
+            name=function.__name__.title().replace("_", ""),
+            action=action,
+            method=method,
+            path=path,
+            answer=lambda call, context: function(read(call, context)),
+            parameters=parameters,
+            text=" ".join((function.__doc__ or "").split()),
+            rate=rate,
+            body_bytes=body_bytes,
+        )
+
+    return decorate
 
 
-def times(arguments: Arguments) -> tuple[int | None, int | None]:
-    """StartTime and EndTime, each None where it is not given. Raises as ``ordered_range``."""
-    start, end = arguments.time("StartTime"), arguments.time("EndTime")
-    if start is not None and end is not None:
-        ordered_range(start, end)
-    return start, end
+def in_path(name: str, text: str) -> Parameter:
+    """A parameter of the path, which is always required."""
+    return Parameter(name, "path", text, required=True)
+
+
+def in_query(name: str, text: str, *, required: bool = False) -> Parameter:
+    """A parameter of the query."""
+    return Parameter(name, "query", text, required)
+
+
+def in_body(name: str, text: str, *, required: bool = False) -> Parameter:
+    """A parameter of the body."""
+    return Parameter(name, "body", text, required)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as the text of a parameter lists them."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
@@ -224,15 +286,21 @@ def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
     return TimeRange(start_ms, end_ms)
 
 
-def answer(body: dict[str, Any], context: Context, *, id_key: str = "RequestId") -> Answer:
+def answer(body: dict[str, Any], arguments: Arguments, *, id_key: str = "RequestId") -> Answer:
     """The body with the request's id under ``id_key`` (empty: not in the body); a header repeats it."""
-    full = {**body, id_key: context.request_id} if id_key else body
-    return Answer(200, msgspec.json.encode(full), (("x-acs-request-id", context.request_id),), JSON)
+    request_id = arguments.context.request_id
+    full = {**body, id_key: request_id} if id_key else body
+    return Answer(200, msgspec.json.encode(full), (("x-acs-request-id", request_id),), JSON)
 
 
 def json_text(value: object) -> str:
     """A value as the JSON text that some answers hold as a text."""
     return msgspec.json.encode(value).decode()
+
+
+def pod_ids(view: JobView) -> dict[str, str]:
+    """The pod of each replica's newest attempt, by the replica's name; empty where its record names none."""
+    return {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
 
 
 def member_name(line: Line) -> str:

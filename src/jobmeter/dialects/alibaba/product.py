@@ -5,6 +5,7 @@ A call comes in one of three forms: with ``x-acs-version`` and ``x-acs-action`` 
 form. Paths alone collide between products, so that the headers take precedence.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -13,9 +14,8 @@ import msgspec
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ALIBABA, BEARER, Scheme
 from jobmeter.dialects.alibaba import errors
-from jobmeter.dialects.alibaba.operation import UrlForm, url_form
-from jobmeter.dialects.alibaba.rates import rated
-from jobmeter.dialects.base import Answer, Context, Gap, Match, Operation
+from jobmeter.dialects.alibaba.operation import url_form
+from jobmeter.dialects.base import Answer, Context, Gap, GapStatus, Match, Operation
 from jobmeter.dialects.routes import Routes, path_parameters
 from jobmeter.errors import JobmeterError, NotFoundError
 
@@ -44,9 +44,6 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     forbidden: str = ""
     schemes: Sequence[Scheme] = ALIBABA
 
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "operations", rated(self.operations))
-
     @cached_property
     def _routes(self) -> Routes[Operation]:
         return Routes([operation for operation in self.operations if operation.path != RPC_PATH])
@@ -71,10 +68,10 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 return operation
         raise NotFoundError(f"Specified api {action!r} is not found, please check your url and method.", "path", action)
 
-    def _by_url(self, form: UrlForm, call: Call) -> Match | None:
-        if form.product not in self.url_names or form.version != self.version:
+    def _by_url(self, form: re.Match[str], call: Call) -> Match | None:
+        if form["product"] not in self.url_names or form["version"] != self.version:
             return None
-        operation = self._named(form.action)
+        operation = self._named(form["action"])
         # The body is read later: it or the query has the parameters of the path.
         _check_method(operation, call)
         return Match(operation, {}, URL_FORM)
@@ -97,6 +94,11 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return Match(operation, values)
 
 
+def never(what: str, reason: str) -> Gap:
+    """A part of the product's API that makes no sense here."""
+    return Gap(what, reason, GapStatus.NEVER)
+
+
 def named(call: Call) -> tuple[str, str]:
     """The version and the action that a call names, in its headers or, in the RPC style, in its query."""
     version, action = call.header("x-acs-version"), call.header("x-acs-action")
@@ -109,9 +111,6 @@ def _check_method(operation: Operation, call: Call) -> None:
     """An operation in the RPC style is requested by GET or POST alike."""
     allowed = {"GET", "POST"} if operation.path == RPC_PATH else {operation.method}
     if call.method not in allowed:
-        raise _other_method(operation, ", ".join(sorted(allowed)))
-
-
-def _other_method(operation: Operation, allowed: str) -> NotFoundError:
-    message = f"This http method is not supported: {operation.name} takes {allowed}."
-    return NotFoundError(message, "method", allowed)
+        methods = ", ".join(sorted(allowed))
+        message = f"This http method is not supported: {operation.name} takes {methods}."
+        raise NotFoundError(message, "method", methods)

@@ -4,8 +4,8 @@ from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PE
 from jobmeter.dialects.alibaba.cloudmonitor.request import LONGEST_MS
 from jobmeter.dialects.alibaba.operation import json_text
 from jobmeter.dialects.base import BEARER, View, ViewCall, target
-from jobmeter.dialects.cms.names import VERSION
-from jobmeter.dialects.cms.operations.points import MOST
+from jobmeter.dialects.cms import CMS
+from jobmeter.dialects.cms.operations import MOST
 from jobmeter.model.catalog import Scope
 from jobmeter.model.time import SECOND
 from jobmeter.query.request import By
@@ -27,7 +27,7 @@ def view_call(view: View) -> ViewCall | None:
         return None
     period = next((one for one in PERIODS if one * SECOND >= view.step_ms), PERIODS[-1])
     path = target(
-        f"/api/cms/{VERSION}/DescribeMetricList",
+        f"/api/cms/{CMS.version}/DescribeMetricList",
         Namespace=NAMESPACE,
         MetricName=name,
         Dimensions=json_text({"jobId": view.job.id}),

@@ -1,25 +1,21 @@
-"""CreateResourceLog, DescribeResourceLog and DeleteResourceLog: the log shipper of a resource group."""
+"""CreateResourceLog, DescribeResourceLog and DeleteResourceLog: the log shipper of a resource group.
+
+The rates are those of the page "PAI monitoring", per account.
+"""
 
 import msgspec
 
-from jobmeter.access.call import Call
-from jobmeter.access.limit import Rate
-from jobmeter.dialects.alibaba.operation import Arguments, answer
-from jobmeter.dialects.base import (
-    Context,
-    CreateShipper,
-    DeleteShipper,
-    MissingFieldError,
-    Operation,
-    Parameter,
-    ShipperQuestion,
-    Steps,
-    execute,
-)
+from jobmeter.access.limit import Per, Rate
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_body, in_path, missing, operation
+from jobmeter.dialects.base import CreateShipper, DeleteShipper, ShipperQuestion, Steps, execute
 from jobmeter.model.shipper import Shipper
 
 READY, UNAVAILABLE = "ResourceReady", "ResourceUnavailable"
 _PATH = "/api/v2/resources/{ClusterId}/{ResourceId}/log"
+_PARAMETERS = (
+    in_path("ClusterId", "The vendor's region. Every one means this server."),
+    in_path("ResourceId", "The resource group, as job and node records name it."),
+)
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -27,44 +23,59 @@ class _Body(msgspec.Struct, frozen=True):
     logstore: str = msgspec.field(default="", name="LogStore")
 
 
-def create_resource_log(call: Call, context: Context) -> Steps:
-    """Create the shipper."""
-    arguments = Arguments(call, context)
+@operation(
+    f"POST {_PATH}",
+    "shippers:write",
+    *_PARAMETERS,
+    in_body("ProjectName", "With LogStore: a sink of the server's settings.", required=True),
+    in_body("LogStore", "With ProjectName: a sink of the server's settings.", required=True),
+)
+def create_resource_log(arguments: Arguments) -> Steps:
+    """Ships the log lines of a resource group from now on: `{Message, RequestId}`.
+
+    One that is so already stays; where its lines go elsewhere it is a conflict. It takes a key of role admin.
+    """
     group = _group(arguments)
     fields = arguments.body(_Body)
     for name, value in (("ProjectName", fields.project), ("LogStore", fields.logstore)):
         if not value:
-            raise MissingFieldError(f"{name} is mandatory for this action", name)
+            raise missing(name)
     made = yield from execute(CreateShipper(group, fields.project, fields.logstore))
-    return answer({"Message": f"The logs of {group} are shipped to {made.sink_project}/{made.logstore}."}, context)
+    return answer({"Message": f"The logs of {group} are shipped to {made.sink_project}/{made.logstore}."}, arguments)
 
 
-def describe_resource_log(call: Call, context: Context) -> Steps:
-    """The shipper's sink and progress."""
-    found = yield from execute(ShipperQuestion(_group(Arguments(call, context))))
+@operation(f"GET {_PATH}", "shippers:read", *_PARAMETERS, rate=Rate(100, 100, Per.ACCOUNT))
+def describe_resource_log(arguments: Arguments) -> Steps:
+    """Where the lines go and how far that has come: `{ProjectName, LogStore, Status, Message, RequestId}`.
+
+    `Status` is `ResourceReady` or, while the sink does not take lines, `ResourceUnavailable`; `Message` tells how many
+    lines were shipped, how many wait and for how long, and what was lost. It takes a key of role admin.
+    """
+    found = yield from execute(ShipperQuestion(_group(arguments)))
     body = {
         "ProjectName": found.sink_project,
         "LogStore": found.logstore,
         "Status": UNAVAILABLE if found.error else READY,
-        "Message": _message(found, context.now_ms),
+        "Message": _message(found, arguments.context.now_ms),
     }
-    return answer(body, context)
+    return answer(body, arguments)
 
 
-def delete_resource_log(call: Call, context: Context) -> Steps:
-    """Delete the shipper."""
-    group = _group(Arguments(call, context))
+@operation(f"DELETE {_PATH}", "shippers:write", *_PARAMETERS, rate=Rate(10, 10, Per.ACCOUNT))
+def delete_resource_log(arguments: Arguments) -> Steps:
+    """Ships them no more: `{Message, RequestId}`.
+
+    Lines that wait are not shipped; in Jobmeter they stay. It takes a key of role admin.
+    """
+    group = _group(arguments)
     gone = yield from execute(DeleteShipper(group))
-    return answer({"Message": f"The logs of {group} are not shipped any more. {_waiting(gone)} were not."}, context)
+    message = f"The logs of {group} are not shipped any more. {gone.waiting} lines that had arrived were not."
+    return answer({"Message": message}, arguments)
 
 
 def _group(arguments: Arguments) -> str:
     arguments.required("ClusterId")
     return arguments.required("ResourceId")
-
-
-def _waiting(shipper: Shipper) -> str:
-    return f"{shipper.waiting} lines that had arrived"
 
 
 def _message(shipper: Shipper, now_ms: int) -> str:
@@ -79,56 +90,3 @@ def _message(shipper: Shipper, now_ms: int) -> str:
     if shipper.error:
         parts.append(f"The last attempt failed: {shipper.error}")
     return ". ".join(parts) + "."
-
-
-_PARAMETERS = (
-    Parameter("ClusterId", "path", "The vendor's region. Every one means this server.", required=True),
-    Parameter("ResourceId", "path", "The resource group, as job and node records name it.", required=True),
-)
-
-OPERATIONS = (
-    Operation(
-        name="CreateResourceLog",
-        action="shippers:write",
-        method="POST",
-        path=_PATH,
-        answer=create_resource_log,
-        parameters=(
-            *_PARAMETERS,
-            Parameter("ProjectName", "body", "With LogStore: a sink of the server's settings.", required=True),
-            Parameter("LogStore", "body", "With ProjectName: a sink of the server's settings.", required=True),
-        ),
-        text=(
-            "Ships the log lines of a resource group from now on: `{Message, RequestId}`. One that is so already "
-            "stays; where its lines go elsewhere it is a conflict. It takes a key of role admin."
-        ),
-    ),
-    Operation(
-        name="DescribeResourceLog",
-        action="shippers:read",
-        method="GET",
-        path=_PATH,
-        answer=describe_resource_log,
-        parameters=_PARAMETERS,
-        text=(
-            "Where the lines go and how far that has come: `{ProjectName, LogStore, Status, Message, RequestId}`. "
-            "`Status` is `ResourceReady` or, while the sink does not take lines, `ResourceUnavailable`; `Message` "
-            "tells how many lines were shipped, how many wait and for how long, and what was lost. It takes a key of "
-            "role admin."
-        ),
-        rate=Rate(100, 100),
-    ),
-    Operation(
-        name="DeleteResourceLog",
-        action="shippers:write",
-        method="DELETE",
-        path=_PATH,
-        answer=delete_resource_log,
-        parameters=_PARAMETERS,
-        text=(
-            "Ships them no more: `{Message, RequestId}`. Lines that wait are not shipped; in Jobmeter they stay. It "
-            "takes a key of role admin."
-        ),
-        rate=Rate(10, 10),
-    ),
-)

@@ -1,17 +1,44 @@
 """Alibaba Cloud eflo-controller 2022-12-15: system logs of nodes, and diagnostic tasks. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.eflo import names
-from jobmeter.dialects.eflo.gaps import GAPS
-from jobmeter.dialects.eflo.operations import OPERATIONS
+from jobmeter.dialects.alibaba.product import Product, never
+from jobmeter.dialects.eflo.diagnostics import (
+    create_diagnostic_task,
+    describe_diagnostic_result,
+    list_diagnostic_results,
+)
+from jobmeter.dialects.eflo.syslogs import list_syslogs
 
 EFLO = Product(
-    name=names.NAME,
+    name="eflo",
     title="Alibaba Cloud Lingjun (eflo-controller), API version 2022-12-15",
-    version=names.VERSION,
-    operations=OPERATIONS,
-    gaps=GAPS,
+    version="2022-12-15",
     url_names=("eflo-controller", "eflo"),
-    fields=names.FIELDS,
-    not_found=names.NOT_FOUND,
+    operations=(create_diagnostic_task, list_diagnostic_results, describe_diagnostic_result, list_syslogs),
+    gaps=(
+        never(
+            "Clusters, nodes, images, networks: their administration, and sessions",
+            "Jobmeter runs no machines; nodes are known by their agents, and nothing has to be created.",
+        ),
+        never(
+            "`Ip`, `Domain`, `Sn`, `TagPackId`, `TagUserDefinedId` of a line",
+            "An agent does not know them; they are left out of the answer.",
+        ),
+        never(
+            "ListFaultReports, DescribeFaultReport, StopNodeDiagnostic", "They are about repairs that the vendor makes."
+        ),
+    ),
+    fields={
+        "node": "NodeId",
+        "nodes": "NodeIds",
+        "cluster": "ClusterId",
+        "task": "DiagnosticId",
+        "query": "Query",
+        "start": "StartTime",
+        "end": "EndTime",
+        "logs": "AiJobLogInfo",
+        "after": "NextToken",
+        "type": "DiagnosticType",
+        "project": "ClusterId",
+    },
+    not_found={"node": "ResourceNotFound", "task": "ResourceNotFound", "job": "ResourceNotFound"},
 )

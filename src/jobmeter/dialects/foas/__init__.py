@@ -1,17 +1,80 @@
 """Alibaba Cloud Realtime Compute (Flink), API foas 2018-11-11: metrics of streaming and batch jobs. See SPEC.md."""
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.foas import names
-from jobmeter.dialects.foas.gaps import GAPS
-from jobmeter.dialects.foas.operations import OPERATIONS
+from jobmeter.dialects.alibaba.product import Product, never
+from jobmeter.dialects.base import Gap
+from jobmeter.dialects.foas.names import INSTANCE, JOB, NAME, RUNNING
+from jobmeter.dialects.foas.operations.instances import (
+    batch_get_instance_run_summary,
+    get_instance,
+    get_instance_run_summary,
+    list_instance,
+    modify_instance_state,
+)
+from jobmeter.dialects.foas.operations.jobs import create_job, get_job, list_job, start_job
+from jobmeter.dialects.foas.operations.metrics import get_cluster_metrics, get_instance_metric
 
 FOAS = Product(
-    name=names.NAME,
+    name=NAME,
     title="Alibaba Cloud Realtime Compute for Flink, API foas, version 2018-11-11",
-    version=names.VERSION,
-    operations=OPERATIONS,
-    gaps=GAPS,
-    url_names=(names.NAME,),
-    fields=names.FIELDS,
-    not_found=names.NOT_FOUND,
+    version="2018-11-11",
+    url_names=(NAME,),
+    operations=(
+        get_instance_metric,
+        get_cluster_metrics,
+        list_instance,
+        get_instance,
+        get_instance_run_summary,
+        batch_get_instance_run_summary,
+        modify_instance_state,
+        list_job,
+        get_job,
+        create_job,
+        start_job,
+    ),
+    gaps=(
+        never(
+            "Clusters, queues, folders, packages and plans (`CreateCluster`, `CreateQueue`, `GetRawPlanJson`, ...)",
+            "They concern the vendor's own service, which runs the jobs; Jobmeter measures jobs that something else"
+            " runs.",
+        ),
+        never(
+            "`ModifyInstanceState` to `PAUSED`, or back to `RUNNING`",
+            "Jobmeter does not run jobs. `TERMINATED` is noted.",
+        ),
+        Gap(
+            "`GetInstanceDetail`, `GetInstanceConfig`, `GetInstanceCheckpoint`, `GetInstanceExceptions`, "
+            "`GetInstanceResource`",
+            "They forward the JobManager's own REST interface for a running job.",
+        ),
+        Gap("`UpdateJob`, `CommitJob`, `OfflineJob`, `DeleteJob`", "A record is changed through Jobmeter's own API."),
+        never(
+            "`niagara_seek.meam`, `input.tt.readLatency` and `Status.JVM.Memory.Process.rss` of a real Flink",
+            "Flink has no such measurement; the nearest are `rocksdb_seek.mean`, `fetched_delay` and an agent's "
+            "`memory.usage`. Points that were imported are answered.",
+        ),
+        Gap(
+            "`filters`, `rate`, `percentiles`, `explicitTags` and `tsuids` in a query of `metricJson`",
+            "The document does not name them; they are refused, so that no answer differs in meaning from the request.",
+        ),
+    ),
+    fields={
+        "job": "jobName",
+        "job_id": "jobName",
+        "name": "jobName",
+        "project": "projectName",
+        "cluster": "clusterId",
+        "node": "clusterId",
+        "metric": "metric",
+        "start": "start",
+        "end": "end",
+        "step": "granularity",
+        "range": "start",
+    },
+    not_found={
+        "job": "JobNotFound",
+        JOB: "JobNotFound",
+        INSTANCE: "InstanceNotFound",
+        RUNNING: "InstanceNotRunning",
+        "node": "ClusterNotFound",
+    },
 )

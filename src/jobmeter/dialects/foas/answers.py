@@ -8,16 +8,16 @@ every SDK of this generation sends, identifies the client.
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 from xml.sax.saxutils import escape
 
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import answer
-from jobmeter.dialects.base import Answer, Context
+from jobmeter.dialects.alibaba.operation import Arguments, answer
+from jobmeter.dialects.base import Answer
 from jobmeter.dialects.foas.lines import Drawn
-from jobmeter.dialects.foas.numbers import number, number_text
 
 TYPED_SDKS = ("java/", "golang/", "net/")
 _JSON_TYPES = {"application/json", "application/*", "application/octet-stream", "text/json", "*/*"}
@@ -26,29 +26,25 @@ _XML_TYPES = {"application/xml", "text/xml"}
 _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]|[\ud800-\udfff]|[\ufffe\uffff]")
 
 
-def metrics_answer(call: Call, context: Context, action: str, lines: Sequence[Drawn]) -> Answer:
+def metrics_answer(arguments: Arguments, action: str, lines: Sequence[Drawn]) -> Answer:
     """An answer of GetInstanceMetric or GetClusterMetrics."""
-    if is_typed(call):
-        members = [
-            {"MetricName": line.metric, "Dps": _points(line), "Summary": number(line.summary), "Tags": line.tags}
-            for line in lines
-        ]
-        return reply(call, context, action, {"Metrics": {"Metric": members}})
-    metrics = [
-        {"metricName": line.metric, "dps": _points(line), "summary": number(line.summary), "tags": line.tags}
-        for line in lines
-    ]
-    return _send(call, context, action, {"requestId": context.request_id, "metrics": metrics})
+    typed = _is_typed(arguments)
+    names = ("MetricName", "Dps", "Summary", "Tags") if typed else ("metricName", "dps", "summary", "tags")
+    values = [(line.metric, _points(line), number(line.summary), line.tags) for line in lines]
+    members = [dict(zip(names, member, strict=True)) for member in values]
+    if typed:
+        return reply(arguments, action, {"Metrics": {"Metric": members}})
+    return _send(arguments, action, {"requestId": arguments.context.request_id, "metrics": members})
 
 
-def reply(call: Call, context: Context, action: str, body: dict[str, Any]) -> Answer:
+def reply(arguments: Arguments, action: str, body: dict[str, Any]) -> Answer:
     """An answer of any other operation: Pascal case, as in the documents and all SDKs."""
-    return _send(call, context, action, {"RequestId": context.request_id, **body})
+    return _send(arguments, action, {"RequestId": arguments.context.request_id, **body})
 
 
-def is_typed(call: Call) -> bool:
+def _is_typed(arguments: Arguments) -> bool:
     """True for a call of an SDK that reads answers into types of its own."""
-    return call.header("x-sdk-client").lower().startswith(TYPED_SDKS)
+    return arguments.call.header("x-sdk-client").lower().startswith(TYPED_SDKS)
 
 
 def _points(line: Drawn) -> dict[str, str]:
@@ -56,15 +52,15 @@ def _points(line: Drawn) -> dict[str, str]:
     return {str(second): number_text(value) for second, value in pairs}
 
 
-def _send(call: Call, context: Context, action: str, body: dict[str, Any]) -> Answer:
-    kind = _xml_type(call)
+def _send(arguments: Arguments, action: str, body: dict[str, Any]) -> Answer:
+    kind = _xml_type(arguments.call)
     if not kind:
-        return answer(body, context, id_key="")
+        return answer(body, arguments, id_key="")
     # The document's sample names elements by bare seconds, <1574247000>, which no XML parser takes: only a client that
     # reads exactly that gets it.
-    bare = kind == "application/xml" and not is_typed(call)
+    bare = kind == "application/xml" and not _is_typed(arguments)
     text = "".join(_elements(f"{action}Response", body, bare=bare))
-    return Answer(200, text.encode(), (("x-acs-request-id", context.request_id),), f"{kind};charset=utf-8")
+    return Answer(200, text.encode(), (("x-acs-request-id", arguments.context.request_id),), f"{kind};charset=utf-8")
 
 
 def _xml_type(call: Call) -> str:
@@ -95,3 +91,19 @@ def _elements(name: str, value: object, *, bare: bool) -> Iterator[str]:
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         yield escape(_NO_XML.sub("", text))
     yield f"</{name}>"
+
+
+def number_text(value: float) -> str:
+    """The value of a point: ``494100352``, ``4.929E+8``, ``0.25``.
+
+    It is what ``BigDecimal.stripTrailingZeros().toString()`` of Java gives for the shortest decimal that names the
+    number: plain digits, but with an exponent where zeros were stripped before the point, or for less than 0.000001.
+    """
+    if value == 0:
+        return "0"
+    return str(Decimal(repr(float(value))).normalize())
+
+
+def number(value: float) -> int | float:
+    """A JSON number, without a fraction where it has none."""
+    return int(value) if value.is_integer() and abs(value) < 2.0**53 else value

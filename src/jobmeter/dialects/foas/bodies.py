@@ -7,13 +7,15 @@ application/json`` (which the vendor's Java example asks for), one XML element a
 import html
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
 from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import Arguments, is_url_form
+from jobmeter.dialects.alibaba import operation as alibaba
+from jobmeter.dialects.alibaba.operation import Arguments, json_text, url_form
 from jobmeter.dialects.base import Context
 from jobmeter.errors import InvalidRequestError
 
@@ -21,9 +23,9 @@ FORM = "application/x-www-form-urlencoded"
 _ELEMENT = re.compile(r"<(?P<name>[A-Za-z_][\w.-]{0,63})>(?P<text>[^<]*)</(?P=name)>")
 
 
-def arguments(call: Call, context: Context) -> Arguments:
+def read_arguments(call: Call, context: Context) -> Arguments:
     """The parameters of the call, whichever encoding its body has."""
-    if not call.body or is_url_form(call.raw_path):
+    if not call.body or url_form(call.raw_path):
         return Arguments(call, context)
     kind = call.header("content-type").partition(";")[0].strip().lower()
     if kind != FORM:
@@ -35,6 +37,10 @@ def arguments(call: Call, context: Context) -> Arguments:
         else:
             call = replace(call, headers=(("content-type", FORM), *call.headers))
     return Arguments(call, context)
+
+
+operation = partial(alibaba.operation, read=read_arguments)
+"""See ``jobmeter.dialects.alibaba.operation.operation``."""
 
 
 def _form(call: Call, values: dict[str, str]) -> Call:
@@ -67,4 +73,4 @@ def _xml_values(body: bytes) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else json_text(value)

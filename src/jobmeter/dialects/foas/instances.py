@@ -4,30 +4,28 @@ A project is ours (``names.project_of``). A job of foas is, by its name, every j
 each is one instance. A streaming job normally has one, which is restarted; each run of a batch job is a job of its own.
 """
 
-from collections.abc import Generator
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
+from jobmeter.dialects.alibaba.operation import Lookup
 from jobmeter.dialects.base import execute
-from jobmeter.dialects.foas.names import INSTANCE, JOB, RUNNING, project_of
+from jobmeter.dialects.foas.names import INSTANCE, JOB, NAME, RUNNING, project_of
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
-from jobmeter.model.question import Question
 from jobmeter.model.series import job_key
 
 CURRENT = -1
 """The instance id that stands for the running instance of a streaming job."""
 STREAM, BATCH = "FLINK_STREAM", "FLINK_BATCH"
-TYPES = {"FlinkStream": STREAM, "FlinkBatch": BATCH}
-"""The types of a job of ours that is registered here."""
+OUR_TYPES = {STREAM: "FlinkStream", BATCH: "FlinkBatch"}
+"""The type of a job of ours that is registered here."""
 PAGE = 1_000
 MAX_READ = 10_000
 """How many jobs of ours are looked through for one answer, newest first."""
 
 _EXACT = 2**53
-
-InstanceLookup = Generator[Question[Any], Any, list[Job]]
 
 
 def instance_id(job: Job) -> int:
@@ -43,6 +41,11 @@ def job_name(job: Job) -> str:
 def job_type(job: Job) -> str:
     """``FLINK_BATCH`` for a type that says batch, else ``FLINK_STREAM``."""
     return BATCH if "batch" in job.type.casefold() else STREAM
+
+
+def own(job: Job) -> Mapping[str, Any]:
+    """The fields of the job's record for this dialect."""
+    return job.extra.get(NAME, {})
 
 
 def is_flink(job: Job) -> bool:
@@ -68,19 +71,19 @@ def expected_state(job: Job) -> str:
     return "RUNNING" if job.state is JobState.QUEUED else actual_state(job)
 
 
-def jobs_named(project: str, name: str) -> InstanceLookup:
+def jobs_named(project: str, name: str) -> Lookup[list[Job]]:
     """Our jobs of a job of foas: the one of that id first, then those of that name, newest first."""
     found = yield from _of_id(project, name)
     return found + (yield from _of_name(project, name, found))
 
 
-def jobs_of(project: str) -> InstanceLookup:
+def jobs_of(project: str) -> Lookup[list[Job]]:
     """The Flink jobs of a project, newest first."""
     jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), limit=PAGE))
     return [job for job in jobs if is_flink(job)]
 
 
-def instance_of(project: str, name: str, number: int) -> Generator[Question[Any], Any, Job]:
+def instance_of(project: str, name: str, number: int) -> Lookup[Job]:
     """The instance of that number; ``CURRENT`` is the running one of a streaming job, else its newest.
 
     Raises NotFoundError when there is no such job or instance, InvalidRequestError for the current one of a batch job.
@@ -95,7 +98,7 @@ def instance_of(project: str, name: str, number: int) -> Generator[Question[Any]
     return job
 
 
-def running(project: str, name: str, number: int) -> Generator[Question[Any], Any, Job]:
+def running(project: str, name: str, number: int) -> Lookup[Job]:
     """As ``instance_of``, but NotFoundError of kind ``RUNNING`` for one that does not run."""
     job = yield from instance_of(project, name, number)
     if job.state is not JobState.RUNNING:
@@ -105,6 +108,11 @@ def running(project: str, name: str, number: int) -> Generator[Question[Any], An
     return job
 
 
+def job_not_found(project: str, name: str) -> NotFoundError:
+    """The error of a job that does not exist."""
+    return NotFoundError(f"The specified job {name} does not exist in project {project}.", JOB, name)
+
+
 def _pick(jobs: list[Job], number: int) -> Job | None:
     if number != CURRENT:
         return next((job for job in jobs if instance_id(job) == number), None)
@@ -112,34 +120,30 @@ def _pick(jobs: list[Job], number: int) -> Job | None:
     return next((job for job in streams if job.state is JobState.RUNNING), streams[0] if streams else None)
 
 
-def _of_id(project: str, name: str) -> InstanceLookup:
+def _of_id(project: str, name: str) -> Lookup[list[Job]]:
     page = yield from execute(JobFilter(projects=frozenset({project_of(project)}), ids=(name,), limit=1))
     return [job for job in page.jobs if job.id == name]
 
 
-def _of_name(project: str, name: str, candidates: list[Job]) -> InstanceLookup:
+def _of_name(project: str, name: str, candidates: list[Job]) -> Lookup[list[Job]]:
     named = (Condition("name", Operator.IN, (name,)),)
     jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), conditions=named, limit=PAGE))
     ids = {job.id for job in candidates}
     return [job for job in jobs if job.name == name and job.id not in ids]
 
 
-def _pages(question: JobFilter) -> InstanceLookup:
+def _pages(question: JobFilter) -> Lookup[list[Job]]:
     found: list[Job] = []
     while True:
-        page = yield from execute(_from(question, len(found)))
+        page = yield from execute(replace(question, offset=len(found)))
         found += page.jobs
         if len(page.jobs) < PAGE or len(found) >= MAX_READ:
             return found
 
 
-def _from(question: JobFilter, offset: int) -> JobFilter:
-    return msgspec.structs.replace(question, offset=offset)
-
-
 def _missing(project: str, name: str, number: int, found: list[Job]) -> JobmeterError:
     if not found:
-        return NotFoundError(f"The specified job {name} does not exist in project {project}.", JOB, name)
+        return job_not_found(project, name)
     if number == CURRENT:
         message = f"{INSTANCE} {CURRENT} is the running instance of a streaming job, {name} is a batch job: name one"
         return InvalidRequestError(f"{message} (ListInstance)", INSTANCE)

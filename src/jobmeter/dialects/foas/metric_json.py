@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.base import MissingFieldError
+from jobmeter.dialects.alibaba.operation import missing
 from jobmeter.dialects.foas.bodies import json_object
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
@@ -33,6 +33,19 @@ _STEP = re.compile(r"([0-9]{1,9})(ms|[smhdw]?)")
 _STEP_UNITS = {"ms": 1, "": SECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _LIMIT = re.compile(r"(max|min|avg):(bottom|above|sample):([0-9]{1,9})")
 _UNSUPPORTED = ("rate", "filters", "percentiles", "explicitTags", "tsuids")
+
+
+TEXT = (
+    '`{"start", "end", "limit", "queries": [{"metric", "downsample", "granularity", "aggregator", "tags"}]}`, in a '
+    "form, a JSON object or an XML element. `start` and `end`: 13 digits, milliseconds; the end (default: now) is "
+    "included. `downsample`: `20s-avg`, of each series; `avg`, `max`, `min` or `sum`. `granularity`: `20s`, from point "
+    "to point of the answer. `aggregator`: `avg`, `max`, `min` or `sum`, makes one point of what the series have in "
+    'one `granularity`. `tags`: `{"replica": "*"}` gives a line for each replica (or `node`, or any label), `a|b` for '
+    "those; without tags one line joins all. `limit`: `avg:above:5` takes the 5 lines of each query whose `max`, `min` "
+    "or `avg` is largest (`above`), smallest (`bottom`), or spread evenly (`sample`). At most "
+    f"{MAX_QUERIES} queries and {MAX_POINTS} points."
+)
+"""What the document says, for the reference."""
 
 
 class Take(StrEnum):
@@ -83,7 +96,7 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
     given = json_object(text, FIELD, FIELD)
     queries = given.get("queries")
     if queries is None or queries == []:
-        raise MissingFieldError(f"{FIELD}.queries is mandatory for this action", f"{FIELD}.queries")
+        raise missing(f"{FIELD}.queries")
     if not isinstance(queries, list) or not all(isinstance(query, dict) for query in queries):
         raise _wrong("queries", "is not an array of objects")
     if len(queries) > MAX_QUERIES:
@@ -96,7 +109,7 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
 
 def _span(given: Mapping[str, Any], now_ms: int) -> TimeRange:
     if given.get("start") in (None, ""):
-        raise MissingFieldError(f"{FIELD}.start is mandatory for this action", f"{FIELD}.start")
+        raise missing(f"{FIELD}.start")
     start = _time(given["start"], "start")
     end = now_ms if given.get("end") in (None, "") else _time(given["end"], "end")
     if end < start:
@@ -115,7 +128,7 @@ def _time(value: object, name: str) -> int:
 def _query(query: Mapping[str, Any], where: str, prefix: str, names: Mapping[str, str]) -> MetricRequest:
     metric = query.get("metric")
     if not metric:
-        raise MissingFieldError(f"{FIELD}.{where}.metric is mandatory for this action", f"{FIELD}.{where}.metric")
+        raise missing(f"{FIELD}.{where}.metric")
     for name in _UNSUPPORTED:
         if query.get(name):
             raise _wrong(f"{where}.{name}", "is not taken here")

@@ -1,4 +1,4 @@
-"""foas' names for metrics, fields and missing objects, and ours."""
+"""foas' names for metrics and missing objects, and ours."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,7 +7,6 @@ from jobmeter.model.catalog import METRICS as CATALOGUE
 from jobmeter.model.catalog import Scope, by_dialect_name
 
 NAME = "foas"
-VERSION = "2018-11-11"
 
 METRICS: Mapping[str, str] = MappingProxyType({name: metric.name for name, metric in by_dialect_name(NAME).items()})
 """Our metric for each name of the vendor's table; units are those of the table on both sides."""
@@ -26,35 +25,8 @@ CLUSTER_METRICS: Mapping[str, str] = MappingProxyType(
 )
 """Our metric for each name that GetClusterMetrics takes: those of jobs, ``system.cpu.*`` and ours of whole nodes."""
 
-FIELDS: Mapping[str, str] = MappingProxyType(
-    {
-        "job": "jobName",
-        "job_id": "jobName",
-        "name": "jobName",
-        "project": "projectName",
-        "cluster": "clusterId",
-        "node": "clusterId",
-        "metric": "metric",
-        "start": "start",
-        "end": "end",
-        "step": "granularity",
-        "range": "start",
-    }
-)
-"""Their name of a field that one of our own errors names."""
-
 JOB, INSTANCE, RUNNING = "jobName", "instanceId", "running instance"
 """Kinds of missing objects, for NotFoundError."""
-
-NOT_FOUND: Mapping[str, str] = MappingProxyType(
-    {
-        "job": "JobNotFound",
-        JOB: "JobNotFound",
-        INSTANCE: "InstanceNotFound",
-        RUNNING: "InstanceNotRunning",
-        "node": "ClusterNotFound",
-    }
-)
 
 
 def project_of(name: str) -> str:

@@ -1,10 +1,10 @@
 """The series of a job in steps: the queries of one request share their reads."""
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from jobmeter.dialects.alibaba.operation import Lookup
 from jobmeter.dialects.base import execute
 from jobmeter.dialects.foas.lines import Drawn, Points, draw, fits
 from jobmeter.dialects.foas.metric_json import MetricJson, MetricRequest
@@ -12,7 +12,6 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import BucketColumns, Float64s
 from jobmeter.model.job import Job
 from jobmeter.model.order import natural
-from jobmeter.model.question import Question
 from jobmeter.model.series import Series, job_key
 from jobmeter.query.reduce import take
 from jobmeter.query.request import Statistic, bucket_count
@@ -22,7 +21,7 @@ MAX_JOINED = 2_000_000
 """How many points of series may be joined for one answer."""
 
 
-def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Generator[Question[Any], Any, list[Drawn]]:
+def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup[list[Drawn]]:
     """The lines of every query, in their order; ``names`` gives our metric of each name."""
     metrics = {names[sub_query.name] for sub_query in document.queries}
     question = SeriesQuestion(
@@ -53,9 +52,7 @@ def tags_of(series: Series) -> dict[str, str]:
     return {**dict(series.labels), **{name: value for name, value in parts.items() if value}}
 
 
-def _in_steps(
-    series: Sequence[Series], document: MetricJson, step_ms: int
-) -> Generator[Question[Any], Any, dict[Series, BucketColumns]]:
+def _in_steps(series: Sequence[Series], document: MetricJson, step_ms: int) -> Lookup[dict[Series, BucketColumns]]:
     answer = yield from execute(BucketsQuestion(series=tuple(series), range=document.span, step_ms=step_ms))
     columns = answer.columns
     bounds = columns.index.searchsorted(np.arange(len(series) + 1)).tolist()

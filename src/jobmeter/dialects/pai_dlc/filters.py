@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from jobmeter.dialects.alibaba.operation import Arguments, requested_range
-from jobmeter.dialects.base import Context
+from jobmeter.dialects.alibaba.operation import Arguments
 from jobmeter.dialects.pai_dlc.specs import GIB, Totals
 from jobmeter.dialects.pai_dlc.states import STATUSES, with_status
-from jobmeter.dialects.pai_dlc.times import WEEK
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
+from jobmeter.model.time import DAY
 
 DEFAULT_PAGE = 50
 MAX_PAGE = 1000
@@ -46,12 +45,7 @@ PAYMENTS = ("PrePaid", "Spot", "PostPaid")
 OVERSOLD = ("ForbiddenQuotaOverSold", "ForceQuotaOverSold", "AcceptQuotaOverSold-true", "AcceptQuotaOverSold-false")
 
 _OWN = "extra.pai-dlc"
-_EQUAL = {
-    "TemplateId": f"{_OWN}.TemplateId",
-    "PipelineId": f"{_OWN}.PipelineId",
-    "Caller": f"{_OWN}.Caller",
-    "BusinessUserId": f"{_OWN}.BusinessUserId",
-}
+_EQUAL = {name: f"{_OWN}.{name}" for name in ("TemplateId", "PipelineId", "Caller", "BusinessUserId")}
 _CONTAINS = {
     "Username": "user",
     "ResourceQuotaName": "resource_group",
@@ -70,30 +64,14 @@ def sums(totals: Totals) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def search_keys(
-    settings: Mapping[str, Any], images: list[str], *, spot: bool, quota: bool, fixed: bool
-) -> dict[str, Any]:
-    """Copies of nested fields in a registered job's record, so that ListJobs can filter by them."""
-    oversold = settings.get("OversoldType")
-    found = {
-        "Images": sorted(set(images)),
-        "PaymentType": "Spot" if spot else "PrePaid" if quota else "PostPaid",
-        "EnableAssignNode": "true" if fixed else "false",
-        "OversoldInfo": f"{oversold}-false" if oversold == "AcceptQuotaOverSold" else oversold,
-        **{name: settings.get(name) for name in ("BusinessUserId", "Caller", "PipelineId")},
-    }
-    return {name: value for name, value in found.items() if value}
-
-
-def filter_of(arguments: Arguments, context: Context) -> JobFilter | None:
+def filter_of(arguments: Arguments) -> JobFilter | None:
     """The query of the call; None where its filters exclude each other."""
-    status = arguments.choice("Status", {name: name for name in STATUSES}, "")
+    status = arguments.word("Status", STATUSES)
     states, conditions = with_status(status) if status else (_ALL, ())
-    bounds, meant = _bounds(arguments, context.now_ms)
+    bounds, meant = _bounds(arguments)
     states &= meant
-    size = arguments.integer("PageSize", DEFAULT_PAGE, 1, MAX_PAGE)
-    number = arguments.integer("PageNumber", 1, 1, 2_000_000)
-    users = {arguments.text("UserIdForFilter"), context.caller if arguments.flag("ShowOwn") else ""} - {""}
+    offset, size = arguments.page(DEFAULT_PAGE, MAX_PAGE, 2_000_000)
+    users = {arguments.text("UserIdForFilter"), arguments.context.caller if arguments.flag("ShowOwn") else ""} - {""}
     priorities = _priorities(arguments)
     workspace = "" if arguments.flag("FromAllWorkspaces") else arguments.text("WorkspaceId")
     if not states or len(users) > 1 or not priorities:
@@ -110,7 +88,7 @@ def filter_of(arguments: Arguments, context: Context) -> JobFilter | None:
         conditions=(*conditions, *bounds.get("conditions", ()), *_conditions(arguments)),
         sort=arguments.choice("SortBy", SORTS, "created"),
         descending=arguments.choice("Order", {"desc": True, "asc": False}, True),
-        offset=(number - 1) * size,
+        offset=offset,
         limit=size,
     )
 
@@ -126,9 +104,9 @@ def _one(text: str) -> frozenset[str]:
     return frozenset({text}) if text else frozenset()
 
 
-def _bounds(arguments: Arguments, now_ms: int) -> tuple[dict[str, Any], frozenset[JobState]]:
+def _bounds(arguments: Arguments) -> tuple[dict[str, Any], frozenset[JobState]]:
     field, states = arguments.choice("TimeRangeField", TIMES, TIMES["GmtCreateTime"])
-    span = requested_range(arguments, now_ms, WEEK)
+    span = arguments.time_range(7 * DAY)
     if field == "created":
         return {"created_from": span.start_ms, "created_to": span.end_ms + 1}, states
     return {"conditions": (Condition(field, Operator.BETWEEN, (span.start_ms, span.end_ms)),)}, states
@@ -136,12 +114,10 @@ def _bounds(arguments: Arguments, now_ms: int) -> tuple[dict[str, Any], frozense
 
 def _conditions(arguments: Arguments) -> Iterator[Condition]:
     yield from _name(arguments)
-    for name, field in _EQUAL.items():
-        if text := arguments.text(name):
-            yield Condition(field, Operator.IN, (text,))
-    for name, field in _CONTAINS.items():
-        if text := arguments.text(name):
-            yield Condition(field, Operator.CONTAINS, (text,))
+    for operator, fields in ((Operator.IN, _EQUAL), (Operator.CONTAINS, _CONTAINS)):
+        for name, field in fields.items():
+            if text := arguments.text(name):
+                yield Condition(field, operator, (text,))
     for label, value in arguments.mapping("Tags").items():
         yield Condition(f"labels.{label}", Operator.IN, (value,))
     yield from _choices(arguments)
@@ -149,7 +125,7 @@ def _conditions(arguments: Arguments) -> Iterator[Condition]:
 
 
 def _name(arguments: Arguments) -> Iterator[Condition]:
-    mode = arguments.choice("DisplayNameSearchMode", {name: name for name in MODES}, "Wildcard")
+    mode = arguments.word("DisplayNameSearchMode", MODES, "Wildcard")
     if text := arguments.text("DisplayName"):
         yield Condition("name", Operator.IN if mode == "Exact" else Operator.CONTAINS, (text,), "id")
 
@@ -158,9 +134,9 @@ def _choices(arguments: Arguments) -> Iterator[Condition]:
     public = arguments.choice("Accessibility", {"PUBLIC": Operator.IN, "PRIVATE": Operator.NOT_IN}, None)
     if public is not None:
         yield Condition(f"{_OWN}.Accessibility", public, ("PUBLIC",))
-    if payment := arguments.choice("PaymentType", {name: name for name in PAYMENTS}, ""):
+    if payment := arguments.word("PaymentType", PAYMENTS):
         yield from _payment(payment)
-    if oversold := arguments.choice("OversoldInfo", {name: name for name in OVERSOLD}, ""):
+    if oversold := arguments.word("OversoldInfo", OVERSOLD):
         yield Condition(f"{_OWN}.OversoldInfo", Operator.IN, (oversold,))
     if arguments.text("EnableAssignNode"):
         fixed = Operator.IN if arguments.flag("EnableAssignNode") else Operator.NOT_IN
@@ -177,7 +153,7 @@ def _payment(payment: str) -> Iterator[Condition]:
 
 
 def _number(arguments: Arguments) -> Iterator[Condition]:
-    field = arguments.choice("NumericRangeField", {name: name for name in NUMBERS}, "")
+    field = arguments.word("NumericRangeField", NUMBERS)
     least, most = _range(arguments)
     if not field and (least, most) != (None, None):
         raise InvalidRequestError("NumericRangeMin and NumericRangeMax need NumericRangeField", "NumericRangeField")
@@ -200,8 +176,8 @@ def _number(arguments: Arguments) -> Iterator[Condition]:
 def _priorities(arguments: Arguments) -> tuple[int, ...]:
     """The matching priorities; all of them without a filter."""
     least, most = _range(arguments) if arguments.text("NumericRangeField").casefold() == "priority" else (None, None)
-    fits = ((least is None or priority >= least) and (most is None or priority <= most) for priority in _ALL_PRIORITIES)
-    return tuple(priority for priority, fit in zip(_ALL_PRIORITIES, fits, strict=True) if fit)
+    lowest, highest = 1 if least is None else least, 9 if most is None else most
+    return tuple(priority for priority in _ALL_PRIORITIES if lowest <= priority <= highest)
 
 
 def _range(arguments: Arguments) -> tuple[int | None, int | None]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobmeter.dialects.pai_dlc import specs
+from jobmeter.dialects.pai_dlc.names import NAME
 from jobmeter.dialects.pai_dlc.pods import pod_type, pods
 from jobmeter.dialects.pai_dlc.states import REASONS, WORDS, status_of
 from jobmeter.dialects.pai_dlc.times import seconds, stamp
@@ -15,7 +16,6 @@ from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.query.defaults import job_created
 
-NAME = "pai-dlc"
 STORED_FIELDS = (
     *("Accessibility", "CodeSource", "CredentialConfig", "DataSources", "ElasticSpec", "Envs"),
     *("JobSpecs", "Priority", "SchedulingStrategy", "Settings", "ThirdpartyLibDir", "ThirdpartyLibs", "UserVpc"),
@@ -145,9 +145,8 @@ def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
 
 
 def _lived(job: Job) -> list[tuple[int, JobState]]:
-    times = [(job.created, JobState.QUEUED)]
-    times += [(job.start, JobState.RUNNING)] if job.start is not None else []
-    times += [(job.end, job.state)] if job.state.finished else []
+    end = job.end if job.state.finished else None
+    times = ((job.created, JobState.QUEUED), (job.start, JobState.RUNNING), (end, job.state))
     return [(time, state) for time, state in times if time is not None]
 
 

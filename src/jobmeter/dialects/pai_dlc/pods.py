@@ -1,7 +1,6 @@
 """Replicas as pods: the newest attempt is the pod, earlier ones are its history."""
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -52,12 +51,10 @@ def find(view: JobView, requested: str, uid: str = "") -> tuple[Replica, bool]:
 
 
 def _attempts(replicas: Iterable[Replica]) -> list[list[Replica]]:
-    order: dict[str, int] = {}
-    members = list(replicas)
-    for replica in members:
-        order.setdefault(replica.name, len(order))
-    members.sort(key=lambda one: (order[one.name], -one.attempt))
-    return [list(group) for _, group in groupby(members, key=lambda one: one.name)]
+    by_name: dict[str, list[Replica]] = {}
+    for replica in replicas:
+        by_name.setdefault(replica.name, []).append(replica)
+    return [sorted(attempts, key=lambda one: -one.attempt) for attempts in by_name.values()]
 
 
 def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
@@ -66,8 +63,9 @@ def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
     if status in _ALIVE:
         # A replica that has only samples ends at the last of them, and goes on.
         end = None
+    created = min((time for time in (replica.start, job.created) if time is not None), default=None)
     times = {
-        "GmtCreateTime": stamp(_first(replica.start, job.created)),
+        "GmtCreateTime": stamp(created),
         "GmtStartTime": stamp(replica.start),
         "GmtFinishTime": stamp(end),
     }
@@ -84,8 +82,3 @@ def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
         "Duration": seconds(replica.start, end, now_ms),
         "supportedProfilingTypes": "",
     }
-
-
-def _first(*times: int | None) -> int | None:
-    present: Sequence[int] = [time for time in times if time is not None]
-    return min(present, default=None)

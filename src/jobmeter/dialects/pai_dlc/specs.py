@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.dialects.base import MissingFieldError
+from jobmeter.dialects.alibaba.operation import missing
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 
 MAX_PODS = 10_000
@@ -59,11 +59,11 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 def checked(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
     """The roles, if they are valid. Raises InvalidRequestError naming the wrong field."""
     if not specs:
-        raise MissingFieldError("JobSpecs is mandatory for this action", "JobSpecs")
+        raise missing("JobSpecs")
     for at, spec in enumerate(specs):
         where = f"JobSpecs[{at}]"
         if not spec.type:
-            raise MissingFieldError(f"{where}.Type is mandatory for this action", f"{where}.Type")
+            raise missing(f"{where}.Type")
         if not _TYPE.fullmatch(spec.type):
             raise InvalidRequestError(f"{where}.Type {spec.type[:64]!r} is not a role", f"{where}.Type")
         if spec.pod_count is None or spec.pod_count < 1:

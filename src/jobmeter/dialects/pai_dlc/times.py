@@ -2,10 +2,7 @@
 
 from datetime import UTC, datetime
 
-from jobmeter.model.time import DAY, SECOND
-
-TIME = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
-WEEK = 7 * DAY
+from jobmeter.model.time import SECOND
 
 
 def stamp(time_ms: int | None) -> str:

@@ -1,29 +1,27 @@
 """Alibaba Cloud PaiLLMTrace 2024-03-11: the token to send traces with, and traces. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.base import Gap, GapStatus
-from jobmeter.dialects.pai_llm_trace.operations import OPERATIONS
-
-GAPS = (
-    Gap(
-        "The filters TraceName and TraceType of ListTracesDatas, and SpanName with another operator than `=`",
-        "They are refused: a root is not compared apart from the other spans.",
-    ),
-    Gap(
-        "Evaluation: CreateOnlineEvalTask, EvaluateTrace, ListEvalResults and what belongs to them",
-        "They query a language model of the vendor.",
-        GapStatus.NEVER,
-    ),
-    Gap("CreateServiceIdentityRole, GetServiceIdentityRole", "A key is sufficient.", GapStatus.NEVER),
-)
+from jobmeter.dialects.alibaba.product import Product, never
+from jobmeter.dialects.base import Gap
+from jobmeter.dialects.pai_llm_trace.token import get_xtrace_token
+from jobmeter.dialects.pai_llm_trace.traces import list_traces_datas
 
 PAI_LLM_TRACE = Product(
     name="pai-llm-trace",
     title="Alibaba Cloud PaiLLMTrace, API version 2024-03-11",
     version="2024-03-11",
-    operations=OPERATIONS,
-    gaps=GAPS,
     url_names=("PaiLLMTrace",),
-    forbidden="NoPermission",
+    operations=(get_xtrace_token, list_traces_datas),
+    gaps=(
+        Gap(
+            "The filters TraceName and TraceType of ListTracesDatas, and SpanName with another operator than `=`",
+            "They are refused: a root is not compared apart from the other spans.",
+        ),
+        never(
+            "Evaluation: CreateOnlineEvalTask, EvaluateTrace, ListEvalResults and what belongs to them",
+            "They query a language model of the vendor.",
+        ),
+        never("CreateServiceIdentityRole, GetServiceIdentityRole", "A key is sufficient."),
+    ),
     fields={"limit": "PageSize", "offset": "PageNumber", "start": "MinTime", "end": "MaxTime", "range": "MinTime"},
+    forbidden="NoPermission",
 )

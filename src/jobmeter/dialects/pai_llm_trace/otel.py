@@ -1,6 +1,6 @@
 """Traces as the vendor answers them: in its own short form, or as OpenTelemetry's ``TracesData`` in JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobmeter.model.span import KINDS, STATUSES, Attributes, Span
@@ -33,20 +33,15 @@ def _short(span: Span) -> dict[str, Any]:
 
 def compatible(spans: Sequence[Span]) -> dict[str, Any]:
     """A trace that ``google.protobuf.json_format`` reads as ``TracesData``: bytes are base64, as it has them."""
-    parts = []
-    for span in spans:
-        scope = {
-            "name": span.scope.name,
-            "version": span.scope.version,
-            "attributes": _pairs(span.scope.attributes),
-        }
-        parts.append(
-            {
-                "resource": {"attributes": _pairs(span.resource)},
-                "scopeSpans": [{"scope": scope, "spans": [_compatible(span)]}],
-            }
-        )
-    return {"resourceSpans": parts}
+    return {"resourceSpans": [_of_resource(span) for span in spans]}
+
+
+def _of_resource(span: Span) -> dict[str, Any]:
+    scope = {"name": span.scope.name, "version": span.scope.version, "attributes": _pairs(span.scope.attributes)}
+    return {
+        "resource": {"attributes": _pairs(span.resource)},
+        "scopeSpans": [{"scope": scope, "spans": [_compatible(span)]}],
+    }
 
 
 def _compatible(span: Span) -> dict[str, Any]:
@@ -113,13 +108,10 @@ def _value(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any value of JSON
 
 def without_embeddings(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes but for the contents of embedding vectors."""
-    return dict(_spared(attributes))
+    return {key: _emptied(value) if "embedding" in key.lower() else value for key, value in attributes.items()}
 
 
-def _spared(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in attributes.items():
-        listed = isinstance(value, list) or (isinstance(value, str) and value.lstrip().startswith("["))
-        if "embedding" in key.lower() and listed:
-            yield key, [] if isinstance(value, list) else "[]"
-        else:
-            yield key, value
+def _emptied(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    if isinstance(value, list):
+        return []
+    return "[]" if isinstance(value, str) and value.lstrip().startswith("[") else value

@@ -1,17 +1,81 @@
 """Alibaba Cloud PaiStudio 2022-01-12: users and nodes of resource groups, training jobs. Sources and gaps: SPEC.md."""
 
-from jobmeter.dialects.alibaba.product import Product
-from jobmeter.dialects.pai_studio import names
-from jobmeter.dialects.pai_studio.gaps import GAPS
-from jobmeter.dialects.pai_studio.operations import OPERATIONS
+from jobmeter.dialects.alibaba.product import Product, never
+from jobmeter.dialects.base import Gap
+from jobmeter.dialects.pai_studio.names import NAME
+from jobmeter.dialects.pai_studio.resource_groups import (
+    get_node_metrics,
+    get_resource_group_request,
+    get_resource_group_total,
+    get_user_view_metrics,
+)
+from jobmeter.dialects.pai_studio.training_jobs import (
+    get_training_job_latest_metrics,
+    list_training_job_events,
+    list_training_job_instance_events,
+    list_training_job_instance_metrics,
+    list_training_job_logs,
+    list_training_job_metrics,
+)
 
 PAI_STUDIO = Product(
-    name=names.NAME,
+    name=NAME,
     title="Alibaba Cloud PaiStudio, API version 2022-01-12",
-    version=names.VERSION,
-    operations=OPERATIONS,
-    gaps=GAPS,
+    version="2022-01-12",
     url_names=("PaiStudio",),
-    fields=names.FIELDS,
-    not_found=names.NOT_FOUND,
+    operations=(
+        get_user_view_metrics,
+        get_node_metrics,
+        get_resource_group_total,
+        get_resource_group_request,
+        list_training_job_metrics,
+        get_training_job_latest_metrics,
+        list_training_job_instance_metrics,
+        list_training_job_events,
+        list_training_job_instance_events,
+        list_training_job_logs,
+    ),
+    gaps=(
+        never(
+            "GetNodeMetrics with `Verbose=true`",
+            "It adds labels, for which the answer of the vendor's SDKs has no field; it is accepted and changes"
+            " nothing.",
+        ),
+        never(
+            "The data structure Event (trigger source, type, content)",
+            "No operation of the vendor's returns it; `GET /api/jobmeter/v1/events` has the same fields.",
+        ),
+        never(
+            "ListTrainingJobMetrics and GetTrainingJobLatestMetrics of samples that have expired",
+            "They return single samples; roll-ups have none. GetTrainingJobLatestMetrics falls back on the hours.",
+        ),
+        Gap(
+            "Training jobs: CreateTrainingJob, StopTrainingJob, ListTrainingJobs, GetTrainingJob and what belongs to"
+            " them",
+            "Jobs are registered through Jobmeter's own API, PAI-DLC's CreateJob or an agent.",
+        ),
+        never(
+            "Resource groups, machine groups, quotas: their administration",
+            "A resource group is what job and node records name; nothing has to be created.",
+        ),
+        never("Algorithms, components, experiments, services, images", "They are not about metrics."),
+    ),
+    fields={
+        "job": "TrainingJobId",
+        "job_id": "TrainingJobId",
+        "metric": "MetricType",
+        "metrics": "MetricType",
+        "start": "StartTime",
+        "end": "EndTime",
+        "step": "TimeStep",
+        "range": "StartTime",
+        "offset": "PageNumber",
+        "limit": "PageSize",
+    },
+    not_found={
+        "job": "InvalidTrainingJobId.NotFound",
+        "instance": "InvalidInstanceId.NotFound",
+        "resource_group": "InvalidResourceGroupID.NotFound",
+        "workspace": "InvalidWorkspaceId.NotFound",
+    },
 )

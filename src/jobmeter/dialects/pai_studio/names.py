@@ -1,4 +1,4 @@
-"""PaiStudio's names for metrics, units, types and fields, and ours."""
+"""PaiStudio's names for metrics, units and types, and ours; parameters that its operations share."""
 
 import math
 import re
@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
+from jobmeter.dialects.alibaba.operation import Arguments, in_query
 from jobmeter.dialects.base import not_negative, rounded
 from jobmeter.model.catalog import by_dialect_name
+from jobmeter.model.time import MINUTE
 
 NAME = "pai-studio"
-VERSION = "2022-01-12"
+DEFAULT_STEP_MS = 5 * MINUTE
+
+TIME = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
+PAGES = (in_query("PageNumber", "From 1. Default: 1."), in_query("PageSize", "1 to 1000. Default: 100."))
 
 INSTANCE_METRICS = by_dialect_name(NAME)
 """The metric of each MetricType of ListTrainingJobInstanceMetrics."""
@@ -32,35 +37,16 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
     }
 )
 
-FIELDS: Mapping[str, str] = MappingProxyType(
-    {
-        "job": "TrainingJobId",
-        "job_id": "TrainingJobId",
-        "metric": "MetricType",
-        "metrics": "MetricType",
-        "start": "StartTime",
-        "end": "EndTime",
-        "step": "TimeStep",
-        "range": "StartTime",
-        "offset": "PageNumber",
-        "limit": "PageSize",
-    }
-)
-"""Their name of a field that one of our own errors names."""
-
-NOT_FOUND: Mapping[str, str] = MappingProxyType(
-    {
-        "job": "InvalidTrainingJobId.NotFound",
-        "instance": "InvalidInstanceId.NotFound",
-        "resource_group": "InvalidResourceGroupID.NotFound",
-        "workspace": "InvalidWorkspaceId.NotFound",
-    }
-)
-"""The code for a missing object, by kind."""
-
 _KB = 1024
 _MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
 _TYPES: Mapping[str, str] = MappingProxyType({"TFJob": "TensorFlow"})
+
+
+def page(arguments: Arguments, *, required: bool = False) -> tuple[int, int]:
+    """How many records are before the page of PageNumber and PageSize, and its size."""
+    number = arguments.integer("PageNumber", None if required else 1, 1, 1_000_000)
+    size = arguments.integer("PageSize", None if required else 100, 1, 1_000)
+    return (number - 1) * size, size
 
 
 def node_metrics(metric_type: str) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def answered(read_page, stored, **parameters):
     from urllib.parse import urlencode
 
     call = Call("POST", "/", urlencode({"MetricName": "CARD_GPU_DUTY_CYCLE", **parameters}), ())
-    request = request_of(Arguments(call, Context(NOW, "id")), NOW, "Op", most=1440)
+    request = request_of(Arguments(call, Context(NOW, "id")), "Op", most=1440)
 
     def steps():
         points, token = yield from read_page(request)

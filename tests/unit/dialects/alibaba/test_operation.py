@@ -6,8 +6,8 @@ import pytest
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.cloudmonitor import dimensions
-from jobmeter.dialects.alibaba.operation import Arguments
-from jobmeter.dialects.base import Context
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_path, in_query, operation
+from jobmeter.dialects.base import Context, Steps, drive
 from jobmeter.errors import InvalidRequestError
 
 ROA, URL_FORM = "/api/v1/jobs", "/api/pai-dlc/2020-12-03/CreateJob"
@@ -34,3 +34,23 @@ def test_a_map_nested_without_end_is_a_wrong_one() -> None:
 def test_dimensions_nested_without_end_are_wrong_ones() -> None:
     with pytest.raises(InvalidRequestError, match="Dimensions"):
         dimensions.read(DEEP)
+
+
+def test_an_operation_has_the_name_the_text_and_the_answer_of_its_function() -> None:
+    job, state = in_path("JobId", "The job."), in_query("State", "Its state.")
+
+    @operation("GET /jobs/{JobId}", "jobs:read", job, state)
+    def get_pod_logs(arguments: Arguments) -> Steps:
+        """The lines: `{State}`.
+
+        In the order in which
+        they came.
+        """
+        yield from ()
+        return answer({"State": arguments.required("State")}, arguments)
+
+    assert (get_pod_logs.name, get_pod_logs.method, get_pod_logs.path) == ("GetPodLogs", "GET", "/jobs/{JobId}")
+    assert get_pod_logs.text == "The lines: `{State}`. In the order in which they came."
+    assert get_pod_logs.parameters == (job, state)
+    steps = get_pod_logs.answer(Call("GET", "/jobs/j", "State=up", ()), Context(0, "id"))
+    assert drive(steps, lambda question: question).body == b'{"State":"up","RequestId":"id"}'

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context
-from jobmeter.dialects.foas.bodies import arguments
+from jobmeter.dialects.foas.bodies import read_arguments
 from jobmeter.errors import InvalidRequestError
 
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=60).filter(
@@ -30,7 +30,7 @@ def _encoded(kind, values):
 
 def _read(body, kind="application/x-www-form-urlencoded"):
     call = Call("POST", "/api/v2/projects/p/jobs/j/metric", "", (("content-type", kind),), body.encode())
-    return arguments(call, Context(0, "ID"))
+    return read_arguments(call, Context(0, "ID"))
 
 
 @given(TEXT, TEXT, st.sampled_from(["application/json", "application/xml", "application/x-www-form-urlencoded", ""]))
@@ -58,7 +58,7 @@ def test_an_encoding_that_is_not_named_is_recognised(kind, body):
 def test_what_cannot_be_read_is_refused(kind, body):
     call = Call("POST", "/x", "", (("content-type", kind),), body.encode(errors="surrogateescape"))
     with pytest.raises(InvalidRequestError):
-        arguments(call, Context(0, "ID"))
+        read_arguments(call, Context(0, "ID"))
 
 
 @given(
@@ -68,4 +68,4 @@ def test_what_cannot_be_read_is_refused(kind, body):
 def test_no_body_is_a_surprise(body, kind):
     call = Call("POST", "/x", "", (("content-type", kind),), body)
     with contextlib.suppress(InvalidRequestError):
-        assert arguments(call, Context(0, "ID")).text("nothing") == ""
+        assert read_arguments(call, Context(0, "ID")).text("nothing") == ""

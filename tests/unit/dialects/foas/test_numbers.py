@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.dialects.foas.numbers import number, number_text
+from jobmeter.dialects.foas.answers import number, number_text
 
 SAMPLE = {
     492900000: "4.929E+8",

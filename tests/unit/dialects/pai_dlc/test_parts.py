@@ -97,7 +97,7 @@ def test_a_pod_that_runs_has_no_finish():
 def test_only_jobs_that_ended_are_found_by_their_finish():
     call = Call("GET", "/api/v1/jobs", "TimeRangeField=GmtFinishTime", ())
     context = Context(0, "id")
-    question = filter_of(Arguments(call, context), context)
+    question = filter_of(Arguments(call, context))
     assert question is not None
     assert question.states == {state for state in JobState if state.finished}
 

@@ -12,7 +12,7 @@ from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.pai_studio import PAI_STUDIO
 from jobmeter.dialects.pai_studio.names import device_model, job_type, kilobytes, node_metrics, number_text
-from jobmeter.dialects.pai_studio.operations.user_metrics import in_order
+from jobmeter.dialects.pai_studio.resource_groups import in_order
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.query.group import (

@@ -101,12 +101,10 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 def _measures() -> Iterator[Measure]:
     own = dict(by_dialect_name("cms"))
     own.update({alias: own[stem] for alias, stem in _ALIASES.items()})
+    stems = [(stem, metric, "", Part.ITSELF) for stem, metric in own.items()]
+    stems += [(stem, CATALOG[usage], share, part) for stem, (usage, share, part) in _LIMITED.items()]
     for prefix, by in _PREFIXES.items():
-        for stem, metric in own.items():
-            if by is not By.DEVICE or metric.scope is Scope.DEVICE:
-                yield Measure(name=f"{prefix}_{stem}", by=by, metric=metric)
-        for stem, (usage, share, part) in _LIMITED.items():
-            metric = CATALOG[usage]
+        for stem, metric, share, part in stems:
             if by is not By.DEVICE or metric.scope is Scope.DEVICE:
                 yield Measure(name=f"{prefix}_{stem}", by=by, metric=metric, part=part, share=share)
 

@@ -1,6 +1,6 @@
 """From a request to its points: the queries, and their conversion."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -8,19 +8,20 @@ import msgspec
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, MOST, Resource, card_name
 from jobmeter.dialects.alibaba.cloudmonitor.names import Measure, Part
 from jobmeter.dialects.alibaba.cloudmonitor.request import PointPosition, Request
+from jobmeter.dialects.alibaba.operation import Lookup, pod_ids
 from jobmeter.dialects.base import execute
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.job import Condition, Job, JobFilter, JobState, JobView, Operator
-from jobmeter.model.question import Question
+from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.time import TimeRange, floor_to
 from jobmeter.query.request import By, JobQuestion, JobRef, MetricQuery, Statistic
 
 MOST_BUCKETS = 40_000
 """How many periods one question may reach over."""
 
-Points = Generator[Question[Any], Any, tuple[list[dict[str, Any]], str]]
+Points = Lookup[tuple[list[dict[str, Any]], str]]
 _Values = dict[PointPosition, float]
+_Point = tuple[PointPosition, dict[str, Any]]
 
 
 class _Figures(NamedTuple):
@@ -56,15 +57,13 @@ def page(request: Request, *, strict: bool) -> Points:
     after = request.after
     at = request.span.start_ms if after is None else max(request.span.start_ms, after.time)
     width = request.length
-    found: list[tuple[PointPosition, dict[str, Any]]] = []
+    found: list[_Point] = []
     while at < request.span.end_ms and len(found) <= request.length and targets:
         until = min(floor_to(at, request.period_ms) + width * request.period_ms, request.span.end_ms)
         points = yield from _points(request, targets, TimeRange(at, until))
         found += [point for point in points if after is None or point[0] > after]
         at, width = until, min(width * 4, MOST_BUCKETS)
-    shown = found[: request.length]
-    token = request.next_token(shown[-1][0]) if len(found) > len(shown) else ""
-    return [point for _, point in shown], token
+    return _page(request, found)
 
 
 def newest(request: Request) -> Points:
@@ -73,13 +72,16 @@ def newest(request: Request) -> Points:
     points = yield from _points(request, targets, request.span)
     last = {place[1:]: (place, point) for place, point in points}
     after = request.after and request.after[1:]
-    found = [last[line] for line in sorted(last) if after is None or line > after]
+    return _page(request, [last[line] for line in sorted(last) if after is None or line > after])
+
+
+def _page(request: Request, found: Sequence[_Point]) -> tuple[list[dict[str, Any]], str]:
     shown = found[: request.length]
     token = request.next_token(shown[-1][0]) if len(found) > len(shown) else ""
     return [point for _, point in shown], token
 
 
-def _targets(request: Request, strict: bool) -> Generator[Question[Any], Any, list[_Target]]:
+def _targets(request: Request, strict: bool) -> Lookup[list[_Target]]:
     by_job: dict[str, list[Resource]] = {}
     for resource in request.resources:
         names = [resource.job] if resource.job else (yield from _running(resource, request.span))
@@ -95,11 +97,11 @@ def _targets(request: Request, strict: bool) -> Generator[Question[Any], Any, li
             if strict:
                 raise
             continue
-        found.append(_Target(view.job, _pods(view), tuple(filter_of)))
+        found.append(_Target(view.job, pod_ids(view), tuple(filter_of)))
     return found
 
 
-def _running(resource: Resource, span: TimeRange) -> Generator[Question[Any], Any, list[str]]:
+def _running(resource: Resource, span: TimeRange) -> Lookup[list[str]]:
     """The jobs of a member without a job: those that ran in the range."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
@@ -110,14 +112,8 @@ def _running(resource: Resource, span: TimeRange) -> Generator[Question[Any], An
     return [job.id for job in jobs]
 
 
-def _pods(view: JobView) -> dict[str, str]:
-    return {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
-
-
-def _points(
-    request: Request, targets: Sequence[_Target], span: TimeRange
-) -> Generator[Question[Any], Any, list[tuple[PointPosition, dict[str, Any]]]]:
-    found: list[tuple[PointPosition, dict[str, Any]]] = []
+def _points(request: Request, targets: Sequence[_Target], span: TimeRange) -> Lookup[list[_Point]]:
+    found: list[_Point] = []
     for target in targets:
         for by, resources in _levels(request.measure, target.resources):
             replicas = target.replicas(resources)
@@ -139,12 +135,10 @@ def _levels(measure: Measure, resources: Iterable[Resource]) -> Iterator[tuple[B
             yield by, some
 
 
-def _figures(
-    request: Request, target: _Target, span: TimeRange, by: By, replicas: frozenset[str]
-) -> Generator[Question[Any], Any, _Figures]:
+def _figures(request: Request, target: _Target, span: TimeRange, by: By, replicas: frozenset[str]) -> Lookup[_Figures]:
     measure = request.measure
 
-    def values(name: str, statistic: Statistic, how: Aggregate | None) -> Generator[Question[Any], Any, _Values]:
+    def values(name: str, statistic: Statistic, how: Aggregate | None) -> Lookup[_Values]:
         result = yield from execute(
             MetricQuery(
                 subject=JobRef(target.job.id, target.job.project),
@@ -188,26 +182,22 @@ def _of_limit(usage: _Figures, limit: _Values, part: Part) -> _Figures:
     )
 
 
-def _described(
-    measure: Measure, target: _Target, resources: Sequence[Resource], figures: _Figures
-) -> Iterator[tuple[PointPosition, dict[str, Any]]]:
+def _described(measure: Measure, target: _Target, resources: Sequence[Resource], figures: _Figures) -> Iterator[_Point]:
     for place, value in figures.mean.items():
         pod = target.pod(place.replica) if place.replica else ""
         card = card_name(place.device) if place.device else ""
         match = next((one for one in resources if one.covers(pod, card)), None)
         if match is not None:
             average = measure.converted(value)
-            yield (
-                place,
-                {
-                    "timestamp": place.time,
-                    **_named(target, match, pod, card),
-                    "Minimum": measure.converted(figures.least.get(place, value)),
-                    "Maximum": measure.converted(figures.most.get(place, value)),
-                    "Average": average,
-                    "Value": average,
-                },
-            )
+            point = {
+                "timestamp": place.time,
+                **_named(target, match, pod, card),
+                "Minimum": measure.converted(figures.least.get(place, value)),
+                "Maximum": measure.converted(figures.most.get(place, value)),
+                "Average": average,
+                "Value": average,
+            }
+            yield place, point
 
 
 def _named(target: _Target, resource: Resource, pod: str, card: str) -> dict[str, str]:

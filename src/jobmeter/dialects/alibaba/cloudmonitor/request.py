@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, Resource, read
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Measure
-from jobmeter.dialects.alibaba.operation import Arguments, ordered_range
+from jobmeter.dialects.alibaba.operation import Arguments, in_query, listed, ordered_range
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.time import DAY, HOUR, SECOND, TimeRange, parse_time
 
@@ -18,6 +18,10 @@ LONGEST_MS = 31 * DAY
 DEFAULT_PERIOD = 60
 DEFAULT_LENGTH = 1000
 _TOKEN_VERSION = 1
+
+METRIC_NAME = in_query("MetricName", f"One of {listed(MEASURES)}.", required=True)
+PERIOD = in_query("Period", f"Seconds: {', '.join(map(str, PERIODS))}. Default: {DEFAULT_PERIOD}.")
+NEXT_TOKEN = in_query("NextToken", "What the page before gave; the other parameters stay as they were.")
 
 
 class PointPosition(NamedTuple):
@@ -70,9 +74,7 @@ def measure_of(arguments: Arguments) -> Measure:
     return MEASURES[name]
 
 
-def request_of(
-    arguments: Arguments, now_ms: int, operation: str, *, most: int, job: str = "", back_ms: int = HOUR
-) -> Request:
+def request_of(arguments: Arguments, operation: str, *, most: int, job: str = "", back_ms: int = HOUR) -> Request:
     """The request of a call. ``most`` is the longest page, ``back_ms`` how long ago the range begins by default.
 
     Further pages have the range of the first one.
@@ -82,7 +84,7 @@ def request_of(
     request = Request(
         measure=measure_of(arguments),
         resources=read(arguments.text(FIELD), job),
-        span=_span(arguments, now_ms, back_ms),
+        span=_span(arguments, back_ms),
         period=_period(arguments),
         length=arguments.integer("Length", min(DEFAULT_LENGTH, most), 1, most),
     )
@@ -114,9 +116,9 @@ def _period(arguments: Arguments) -> int:
     return period
 
 
-def _span(arguments: Arguments, now_ms: int, back_ms: int) -> TimeRange:
+def _span(arguments: Arguments, back_ms: int) -> TimeRange:
     start, end = (_time(arguments, name) for name in ("StartTime", "EndTime"))
-    end = now_ms if end is None else end
+    end = arguments.context.now_ms if end is None else end
     start = max(0, end - back_ms) if start is None else start
     span = ordered_range(start, end)
     if span.length_ms > LONGEST_MS:

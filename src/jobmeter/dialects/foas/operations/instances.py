@@ -4,17 +4,17 @@ Parameters and fields: the vendor's pages of ListInstance and BatchGetInstanceRu
 Go (``services/foas/struct_instance.go``).
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import Arguments
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, StopJob, execute
+from jobmeter.dialects.alibaba.operation import Arguments, Lookup, in_body, in_path, in_query
+from jobmeter.dialects.base import Steps, StopJob, execute
 from jobmeter.dialects.foas.answers import reply
-from jobmeter.dialects.foas.bodies import arguments
+from jobmeter.dialects.foas.bodies import operation
 from jobmeter.dialects.foas.instances import (
     BATCH,
     CURRENT,
+    OUR_TYPES,
     STREAM,
     actual_state,
     expected_state,
@@ -25,12 +25,12 @@ from jobmeter.dialects.foas.instances import (
     job_type,
     jobs_named,
     jobs_of,
+    own,
 )
-from jobmeter.dialects.foas.names import METRICS, NAME
+from jobmeter.dialects.foas.names import METRICS
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobState
-from jobmeter.model.question import Question
 from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, TimeRange
 from jobmeter.query.defaults import job_end
 from jobmeter.query.request import By, JobRef, MetricQuery
@@ -39,80 +39,121 @@ LARGEST_ID = 2**63 - 1
 DEFAULT_PAGE, LARGEST_PAGE = 10, 1_000
 ARCHIVED_AFTER_MS = 2 * DAY
 """A batch job's instance is archived that long after its end; a stream's as soon as there is a newer one."""
-TYPES = {STREAM: STREAM, BATCH: BATCH}
-STATES = {state: state for state in ("WAITING", "RUNNING", "PAUSED", "TERMINATED", "SUCCESS", "FAILED", "UNKNOWN")}
+STATES = ("WAITING", "RUNNING", "PAUSED", "TERMINATED", "SUCCESS", "FAILED", "UNKNOWN")
 DELAY = METRICS["delay"]
 DELAY_SPAN_MS = 5 * MINUTE
 STORED_FIELDS = ("ApiType", "Code", "Properties", "Packages", "PlanJson", "EngineVersion", "ClusterId", "QueueName")
 """Fields of a registered job that its record stores and foas returns verbatim."""
 
+PROJECT = in_path("projectName", "The project; `_` stands for `-`.")
+JOB_NAME = in_path("jobName", "The id of a job, or its name.")
+_ID = in_path("instanceId", "An instance; `-1`: the running one of a streaming job, or its last.")
+_TYPE = in_query("jobType", f"`{STREAM}` or `{BATCH}`, in any letter case.", required=True)
+PAGES = (
+    in_query("pageIndex", "From 1 (default)."),
+    in_query("pageSize", f"{DEFAULT_PAGE} by default, at most {LARGEST_PAGE}."),
+)
+_INSTANCE = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instanceId}"
 
-def list_instance(call: Call, context: Context) -> Steps:
-    """The instances of a project, newest first, filtered and by page."""
-    given = arguments(call, context)
-    project, name = given.required("projectName"), given.text("jobName")
-    given.required("jobType")
-    matches = _filter(given)
-    index, size = page_of(given)
+
+@operation(
+    "GET /api/v2/projects/{projectName}/instances",
+    "jobs:read",
+    PROJECT,
+    _TYPE,
+    in_query("jobName", "The id of a job, or its name. Default: all Flink jobs."),
+    in_query("actualState", "`WAITING`, `RUNNING`, `TERMINATED`, `SUCCESS` or `FAILED`."),
+    in_query("expectState", "As `actualState`."),
+    in_query("apiType", "`SQL` or `DATASTREAM`, as the job was registered."),
+    in_query("startBeginTs", "Started then or later, in milliseconds."),
+    in_query("startEndTs", "Started then or earlier."),
+    in_query("endBeginTs", "Ended then or later."),
+    in_query("endEndTs", "Ended then or earlier."),
+    in_query("isArchived", "`true`: streams that were started anew, batch runs that ended 2 days ago."),
+    *PAGES,
+)
+def list_instance(arguments: Arguments) -> Steps:
+    """The instances of a project, newest first.
+
+    `Id` is what GetInstanceMetric takes, `EngineJobHandler` the id of the job here.
+    """
+    project, name = arguments.required("projectName"), arguments.text("jobName")
+    arguments.required("jobType")
+    matches = _filter(arguments)
+    index, size = page_of(arguments)
     jobs = yield from jobs_named(project, name) if name else jobs_of(project)
-    archived = _archived(jobs, context.now_ms)
+    archived = _archived(jobs, arguments.context.now_ms)
     matching = [job for job in jobs if matches(job, job.id in archived)]
     members = [instance(project, job) for job in matching[(index - 1) * size : index * size]]
-    return reply(
-        call, context, "ListInstance", {**paging(index, size, len(matching)), "Instances": {"Instance": members}}
-    )
+    body = {**paging(index, size, len(matching)), "Instances": {"Instance": members}}
+    return reply(arguments, "ListInstance", body)
 
 
-def get_instance(call: Call, context: Context) -> Steps:
-    """One instance; -1 is the running one of a streaming job, or its last."""
-    project, _, job = yield from _job_of(arguments(call, context))
-    delay = yield from _delay(job, context)
-    return reply(call, context, "GetInstance", {"Instance": {**instance(project, job), **delay}})
+@operation(f"GET {_INSTANCE}", "jobs:read", PROJECT, JOB_NAME, _ID)
+def get_instance(arguments: Arguments) -> Steps:
+    """One instance; `InputDelay` is the latest `delay` of one that runs."""
+    project, _, job = yield from _job_of(arguments)
+    delay = yield from _delay(job, arguments.context.now_ms)
+    return reply(arguments, "GetInstance", {"Instance": {**instance(project, job), **delay}})
 
 
-def get_instance_run_summary(call: Call, context: Context) -> Steps:
-    """Whether an instance runs, and its delay."""
-    _, name, job = yield from _job_of(arguments(call, context))
-    delay = yield from _delay(job, context)
-    return reply(call, context, "GetInstanceRunSummary", {"RunSummary": {**summary(name, job), **delay}})
+@operation(f"GET {_INSTANCE}/runsummary", "jobs:read", PROJECT, JOB_NAME, _ID)
+def get_instance_run_summary(arguments: Arguments) -> Steps:
+    """Whether an instance runs, its last error, and how late it is."""
+    _, name, job = yield from _job_of(arguments)
+    delay = yield from _delay(job, arguments.context.now_ms)
+    return reply(arguments, "GetInstanceRunSummary", {"RunSummary": {**summary(name, job), **delay}})
 
 
-def batch_get_instance_run_summary(call: Call, context: Context) -> Steps:
-    """The summaries of several jobs of one type; jobs that do not exist, or are of the other type, are left out."""
-    given = arguments(call, context)
-    project, kind = given.required("projectName"), given.required("jobType")
-    kind = given.choice("jobType", TYPES, kind)
-    given.required("jobNames")
+@operation(
+    "GET /api/v2/projects/{projectName}/runsummary",
+    "jobs:read",
+    PROJECT,
+    in_query("jobNames", "Comma separated.", required=True),
+    _TYPE,
+)
+def batch_get_instance_run_summary(arguments: Arguments) -> Steps:
+    """The same of several jobs; names of no such job are left out."""
+    project, kind = arguments.required("projectName"), arguments.required("jobType")
+    kind = arguments.word("jobType", OUR_TYPES, kind)
+    arguments.required("jobNames")
     members = []
-    for name in given.names("jobNames"):
+    for name in arguments.names("jobNames"):
         jobs = yield from jobs_named(project, name)
         jobs = [job for job in jobs if job_type(job) == kind]
         jobs = [job for job in jobs if job.state is JobState.RUNNING] or jobs
         for job in jobs if kind == BATCH else jobs[:1]:
-            delay = yield from _delay(job, context)
+            delay = yield from _delay(job, arguments.context.now_ms)
             members.append({**summary(name, job), **delay})
-    return reply(call, context, "BatchGetInstanceRunSummary", {"RunSummarys": {"RunSummary": members}})
+    return reply(arguments, "BatchGetInstanceRunSummary", {"RunSummarys": {"RunSummary": members}})
 
 
-def modify_instance_state(call: Call, context: Context) -> Steps:
-    """Record that an instance was stopped."""
-    given = arguments(call, context)
-    state = given.choice("expectState", STATES, "") or given.required("expectState")
+@operation(
+    f"PUT {_INSTANCE}/expectstate",
+    "jobs:write",
+    PROJECT,
+    JOB_NAME,
+    _ID,
+    in_body("expectState", "`TERMINATED`.", required=True),
+)
+def modify_instance_state(arguments: Arguments) -> Steps:
+    """Marks an instance as stopped. Jobmeter does not end processes: the system that runs the job does."""
+    state = arguments.word("expectState", STATES) or arguments.required("expectState")
     if state != "TERMINATED":
         raise InvalidRequestError(
             f"expectState {state} cannot be reached here: Jobmeter does not run jobs, it notes that one was stopped"
             " (TERMINATED)",
             "expectState",
         )
-    _, _, job = yield from _job_of(given)
+    _, _, job = yield from _job_of(arguments)
     yield from execute(StopJob(JobRef(job.id, job.project)))
-    return reply(call, context, "ModifyInstanceState", {})
+    return reply(arguments, "ModifyInstanceState", {})
 
 
-def page_of(given: Arguments) -> tuple[int, int]:
+def page_of(arguments: Arguments) -> tuple[int, int]:
     """The number of the page, from 1, and its size."""
-    index = given.integer("pageIndex", 1, 1, 10**9)
-    return index, given.integer("pageSize", DEFAULT_PAGE, 1, LARGEST_PAGE)
+    index = arguments.integer("pageIndex", 1, 1, 10**9)
+    return index, arguments.integer("pageSize", DEFAULT_PAGE, 1, LARGEST_PAGE)
 
 
 def paging(index: int, size: int, total: int) -> dict[str, Any]:
@@ -123,7 +164,7 @@ def paging(index: int, size: int, total: int) -> dict[str, Any]:
 def instance(project: str, job: Job) -> dict[str, Any]:
     """An instance, with the fields that are known; times in milliseconds."""
     fields = {
-        **{name: value for name, value in job.extra.get(NAME, {}).items() if name in STORED_FIELDS},
+        **{name: value for name, value in own(job).items() if name in STORED_FIELDS},
         "Id": instance_id(job),
         "ProjectName": project,
         "JobName": job_name(job),
@@ -153,9 +194,9 @@ def summary(name: str, job: Job) -> dict[str, Any]:
     }
 
 
-def _job_of(given: Arguments) -> Generator[Question[Any], Any, tuple[str, str, Job]]:
-    project, name = given.required("projectName"), given.required("jobName")
-    number = given.integer("instanceId", None, CURRENT, LARGEST_ID)
+def _job_of(arguments: Arguments) -> Lookup[tuple[str, str, Job]]:
+    project, name = arguments.required("projectName"), arguments.required("jobName")
+    number = arguments.integer("instanceId", None, CURRENT, LARGEST_ID)
     return project, name, (yield from instance_of(project, name, number))
 
 
@@ -166,7 +207,7 @@ def _error(job: Job) -> dict[str, Any]:
     return {"LastErrorMessage": job.error, **({} if end is None else {"LastErrorTime": end})}
 
 
-def _delay(job: Job, context: Context) -> Generator[Question[Any], Any, dict[str, int]]:
+def _delay(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
     """The business delay in milliseconds of an instance that runs, where it was reported lately."""
     if job.state is not JobState.RUNNING:
         return {}
@@ -174,7 +215,7 @@ def _delay(job: Job, context: Context) -> Generator[Question[Any], Any, dict[str
         MetricQuery(
             subject=JobRef(job.id, job.project),
             metrics=(DELAY,),
-            range=TimeRange(max(context.now_ms - DELAY_SPAN_MS, 0), context.now_ms + 1),
+            range=TimeRange(max(now_ms - DELAY_SPAN_MS, 0), now_ms + 1),
             step_ms=MINUTE,
             by=By.JOB,
             aggregate=Aggregate.MAX,
@@ -198,15 +239,13 @@ def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
     return archived
 
 
-def _filter(given: Arguments) -> Callable[[Job, bool], bool]:
+def _filter(arguments: Arguments) -> Callable[[Job, bool], bool]:
     """A predicate for jobs that match the call's filters."""
-    kind = given.choice("jobType", TYPES, "")
-    actual = given.choice("actualState", STATES, "")
-    expected = given.choice("expectState", STATES, "")
-    api = given.text("apiType").upper()
-    archive = given.flag("isArchived")
-    start = _bounds(given, "start")
-    end = _bounds(given, "end")
+    kind = arguments.word("jobType", OUR_TYPES)
+    actual, expected = arguments.word("actualState", STATES), arguments.word("expectState", STATES)
+    api = arguments.text("apiType").upper()
+    archive = arguments.flag("isArchived")
+    start, end = _bounds(arguments, "start"), _bounds(arguments, "end")
 
     def fits(job: Job, archived: bool) -> bool:
         return (
@@ -215,7 +254,7 @@ def _filter(given: Arguments) -> Callable[[Job, bool], bool]:
             and job_type(job) == kind
             and actual in {"", actual_state(job)}
             and expected in {"", expected_state(job)}
-            and api in {"", str(job.extra.get(NAME, {}).get("ApiType", "")).upper()}
+            and api in {"", str(own(job).get("ApiType", "")).upper()}
             and _inside(job.start if job.start is not None else job.first_sample, start)
             and _inside(job_end(job), end)
         )
@@ -223,93 +262,12 @@ def _filter(given: Arguments) -> Callable[[Job, bool], bool]:
     return fits
 
 
-def _bounds(given: Arguments, name: str) -> tuple[int, int] | None:
+def _bounds(arguments: Arguments, name: str) -> tuple[int, int] | None:
     first, last = f"{name}BeginTs", f"{name}EndTs"
-    if not given.text(first) and not given.text(last):
+    if not arguments.text(first) and not arguments.text(last):
         return None
-    return given.integer(first, 0, 0, MAX_TIME_MS), given.integer(last, MAX_TIME_MS, 0, MAX_TIME_MS)
+    return arguments.integer(first, 0, 0, MAX_TIME_MS), arguments.integer(last, MAX_TIME_MS, 0, MAX_TIME_MS)
 
 
 def _inside(time: int | None, bounds: tuple[int, int] | None) -> bool:
     return bounds is None or (time is not None and bounds[0] <= time <= bounds[1])
-
-
-_PROJECT = Parameter("projectName", "path", "The project; `_` stands for `-`.", required=True)
-_NAME = Parameter("jobName", "path", "The id of a job, or its name.", required=True)
-_ID = Parameter(
-    "instanceId", "path", "An instance; `-1`: the running one of a streaming job, or its last.", required=True
-)
-_TYPE = Parameter("jobType", "query", f"`{STREAM}` or `{BATCH}`, in any letter case.", required=True)
-_INSTANCE = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instanceId}"
-
-OPERATIONS = (
-    Operation(
-        name="ListInstance",
-        action="jobs:read",
-        method="GET",
-        path="/api/v2/projects/{projectName}/instances",
-        answer=list_instance,
-        parameters=(
-            _PROJECT,
-            _TYPE,
-            Parameter("jobName", "query", "The id of a job, or its name. Default: all Flink jobs."),
-            Parameter("actualState", "query", "`WAITING`, `RUNNING`, `TERMINATED`, `SUCCESS` or `FAILED`."),
-            Parameter("expectState", "query", "As `actualState`."),
-            Parameter("apiType", "query", "`SQL` or `DATASTREAM`, as the job was registered."),
-            Parameter("startBeginTs", "query", "Started then or later, in milliseconds."),
-            Parameter("startEndTs", "query", "Started then or earlier."),
-            Parameter("endBeginTs", "query", "Ended then or later."),
-            Parameter("endEndTs", "query", "Ended then or earlier."),
-            Parameter(
-                "isArchived", "query", "`true`: streams that were started anew, batch runs that ended 2 days ago."
-            ),
-            Parameter("pageIndex", "query", "From 1 (default)."),
-            Parameter("pageSize", "query", f"{DEFAULT_PAGE} by default, at most {LARGEST_PAGE}."),
-        ),
-        text=(
-            "The instances of a project, newest first. `Id` is what GetInstanceMetric takes, `EngineJobHandler` the id "
-            "of the job here."
-        ),
-    ),
-    Operation(
-        name="GetInstance",
-        action="jobs:read",
-        method="GET",
-        path=_INSTANCE,
-        answer=get_instance,
-        parameters=(_PROJECT, _NAME, _ID),
-        text="One instance; `InputDelay` is the latest `delay` of one that runs.",
-    ),
-    Operation(
-        name="GetInstanceRunSummary",
-        action="jobs:read",
-        method="GET",
-        path=f"{_INSTANCE}/runsummary",
-        answer=get_instance_run_summary,
-        parameters=(_PROJECT, _NAME, _ID),
-        text="Whether an instance runs, its last error, and how late it is.",
-    ),
-    Operation(
-        name="BatchGetInstanceRunSummary",
-        action="jobs:read",
-        method="GET",
-        path="/api/v2/projects/{projectName}/runsummary",
-        answer=batch_get_instance_run_summary,
-        parameters=(_PROJECT, Parameter("jobNames", "query", "Comma separated.", required=True), _TYPE),
-        text="The same of several jobs; names of no such job are left out.",
-    ),
-    Operation(
-        name="ModifyInstanceState",
-        action="jobs:write",
-        method="PUT",
-        path=f"{_INSTANCE}/expectstate",
-        answer=modify_instance_state,
-        parameters=(
-            _PROJECT,
-            _NAME,
-            _ID,
-            Parameter("expectState", "body", "`TERMINATED`.", required=True),
-        ),
-        text="Marks an instance as stopped. Jobmeter does not end processes: the system that runs the job does.",
-    ),
-)

@@ -1,24 +1,10 @@
 """ListJobs and GetJob."""
 
-from collections.abc import Iterable
-
-from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import Arguments, answer
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
-from jobmeter.dialects.pai_dlc.filters import (
-    DEFAULT_PAGE,
-    MAX_PAGE,
-    MODES,
-    NUMBERS,
-    OVERSOLD,
-    PAYMENTS,
-    SORTS,
-    TIMES,
-    filter_of,
-)
-from jobmeter.dialects.pai_dlc.items import alone, listed
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, listed, operation
+from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.pai_dlc import filters, items
+from jobmeter.dialects.pai_dlc.operations.common import JOB, LAST_WEEK
 from jobmeter.dialects.pai_dlc.states import STATUSES
-from jobmeter.dialects.pai_dlc.times import TIME
 from jobmeter.model.event import EventFilter, EventPage, EventSource
 from jobmeter.model.job import JobPage
 from jobmeter.query.request import JobQuestion, JobRef
@@ -27,17 +13,80 @@ MAX_STATES = 1000
 """How many changes of state are shown."""
 
 
-def list_jobs(call: Call, context: Context) -> Steps:
-    """One page of the matching jobs."""
-    question = filter_of(Arguments(call, context), context)
+@operation(
+    "GET /api/v1/jobs",
+    "jobs:read",
+    in_query("JobId", "One job by its id. It takes precedence over JobIds."),
+    in_query("JobIds", "Ids, separated by commas."),
+    in_query("DisplayName", "Part of the name, letter case not minded."),
+    in_query(
+        "DisplayNameSearchMode",
+        f"One of {listed(filters.MODES)}; `Exact` takes the whole name, the others a part. Default: `Wildcard`.",
+    ),
+    in_query("JobType", "The job's type, `PyTorchJob` say."),
+    in_query("Status", f"One of {listed(STATUSES)}."),
+    in_query("WorkspaceId", "The workspace."),
+    in_query("FromAllWorkspaces", "`true`: WorkspaceId is ignored."),
+    in_query("ResourceId", "The resource group. It takes precedence over ResourceIds."),
+    in_query("ResourceIds", "Resource groups, separated by commas."),
+    in_query("ResourceQuotaName", "Part of the resource group's name."),
+    in_query("UserIdForFilter", "The user."),
+    in_query("Username", "Part of the user's name."),
+    in_query("ShowOwn", "`true`: only jobs of the user who is named as the caller's key is."),
+    in_query("Tags", "A JSON object: the job has all of these labels."),
+    in_query("BusinessUserId", "That of the job's Settings."),
+    in_query("Caller", "That of the job's Settings."),
+    in_query("PipelineId", "That of the job's Settings."),
+    in_query("TemplateId", "The template that the job was made from."),
+    in_query("Accessibility", "`PUBLIC` or `PRIVATE`; by default a job is private."),
+    in_query("PaymentType", f"One of {listed(filters.PAYMENTS)}: with a resource group, spot, or neither."),
+    in_query("OversoldInfo", f"One of {listed(filters.OVERSOLD)}."),
+    in_query("EnableAssignNode", "`true`: jobs that were bound to nodes; `false`: the others."),
+    in_query("Description", "Part of the description."),
+    in_query("ImageSearch", "Part of an image's name."),
+    in_query("ReasonSearch", "Part of the error."),
+    in_query("UserCommandSearch", "Part of the command."),
+    in_query("TimeRangeField", f"One of {listed(filters.TIMES)}. Default: `GmtCreateTime`."),
+    *LAST_WEEK,
+    in_query(
+        "NumericRangeField",
+        f"One of {listed(filters.NUMBERS)} (seconds; 1 to 9; cores, GPUs, GiB and pods of a registered job).",
+    ),
+    in_query("NumericRangeMin", "The least number, included."),
+    in_query("NumericRangeMax", "The greatest number, included."),
+    in_query("SortBy", f"One of {listed(filters.SORTS)}. Default: `GmtCreateTime`."),
+    in_query("Order", "`desc` (default) or `asc`."),
+    in_query("PageNumber", "From 1, the default."),
+    in_query("PageSize", f"1 to {filters.MAX_PAGE}. Default: {filters.DEFAULT_PAGE}."),
+)
+def list_jobs(arguments: Arguments) -> Steps:
+    """Jobs that fit every filter, a page of them, and how many there are: `{Jobs, TotalCount, RequestId}`.
+
+    Without StartTime, only jobs of the last seven days. A member is what GetJob tells, without pods and history, with
+    RequestGPU and RequestMemory (GiB) as texts.
+    """
+    question = filters.filter_of(arguments)
     page = JobPage([], 0) if question is None else (yield from execute(question))
-    jobs = [listed(job, context.now_ms) for job in page.jobs]
-    return answer({"Jobs": jobs, "TotalCount": page.total}, context)
+    jobs = [items.listed(job, arguments.context.now_ms) for job in page.jobs]
+    return answer({"Jobs": jobs, "TotalCount": page.total}, arguments)
 
 
-def get_job(call: Call, context: Context) -> Steps:
-    """One job with its pods and its history."""
-    arguments = Arguments(call, context)
+@operation(
+    "GET /api/v1/jobs/{JobId}",
+    "jobs:read",
+    JOB,
+    in_query(
+        "NeedDetail",
+        "`true` (default), or `false`: without JobSpecs, Pods, StatusHistory, Envs, CustomEnvs, Settings and "
+        "CodeSource.",
+    ),
+)
+def get_job(arguments: Arguments) -> Steps:
+    """One job: status, times, what it asked for, its pods and the states that it went through.
+
+    Earlier attempts are a pod's HistoryPods. RequestGPU and RequestMemory (GiB) are numbers. What nobody recorded is
+    left out; a job that was not registered by CreateJob gets JobSpecs from its replicas and limits.
+    """
     ref = JobRef(arguments.required("JobId"))
     detail = arguments.flag("NeedDetail", default=True)
     view = yield from execute(JobQuestion(ref))
@@ -49,92 +98,4 @@ def get_job(call: Call, context: Context) -> Steps:
     )
     page = (yield from execute(question)) if detail else EventPage([], 0)
     changes = [event for event in page.events if not event.replica]
-    return answer(alone(view, changes, context.now_ms, detail=detail), context)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
-OPERATIONS = (
-    Operation(
-        name="ListJobs",
-        action="jobs:read",
-        method="GET",
-        path="/api/v1/jobs",
-        answer=list_jobs,
-        parameters=(
-            Parameter("JobId", "query", "One job by its id. It takes precedence over JobIds."),
-            Parameter("JobIds", "query", "Ids, separated by commas."),
-            Parameter("DisplayName", "query", "Part of the name, letter case not minded."),
-            Parameter(
-                "DisplayNameSearchMode",
-                "query",
-                f"One of {_listed(MODES)}; `Exact` takes the whole name, the others a part. Default: `Wildcard`.",
-            ),
-            Parameter("JobType", "query", "The job's type, `PyTorchJob` say."),
-            Parameter("Status", "query", f"One of {_listed(STATUSES)}."),
-            Parameter("WorkspaceId", "query", "The workspace."),
-            Parameter("FromAllWorkspaces", "query", "`true`: WorkspaceId is ignored."),
-            Parameter("ResourceId", "query", "The resource group. It takes precedence over ResourceIds."),
-            Parameter("ResourceIds", "query", "Resource groups, separated by commas."),
-            Parameter("ResourceQuotaName", "query", "Part of the resource group's name."),
-            Parameter("UserIdForFilter", "query", "The user."),
-            Parameter("Username", "query", "Part of the user's name."),
-            Parameter("ShowOwn", "query", "`true`: only jobs of the user who is named as the caller's key is."),
-            Parameter("Tags", "query", "A JSON object: the job has all of these labels."),
-            Parameter("BusinessUserId", "query", "That of the job's Settings."),
-            Parameter("Caller", "query", "That of the job's Settings."),
-            Parameter("PipelineId", "query", "That of the job's Settings."),
-            Parameter("TemplateId", "query", "The template that the job was made from."),
-            Parameter("Accessibility", "query", "`PUBLIC` or `PRIVATE`; by default a job is private."),
-            Parameter("PaymentType", "query", f"One of {_listed(PAYMENTS)}: with a resource group, spot, or neither."),
-            Parameter("OversoldInfo", "query", f"One of {_listed(OVERSOLD)}."),
-            Parameter("EnableAssignNode", "query", "`true`: jobs that were bound to nodes; `false`: the others."),
-            Parameter("Description", "query", "Part of the description."),
-            Parameter("ImageSearch", "query", "Part of an image's name."),
-            Parameter("ReasonSearch", "query", "Part of the error."),
-            Parameter("UserCommandSearch", "query", "Part of the command."),
-            Parameter("TimeRangeField", "query", f"One of {_listed(TIMES)}. Default: `GmtCreateTime`."),
-            Parameter("StartTime", "query", f"{TIME} Default: seven days ago."),
-            Parameter("EndTime", "query", f"{TIME} Default: now. Included."),
-            Parameter(
-                "NumericRangeField",
-                "query",
-                f"One of {_listed(NUMBERS)} (seconds; 1 to 9; cores, GPUs, GiB and pods of a registered job).",
-            ),
-            Parameter("NumericRangeMin", "query", "The least number, included."),
-            Parameter("NumericRangeMax", "query", "The greatest number, included."),
-            Parameter("SortBy", "query", f"One of {_listed(SORTS)}. Default: `GmtCreateTime`."),
-            Parameter("Order", "query", "`desc` (default) or `asc`."),
-            Parameter("PageNumber", "query", "From 1, the default."),
-            Parameter("PageSize", "query", f"1 to {MAX_PAGE}. Default: {DEFAULT_PAGE}."),
-        ),
-        text=(
-            "Jobs that fit every filter, a page of them, and how many there are: `{Jobs, TotalCount, RequestId}`. "
-            "Without StartTime, only jobs of the last seven days. A member is what GetJob tells, without pods and "
-            "history, with RequestGPU and RequestMemory (GiB) as texts."
-        ),
-    ),
-    Operation(
-        name="GetJob",
-        action="jobs:read",
-        method="GET",
-        path="/api/v1/jobs/{JobId}",
-        answer=get_job,
-        parameters=(
-            Parameter("JobId", "path", "The job.", required=True),
-            Parameter(
-                "NeedDetail",
-                "query",
-                "`true` (default), or `false`: without JobSpecs, Pods, StatusHistory, Envs, CustomEnvs, Settings and "
-                "CodeSource.",
-            ),
-        ),
-        text=(
-            "One job: status, times, what it asked for, its pods (earlier attempts are a pod's HistoryPods) and the "
-            "states that it went through. RequestGPU and RequestMemory (GiB) are numbers. What nobody recorded is left "
-            "out; a job that was not registered by CreateJob gets JobSpecs from its replicas and limits."
-        ),
-    ),
-)
+    return answer(items.alone(view, changes, arguments.context.now_ms, detail=detail), arguments)

@@ -3,13 +3,12 @@
 https://help.aliyun.com/document_detail/459678.html
 """
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import Arguments, answer, requested_range
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, operation
+from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.pai_dlc.operations.common import JOB, LAST_WEEK, POD, WEEK, job_view
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
-from jobmeter.dialects.pai_dlc.times import TIME, WEEK
 from jobmeter.model.log import LogPage
-from jobmeter.query.request import JobQuestion, JobRef, LogQuestion
+from jobmeter.query.request import JobRef, LogQuestion
 
 DEFAULT_LINES = 2000
 MAX_LINES = 10_000
@@ -19,14 +18,26 @@ CONTAINER = "main"
 _NS = 1_000_000
 
 
-def get_pod_logs(call: Call, context: Context) -> Steps:
-    """The newest lines of one pod, oldest first."""
-    arguments = Arguments(call, context)
+@operation(
+    "GET /api/v1/jobs/{JobId}/pods/{PodId}/logs",
+    "jobs:read",
+    JOB,
+    *POD,
+    in_query("MaxLines", f"1 to {MAX_LINES}; of more lines, the newest are given. Default: {DEFAULT_LINES}."),
+    *LAST_WEEK,
+    in_query("Containers", f"Names, separated by commas. A pod has one, `{CONTAINER}`; others have no lines."),
+    in_query("DownloadToFile", "`true` or `false`: the lines come in the answer either way."),
+)
+def get_pod_logs(arguments: Arguments) -> Steps:
+    """What a pod's processes wrote to standard output and standard error, oldest first, a text a line.
+
+    `{JobId, PodId, PodUid, Containers, ContainerInfo, Logs, RequestId}`.
+    """
     containers = arguments.names("Containers")
     arguments.flag("DownloadToFile")
-    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
+    view = yield from job_view(arguments)
     replica, one_attempt = find(view, arguments.required("PodId"), arguments.text("PodUid"))
-    span = requested_range(arguments, context.now_ms, WEEK)
+    span = arguments.time_range(WEEK)
     question = LogQuestion(
         ref=JobRef(view.job.id, view.job.project),
         replicas=frozenset({replica.name}),
@@ -46,37 +57,4 @@ def get_pod_logs(call: Call, context: Context) -> Steps:
         "ContainerInfo": {"MainContainer": CONTAINER, "SidecarContainers": []},
         "Logs": [line.text for line in reversed(page.lines)],
     }
-    return answer(body, context)
-
-
-OPERATIONS = (
-    Operation(
-        name="GetPodLogs",
-        action="jobs:read",
-        method="GET",
-        path="/api/v1/jobs/{JobId}/pods/{PodId}/logs",
-        answer=get_pod_logs,
-        parameters=(
-            Parameter("JobId", "path", "The job.", required=True),
-            Parameter("PodId", "path", "The pod, as GetJob names it.", required=True),
-            Parameter("PodUid", "query", "One attempt of the pod, as GetJob names it. Default: all of them."),
-            Parameter(
-                "MaxLines",
-                "query",
-                f"1 to {MAX_LINES}; of more lines, the newest are given. Default: {DEFAULT_LINES}.",
-            ),
-            Parameter("StartTime", "query", f"{TIME} Default: seven days ago."),
-            Parameter("EndTime", "query", f"{TIME} Default: now. Included."),
-            Parameter(
-                "Containers",
-                "query",
-                f"Names, separated by commas. A pod has one, `{CONTAINER}`; others have no lines.",
-            ),
-            Parameter("DownloadToFile", "query", "`true` or `false`: the lines come in the answer either way."),
-        ),
-        text=(
-            "What a pod's processes wrote to standard output and standard error, oldest first, a text a line: `{JobId, "
-            "PodId, PodUid, Containers, ContainerInfo, Logs, RequestId}`."
-        ),
-    ),
-)
+    return answer(body, arguments)

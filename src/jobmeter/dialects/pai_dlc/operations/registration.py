@@ -8,26 +8,17 @@ from typing import Any
 
 import msgspec
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import Arguments, answer
-from jobmeter.dialects.base import (
-    Context,
-    DeleteJob,
-    MissingFieldError,
-    Operation,
-    Parameter,
-    RecordJobs,
-    Steps,
-    StopJob,
-    execute,
-)
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_body, listed, missing, operation
+from jobmeter.dialects.base import Context, DeleteJob, RecordJobs, Steps, StopJob, execute
 from jobmeter.dialects.pai_dlc import specs
-from jobmeter.dialects.pai_dlc.filters import search_keys, sums
-from jobmeter.dialects.pai_dlc.items import NAME, STORED_FIELDS, own
+from jobmeter.dialects.pai_dlc.filters import sums
+from jobmeter.dialects.pai_dlc.items import STORED_FIELDS, own
+from jobmeter.dialects.pai_dlc.names import NAME
+from jobmeter.dialects.pai_dlc.operations.common import JOB, job_view
 from jobmeter.errors import ConflictError, InvalidRequestError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord
-from jobmeter.query.request import JobQuestion, JobRef
+from jobmeter.query.request import JobRef
 
 JOB_TYPES = (
     *("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "OneFlowJob", "ElasticBatchJob"),
@@ -59,42 +50,77 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     settings: dict[str, Any] | None = None
 
 
-def create_job(call: Call, context: Context) -> Steps:
-    """Register a job as queued, with the pods that its specs ask for."""
-    arguments = Arguments(call, context)
+@operation(
+    "POST /api/v1/jobs",
+    "jobs:write",
+    in_body("DisplayName", "1 to 256 letters, digits, underscores, periods and hyphens.", required=True),
+    in_body("JobType", f"One of {listed(JOB_TYPES)}.", required=True),
+    in_body("UserCommand", "What the pods run.", required=True),
+    in_body(
+        "JobSpecs",
+        f"The roles: `Type`, `PodCount` (at most {specs.MAX_PODS} pods in all), `ResourceConfig`, `EcsSpec`, "
+        "`Image`, ... Pods are named `<JobId>-worker-0`. The job's limits are those of the largest role.",
+        required=True,
+    ),
+    in_body("WorkspaceId", "The workspace."),
+    in_body("ResourceId", "The resource group."),
+    in_body("Priority", "1 to 9. Default: 1."),
+    in_body("Accessibility", "`PUBLIC` or `PRIVATE`; it is stored, but keys decide who sees the job."),
+    in_body("Settings", "Its `Tags` are the job's labels."),
+    in_body(
+        ", ".join(sorted({*STORED_FIELDS, *_EXTRA_FIELDS} - {"JobSpecs", "Priority", "Accessibility", "Settings"})),
+        "Kept, and given back word for word.",
+    ),
+    body_bytes=MAX_BODY,
+)
+def create_job(arguments: Arguments) -> Steps:
+    """Registers a job, queued, for the caller's project: `{JobId, RequestId}`.
+
+    Jobmeter runs nothing: the system that runs the job reports its pods, its states and its samples under this id.
+    """
     body, raw = arguments.body(_Body), arguments.body(dict[str, Any])
     _check_names(body)
     roles = specs.checked(body.job_specs)
     _check_choices(body)
-    job = new_id(context)
+    job = new_id(arguments.context)
     stored = {name: raw[name] for name in (*STORED_FIELDS, *_EXTRA_FIELDS) if raw.get(name) not in (None, [], {})}
     record = JobRecord(
         job_id=job,
         name=body.display_name,
         type=body.job_type,
         state=JobState.QUEUED,
-        user=context.caller or None,
+        user=arguments.context.caller or None,
         resource_group=body.resource_id or None,
         workspace=body.workspace_id or None,
-        created=context.now_ms,
+        created=arguments.context.now_ms,
         command=body.user_command,
         instance_type=specs.instance_type(roles) or None,
         limits=specs.limits(roles) or None,
         labels=_labels(body.settings or {}) or None,
-        extra={NAME: {"Priority": 1, **stored, **_found_by(body, roles)}},
+        extra={NAME: {"Priority": 1, **stored, **_search_keys(body, roles)}},
         replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in specs.pod_names(roles)],
     )
     yield from execute(RecordJobs(Records(jobs=[record])))
-    return answer({"JobId": job}, context)
+    return answer({"JobId": job}, arguments)
 
 
-def update_job(call: Call, context: Context) -> Steps:
-    """Update a job's record. Fields that the call leaves out stay."""
-    arguments = Arguments(call, context)
+@operation(
+    "PUT /api/v1/jobs/{JobId}",
+    "jobs:write",
+    JOB,
+    in_body("Priority", "1 to 9."),
+    in_body("Accessibility", "`PUBLIC`: it can only be widened."),
+    in_body("Description", "A text."),
+    in_body("JobSpecs", "All roles, as in CreateJob; pods that are new are added, none are removed."),
+    in_body("UserCommand", "What the pods run."),
+    body_bytes=MAX_BODY,
+)
+def update_job(arguments: Arguments) -> Steps:
+    """Changes what a job's record says: `{JobId, RequestId}`. What is left out stays as it is."""
     body, raw = arguments.body(_Body), arguments.body(dict[str, Any])
     roles = specs.checked(body.job_specs) if body.job_specs else []
     _check_choices(body)
-    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
+    view = yield from job_view(arguments)
     if body.accessibility == "PRIVATE" and own(view.job).get("Accessibility") == "PUBLIC":
         raise InvalidRequestError("Accessibility can only be widened, from PRIVATE to PUBLIC", "Accessibility")
     changed = {
@@ -114,22 +140,30 @@ def update_job(call: Call, context: Context) -> Steps:
         replicas=[ReplicaRecord(name=name, state=JobState.QUEUED) for name in added],
     )
     yield from execute(RecordJobs(Records(jobs=[record])))
-    return answer({"JobId": view.job.id}, context)
+    return answer({"JobId": view.job.id}, arguments)
 
 
-def stop_job(call: Call, context: Context) -> Steps:
-    """Record that a job was stopped."""
-    job = yield from execute(StopJob(JobRef(Arguments(call, context).required("JobId"))))
-    return answer({"JobId": job.id}, context)
+@operation("POST /api/v1/jobs/{JobId}/stop", "jobs:write", JOB)
+def stop_job(arguments: Arguments) -> Steps:
+    """Records that a job was stopped now, with an event for the system that runs it: `{JobId, RequestId}`.
+
+    Its processes are not ended by Jobmeter. A job that has ended already is a conflict.
+    """
+    job = yield from execute(StopJob(JobRef(arguments.required("JobId"))))
+    return answer({"JobId": job.id}, arguments)
 
 
-def delete_job(call: Call, context: Context) -> Steps:
-    """Delete a job that has ended."""
-    view = yield from execute(JobQuestion(JobRef(Arguments(call, context).required("JobId"))))
+@operation("DELETE /api/v1/jobs/{JobId}", "jobs:delete", JOB)
+def delete_job(arguments: Arguments) -> Steps:
+    """Forgets a job that has ended, with its samples, logs and events: `{JobId, RequestId}`.
+
+    It takes a key of role admin. A job that has not ended is a conflict.
+    """
+    view = yield from job_view(arguments)
     if not view.job.state.finished:
         raise ConflictError(f"Job {view.job.id} has not ended: stop it before it is deleted.")
     job = yield from execute(DeleteJob(JobRef(view.job.id, view.job.project)))
-    return answer({"JobId": job.id}, context)
+    return answer({"JobId": job.id}, arguments)
 
 
 def new_id(context: Context) -> str:
@@ -149,7 +183,7 @@ def _check_names(body: _Body) -> None:
         ("UserCommand", body.user_command),
     ):
         if not value:
-            raise MissingFieldError(f"{name} is mandatory for this action", name)
+            raise missing(name)
     if not _NAME.fullmatch(body.display_name or ""):
         raise InvalidRequestError(
             "DisplayName must be 1 to 256 letters, digits, underscores, periods and hyphens", "DisplayName"
@@ -181,106 +215,21 @@ def _images(roles: list[specs.JobSpec]) -> list[str]:
     return sorted({role.image for role in roles if role.image})
 
 
-def _found_by(body: _Body, roles: list[specs.JobSpec]) -> dict[str, Any]:
+def _search_keys(body: _Body, roles: list[specs.JobSpec]) -> dict[str, Any]:
+    """Copies of nested fields, stored in the job's record so that ListJobs can filter by them."""
+    settings = body.settings or {}
+    oversold = settings.get("OversoldType")
+    spot = any(role.use_spot_instance or _is_spot(role.spot_spec or {}) for role in roles)
     fixed = any((role.assign_node_spec or {}).get("EnableAssignNode") for role in roles)
-    found = search_keys(
-        body.settings or {},
-        _images(roles),
-        spot=any(role.use_spot_instance or _is_spot(role.spot_spec or {}) for role in roles),
-        quota=bool(body.resource_id),
-        fixed=fixed,
-    )
-    return {**found, **sums(specs.totals(roles))}
+    found = {
+        "Images": _images(roles),
+        "PaymentType": "Spot" if spot else "PrePaid" if body.resource_id else "PostPaid",
+        "EnableAssignNode": "true" if fixed else "false",
+        "OversoldInfo": f"{oversold}-false" if oversold == "AcceptQuotaOverSold" else oversold,
+        **{name: settings.get(name) for name in ("BusinessUserId", "Caller", "PipelineId")},
+    }
+    return {**{name: value for name, value in found.items() if value}, **sums(specs.totals(roles))}
 
 
 def _is_spot(spec: Mapping[str, Any]) -> bool:
     return spec.get("SpotStrategy", "NoSpot") not in {None, "", "NoSpot"}
-
-
-_JOB = Parameter("JobId", "path", "The job.", required=True)
-_REGISTERED = (
-    "Jobmeter runs nothing: the system that runs the job reports its pods, its states and its samples under this id."
-)
-
-OPERATIONS = (
-    Operation(
-        name="CreateJob",
-        action="jobs:write",
-        method="POST",
-        path="/api/v1/jobs",
-        answer=create_job,
-        parameters=(
-            Parameter(
-                "DisplayName", "body", "1 to 256 letters, digits, underscores, periods and hyphens.", required=True
-            ),
-            Parameter("JobType", "body", f"One of {', '.join(f'`{name}`' for name in JOB_TYPES)}.", required=True),
-            Parameter("UserCommand", "body", "What the pods run.", required=True),
-            Parameter(
-                "JobSpecs",
-                "body",
-                f"The roles: `Type`, `PodCount` (at most {specs.MAX_PODS} pods in all), `ResourceConfig`, `EcsSpec`, "
-                "`Image`, ... Pods are named `<JobId>-worker-0`. The job's limits are those of the largest role.",
-                required=True,
-            ),
-            Parameter("WorkspaceId", "body", "The workspace."),
-            Parameter("ResourceId", "body", "The resource group."),
-            Parameter("Priority", "body", "1 to 9. Default: 1."),
-            Parameter(
-                "Accessibility", "body", "`PUBLIC` or `PRIVATE`; it is stored, but keys decide who sees the job."
-            ),
-            Parameter("Settings", "body", "Its `Tags` are the job's labels."),
-            Parameter(
-                ", ".join(
-                    name
-                    for name in sorted({*STORED_FIELDS, *_EXTRA_FIELDS})
-                    if name not in {"JobSpecs", "Priority", "Accessibility", "Settings"}
-                ),
-                "body",
-                "Kept, and given back word for word.",
-            ),
-        ),
-        text=f"Registers a job, queued, for the caller's project: `{{JobId, RequestId}}`. {_REGISTERED}",
-        body_bytes=MAX_BODY,
-    ),
-    Operation(
-        name="UpdateJob",
-        action="jobs:write",
-        method="PUT",
-        path="/api/v1/jobs/{JobId}",
-        answer=update_job,
-        parameters=(
-            _JOB,
-            Parameter("Priority", "body", "1 to 9."),
-            Parameter("Accessibility", "body", "`PUBLIC`: it can only be widened."),
-            Parameter("Description", "body", "A text."),
-            Parameter("JobSpecs", "body", "All roles, as in CreateJob; pods that are new are added, none are removed."),
-            Parameter("UserCommand", "body", "What the pods run."),
-        ),
-        text="Changes what a job's record says: `{JobId, RequestId}`. What is left out stays as it is.",
-        body_bytes=MAX_BODY,
-    ),
-    Operation(
-        name="StopJob",
-        action="jobs:write",
-        method="POST",
-        path="/api/v1/jobs/{JobId}/stop",
-        answer=stop_job,
-        parameters=(_JOB,),
-        text=(
-            "Records that a job was stopped now, with an event for the system that runs it: `{JobId, RequestId}`. Its "
-            "processes are not ended by Jobmeter. A job that has ended already is a conflict."
-        ),
-    ),
-    Operation(
-        name="DeleteJob",
-        action="jobs:delete",
-        method="DELETE",
-        path="/api/v1/jobs/{JobId}",
-        answer=delete_job,
-        parameters=(_JOB,),
-        text=(
-            "Forgets a job that has ended, with its samples, logs and events: `{JobId, RequestId}`. It takes a key of "
-            "role admin. A job that has not ended is a conflict."
-        ),
-    ),
-)

@@ -6,12 +6,11 @@ A job reports it in its record: ``extra["pai-dlc"]["SanityCheckResults"]``, a li
 from collections.abc import Iterator
 from typing import Any
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import Arguments, answer
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, listed, operation
+from jobmeter.dialects.base import Steps
 from jobmeter.dialects.pai_dlc.items import own
+from jobmeter.dialects.pai_dlc.operations.common import JOB, TOKEN, job_view
 from jobmeter.model.job import Job
-from jobmeter.query.request import JobQuestion, JobRef
 
 PHASES = ("CheckInit", "DeviceCheck", "SingleNodeCommCheck", "TwoNodeCommCheck", "AllNodeCommCheck")
 _TEXTS = ("Phase", "Status", "Message", "StartedAt", "FinishedAt")
@@ -19,26 +18,41 @@ _ID = "RequestID"
 """These two operations spell it so."""
 
 
-def list_results(call: Call, context: Context) -> Steps:
-    """Every check of a job, by its number."""
-    arguments = Arguments(call, context)
+@operation(
+    "GET /api/v1/jobs/{JobId}/sanitycheckresults",
+    "jobs:read",
+    JOB,
+    in_query("Order", "By the number of the check: `asc` (default) or `desc`."),
+)
+def list_job_sanity_check_results(arguments: Arguments) -> Steps:
+    """The health checks that the job reported in its record, `extra.pai-dlc.SanityCheckResults`; none where it did not.
+
+    `{SanityCheckResults: [[{CheckNumber, Phase, Status, Message, StartedAt, FinishedAt}]], TotalCount, RequestID}`.
+    """
     descending = arguments.choice("Order", {"asc": False, "desc": True}, False)
-    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
+    view = yield from job_view(arguments)
     checks: dict[int, list[dict[str, Any]]] = {}
     for item in _items(view.job):
         checks.setdefault(item["CheckNumber"], []).append(item)
     found = [checks[number] for number in sorted(checks, reverse=descending)]
-    return answer({"SanityCheckResults": found, "TotalCount": len(found)}, context, id_key=_ID)
+    return answer({"SanityCheckResults": found, "TotalCount": len(found)}, arguments, id_key=_ID)
 
 
-def get_result(call: Call, context: Context) -> Steps:
-    """One check of a job, or one phase of it. One that the job did not report has no items."""
-    arguments = Arguments(call, context)
+@operation(
+    "GET /api/v1/jobs/{JobId}/sanitycheckresult",
+    "metrics:read",
+    JOB,
+    in_query("SanityCheckNumber", "The number of the check.", required=True),
+    in_query("SanityCheckPhase", f"One of {listed(PHASES)}. Default: all."),
+    TOKEN,
+)
+def get_job_sanity_check_result(arguments: Arguments) -> Steps:
+    """One health check that the job reported: `{JobId, SanityCheckResult: [...], RequestID}`."""
     number = arguments.integer("SanityCheckNumber", None, 0, 2**31)
-    phase = arguments.choice("SanityCheckPhase", {name: name for name in PHASES}, "")
-    view = yield from execute(JobQuestion(JobRef(arguments.required("JobId"))))
+    phase = arguments.word("SanityCheckPhase", PHASES)
+    view = yield from job_view(arguments)
     found = [item for item in _items(view.job) if item["CheckNumber"] == number and phase in {"", item["Phase"]}]
-    return answer({"JobId": view.job.id, "SanityCheckResult": found}, context, id_key=_ID)
+    return answer({"JobId": view.job.id, "SanityCheckResult": found}, arguments, id_key=_ID)
 
 
 def _items(job: Job) -> Iterator[dict[str, Any]]:
@@ -50,39 +64,3 @@ def _items(job: Job) -> Iterator[dict[str, Any]]:
                 number = item.get("CheckNumber")
                 texts = {name: str(item.get(name, "") or "") for name in _TEXTS}
                 yield {"CheckNumber": number if type(number) is int else place, **texts}
-
-
-OPERATIONS = (
-    Operation(
-        name="ListJobSanityCheckResults",
-        action="jobs:read",
-        method="GET",
-        path="/api/v1/jobs/{JobId}/sanitycheckresults",
-        answer=list_results,
-        parameters=(
-            Parameter("JobId", "path", "The job.", required=True),
-            Parameter("Order", "query", "By the number of the check: `asc` (default) or `desc`."),
-        ),
-        text=(
-            "The health checks that the job reported in its record (`extra.pai-dlc.SanityCheckResults`), none where it "
-            "reported none: `{SanityCheckResults: [[{CheckNumber, Phase, Status, Message, StartedAt, FinishedAt}]], "
-            "TotalCount, RequestID}`."
-        ),
-    ),
-    Operation(
-        name="GetJobSanityCheckResult",
-        action="metrics:read",
-        method="GET",
-        path="/api/v1/jobs/{JobId}/sanitycheckresult",
-        answer=get_result,
-        parameters=(
-            Parameter("JobId", "path", "The job.", required=True),
-            Parameter("SanityCheckNumber", "query", "The number of the check.", required=True),
-            Parameter(
-                "SanityCheckPhase", "query", f"One of {', '.join(f'`{name}`' for name in PHASES)}. Default: all."
-            ),
-            Parameter("Token", "query", "A share token (GetToken), read when the call has no other credential."),
-        ),
-        text="One health check that the job reported: `{JobId, SanityCheckResult: [...], RequestID}`.",
-    ),
-)

@@ -1,13 +1,13 @@
 """ListTracesDatas: traces with their spans."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec.structs import replace
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import Arguments, answer, json_text
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, json_text, operation
+from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.pai_llm_trace.otel import compatible, short, without_embeddings
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import Span, SpanStatus
@@ -41,10 +41,30 @@ class _Filter(msgspec.Struct, rename="pascal"):
     value: str = ""
 
 
-def list_traces_datas(call: Call, context: Context) -> Steps:
-    """One page of traces, each with all its spans."""
-    arguments = Arguments(call, context)
-    wanted, plain = _wanted(arguments, context), not arguments.flag("OpentelemetryCompatible")
+@operation(
+    "GET /api/v1/PAILLMTrace/TracesDatas",
+    "traces:read",
+    in_query("MinTime", "`YYYY-MM-DD` or `YYYY-MM-DD HH:mm:ss`, UTC. Default: two days ago."),
+    in_query("MaxTime", "The same. Default: in ten minutes."),
+    in_query("PageNumber", "From 1. Default: 1."),
+    in_query("PageSize", "1 to 100. Default: 20."),
+    in_query("SortBy", "`StartTime` or `Duration`. Default: StartTime."),
+    in_query("SortOrder", "`ASC` or `DESC`. Default: DESC."),
+    in_query("TraceIds", "Comma separated."),
+    in_query("SpanIds", "Comma separated: traces that have one of these spans."),
+    in_query("SpanName", "The exact name of a span."),
+    in_query("MinDuration", "Seconds."),
+    in_query("MaxDuration", "Seconds."),
+    in_query("HasEvents", "`True`: traces of which a span has events."),
+    in_query("HasStatusMessage", "`True`: traces of which a span has a status message."),
+    *(in_query(name, f"The exact value of `{holder.value}` `{key}`.") for name, (holder, key) in _EXACT.items()),
+    in_query("Filters", "JSON: `[{Key, Operator, Value}]`."),
+    in_query("OpentelemetryCompatible", "`True`: each trace is OpenTelemetry's `TracesData`."),
+    in_query("TraceReduceMethod", "`REMOVE_EMBEDDING`, `ROOT_ONLY` or nothing."),
+)
+def list_traces_datas(arguments: Arguments) -> Steps:
+    """Traces that the key may see, each with its spans as JSON text: `{Traces, TotalCount, RequestId}`."""
+    wanted, plain = _wanted(arguments), not arguments.flag("OpentelemetryCompatible")
     reduced = arguments.choice("TraceReduceMethod", _REDUCED, "")
     page = yield from execute(wanted)
     ids = frozenset(one.trace for one in page.traces)
@@ -58,15 +78,12 @@ def list_traces_datas(call: Call, context: Context) -> Steps:
     for span in found:
         own.setdefault((span.project, span.trace), []).append(span)
     form = short if plain else compatible
-    traces = [
-        json_text(form(_reduced(own[one.project, one.trace], reduced)))
-        for one in page.traces
-        if (one.project, one.trace) in own
-    ]
-    return answer({"Traces": traces, "TotalCount": page.total or 0}, context)
+    spans = [own[one.project, one.trace] for one in page.traces if (one.project, one.trace) in own]
+    traces = [json_text(form(_reduced(members, reduced))) for members in spans]
+    return answer({"Traces": traces, "TotalCount": page.total or 0}, arguments)
 
 
-def _wanted(arguments: Arguments, context: Context) -> TraceFilter:
+def _wanted(arguments: Arguments) -> TraceFilter:
     size = arguments.integer("PageSize", 20, 1, _MOST_PAGE)
     names = {arguments.text("SpanName")} - {""}
     conditions = [
@@ -90,8 +107,8 @@ def _wanted(arguments: Arguments, context: Context) -> TraceFilter:
     return TraceFilter(
         traces=frozenset(one.lower() for one in arguments.names("TraceIds")),
         span_ids=frozenset(one.lower() for one in arguments.names("SpanIds")),
-        start_ns=_moment(arguments, "MinTime", context.now_ms - 2 * DAY) * _NS,
-        end_ns=_moment(arguments, "MaxTime", context.now_ms + 10 * MINUTE) * _NS,
+        start_ns=_moment(arguments, "MinTime", arguments.context.now_ms - 2 * DAY) * _NS,
+        end_ns=_moment(arguments, "MaxTime", arguments.context.now_ms + 10 * MINUTE) * _NS,
         names=frozenset(names),
         statuses=frozenset(statuses),
         conditions=tuple(conditions),
@@ -161,41 +178,4 @@ def _seconds(arguments: Arguments, name: str) -> int | None:
 def _reduced(spans: Sequence[Span], how: str) -> Sequence[Span]:
     if how == "root":
         spans = [min(spans, key=lambda span: (bool(span.parent), span.start_ns, span.span))]
-    return list(_spared(spans)) if how else spans
-
-
-def _spared(spans: Sequence[Span]) -> Iterator[Span]:
-    for span in spans:
-        yield msgspec.structs.replace(span, attributes=without_embeddings(span.attributes))
-
-
-_QUERY = (
-    ("MinTime", "`YYYY-MM-DD` or `YYYY-MM-DD HH:mm:ss`, UTC. Default: two days ago."),
-    ("MaxTime", "The same. Default: in ten minutes."),
-    ("PageNumber", "From 1. Default: 1."),
-    ("PageSize", "1 to 100. Default: 20."),
-    ("SortBy", "`StartTime` or `Duration`. Default: StartTime."),
-    ("SortOrder", "`ASC` or `DESC`. Default: DESC."),
-    ("TraceIds", "Comma separated."),
-    ("SpanIds", "Comma separated: traces that have one of these spans."),
-    ("SpanName", "The exact name of a span."),
-    ("MinDuration", "Seconds."),
-    ("MaxDuration", "Seconds."),
-    ("HasEvents", "`True`: traces of which a span has events."),
-    ("HasStatusMessage", "`True`: traces of which a span has a status message."),
-    *((name, f"The exact value of `{holder.value}` `{key}`.") for name, (holder, key) in _EXACT.items()),
-    ("Filters", "JSON: `[{Key, Operator, Value}]`."),
-    ("OpentelemetryCompatible", "`True`: each trace is OpenTelemetry's `TracesData`."),
-    ("TraceReduceMethod", "`REMOVE_EMBEDDING`, `ROOT_ONLY` or nothing."),
-)
-OPERATIONS = (
-    Operation(
-        name="ListTracesDatas",
-        action="traces:read",
-        method="GET",
-        path="/api/v1/PAILLMTrace/TracesDatas",
-        answer=list_traces_datas,
-        parameters=tuple(Parameter(name, "query", text) for name, text in _QUERY),
-        text="Traces that the key may see, each with its spans as JSON text: `{Traces, TotalCount, RequestId}`.",
-    ),
-)
+    return [replace(one, attributes=without_embeddings(one.attributes)) for one in spans] if how else spans

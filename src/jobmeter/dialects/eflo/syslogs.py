@@ -3,9 +3,8 @@
 https://www.alibabacloud.com/help/en/pai/developer-reference/api-eflo-controller-2022-12-15-listsyslogs
 """
 
-from jobmeter.access.call import Call
-from jobmeter.dialects.alibaba.operation import Arguments, answer
-from jobmeter.dialects.base import Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_body, operation
+from jobmeter.dialects.base import Steps, execute
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import parse_log_query
@@ -19,12 +18,27 @@ MOST = 100
 """Lines of one answer, as documented."""
 _NS = 1_000_000_000
 _LATEST = MAX_TIME_MS // 1000
+_TIME = "Seconds since 1970, as text."
 
 
-def list_syslogs(call: Call, context: Context) -> Steps:
-    """One page of a node's system log."""
-    arguments = Arguments(call, context)
-    start, end = _seconds(arguments, "FromTime"), _seconds(arguments, "ToTime")
+@operation(
+    "POST /",
+    "nodes:read",
+    in_body("FromTime", _TIME, required=True),
+    in_body("ToTime", f"{_TIME} Not included.", required=True),
+    in_body("NodeId", "The node's name.", required=True),
+    in_body("Query", "Words, quoted phrases, AND, OR, NOT, parentheses, `field:value`."),
+    in_body("Reverse", "`true` for the newest first. Default: `false`."),
+    in_body("NextToken", "The token of the page before; valid for an hour, for the same query."),
+)
+def list_syslogs(arguments: Arguments) -> Steps:
+    """At most 100 lines of a node's system log.
+
+    `{Logs: [{NodeId, Hostname, Time, Msg, Facility, Severity, Source, Syslogtag, TagPath}], NextToken, RequestId}`, all
+    of them texts; what is not known is left out. The parameters are in a form body or in the query; in JSON in the URL
+    form.
+    """
+    start, end = (arguments.integer(name, None, 0, _LATEST) for name in ("FromTime", "ToTime"))
     if end <= start:
         raise InvalidRequestError("ToTime must be later than FromTime", "ToTime")
     question = LogQuestion(
@@ -37,12 +51,7 @@ def list_syslogs(call: Call, context: Context) -> Steps:
     )
     found = yield from execute(LogSearch(question=question, token=arguments.text("NextToken"), field="NextToken"))
     body: dict[str, object] = {"Logs": [_log(line) for line in found.lines]}
-    return answer({**body, "NextToken": found.token} if found.token else body, context)
-
-
-def _seconds(arguments: Arguments, name: str) -> int:
-    arguments.required(name)
-    return arguments.integer(name, None, 0, _LATEST)
+    return answer({**body, "NextToken": found.token} if found.token else body, arguments)
 
 
 def _log(line: LogLine) -> dict[str, str]:
@@ -60,30 +69,3 @@ def _log(line: LogLine) -> dict[str, str]:
         "TagPath": path,
     }
     return {name: value for name, value in fields.items() if value or name == "Msg"}
-
-
-_TIME = "Seconds since 1970, as text."
-
-OPERATIONS = (
-    Operation(
-        name="ListSyslogs",
-        action="nodes:read",
-        method="POST",
-        path="/",
-        answer=list_syslogs,
-        parameters=(
-            Parameter("FromTime", "body", _TIME, required=True),
-            Parameter("ToTime", "body", f"{_TIME} Not included.", required=True),
-            Parameter("NodeId", "body", "The node's name.", required=True),
-            Parameter("Query", "body", "Words, quoted phrases, AND, OR, NOT, parentheses, `field:value`."),
-            Parameter("Reverse", "body", "`true` for the newest first. Default: `false`."),
-            Parameter("NextToken", "body", "The token of the page before; valid for an hour, for the same query."),
-        ),
-        text=(
-            f"At most {MOST} lines of a node's system log: "
-            "`{Logs: [{NodeId, Hostname, Time, Msg, Facility, Severity, Source, Syslogtag, TagPath}], NextToken, "
-            "RequestId}`, all of them texts; what is not known is left out. "
-            "The parameters are in a form body or in the query; in JSON in the URL form."
-        ),
-    ),
-)

@@ -4,33 +4,24 @@ https://www.alibabacloud.com/help/en/pai/developer-reference/api-eflo-controller
 https://www.alibabacloud.com/help/en/pai/developer-reference/api-eflo-controller-2022-12-15-describediagnosticresult
 """
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from jobmeter.access.call import Call
-from jobmeter.access.limit import Rate
-from jobmeter.dialects.alibaba.operation import Arguments, answer
-from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
+from jobmeter.access.limit import Per, Rate
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_body, operation
+from jobmeter.dialects.base import MissingFieldError, Steps, execute
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.task import (
-    DiagnosticTask,
-    GivenLog,
-    NewTask,
-    NodeAnswer,
-    TaskFilter,
-    TaskState,
-    TaskType,
-    Verdict,
-)
+from jobmeter.model.event import Event
+from jobmeter.model.task import DiagnosticTask, GivenLog, NewTask, NodeAnswer, TaskFilter, TaskState, TaskType, Verdict
 from jobmeter.model.time import MINUTE, SECOND, iso
 
 BY_LOGS = "CheckByAiJobLogs"
 DEFAULT_PAGE, MAX_PAGE = 20, 100
-_RATE = Rate(100, 100)
+_RATE = Rate(100, 100, Per.KEY)
+"""As the page "PAI monitoring" has it, which says not per whom: per user, as for the operations beside them."""
 _STATES = {Verdict.HEALTHY: "Normal", Verdict.FAULT: "Fault", Verdict.UNKNOWN: "Unknown"}
 _MOST_SECONDS = 253_402_300_800
-_T = TypeVar("_T")
 
 
 class _Log(msgspec.Struct):
@@ -50,10 +41,22 @@ class _LogInfo(msgspec.Struct):
     AiJobLogs: list[_JobLog] | None = None
 
 
-def create_diagnostic_task(call: Call, context: Context) -> Steps:
-    """Create a task for nodes, or for the logs in the request."""
-    arguments = Arguments(call, context)
-    info = _json(arguments, "AiJobLogInfo", _LogInfo) or _LogInfo()
+@operation(
+    "POST /",
+    "tasks:write",
+    in_body("ClusterId", "The nodes' cluster. Default: nodes of that name in any."),
+    in_body("NodeIds", "Comma text: 1 to 256 nodes; needed unless logs come along."),
+    in_body("DiagnosticType", f"`{BY_LOGS}`; every other word has the nodes checked."),
+    in_body(
+        "AiJobLogInfo",
+        "JSON text: `{StartTime, EndTime, AiJobLogs: [{NodeId, AiInstance, Logs: [{Datetime, LogContent}]}]}`, "
+        "times in seconds, whole minutes. Default: the last hour.",
+    ),
+    rate=_RATE,
+)
+def create_diagnostic_task(arguments: Arguments) -> Steps:
+    """Has nodes or log lines diagnosed: `{DiagnosticId, RequestId}`. See `docs/how-to/diagnose.md`."""
+    info = _log_info(arguments)
     label = arguments.text("DiagnosticType")
     start, end = _minute(info.StartTime, arguments, "StartTime"), _minute(info.EndTime, arguments, "EndTime")
     logs = [_given(log) for log in info.AiJobLogs or []]
@@ -71,12 +74,24 @@ def create_diagnostic_task(call: Call, context: Context) -> Steps:
             label=label or (BY_LOGS if kind is TaskType.LOGS else "NodeDiagnostic"),
         )
     )
-    return answer({"DiagnosticId": task.id}, context)
+    return answer({"DiagnosticId": task.id}, arguments)
 
 
-def list_diagnostic_results(call: Call, context: Context) -> Steps:
-    """One page of tasks, the newest first."""
-    arguments = Arguments(call, context)
+@operation(
+    "POST /",
+    "jobs:read",
+    in_body("DiagType", "Only tasks that were made with this DiagnosticType."),
+    in_body("ResourceGroupId", "Only tasks whose nodes belong to this resource group."),
+    in_body("MaxResults", f"Below 20 it is 20, above {MAX_PAGE} it is {MAX_PAGE}. Default: 20."),
+    in_body("NextToken", "That of the page before."),
+    rate=_RATE,
+)
+def list_diagnostic_results(arguments: Arguments) -> Steps:
+    """Tasks, the newest first.
+
+    `{DiagnosticResults: [{DiagId, ClusterId, ClusterName, ResourceId, ServerName, DiagContent, DiagResult, Status,
+    CreationTime, FinishedTime}], MaxResults, NextToken, RequestId}`.
+    """
     requested = arguments.integer("MaxResults", DEFAULT_PAGE, -(10**9), 10**9)
     size = DEFAULT_PAGE if requested < DEFAULT_PAGE else min(requested, MAX_PAGE)
     kind, group = arguments.text("DiagType"), arguments.text("ResourceGroupId")
@@ -90,12 +105,18 @@ def list_diagnostic_results(call: Call, context: Context) -> Steps:
     )
     token = page.tasks[-1].id if len(page.tasks) == size else ""
     body = {"DiagnosticResults": [_row(task) for task in page.tasks], "MaxResults": size, "NextToken": token}
-    return answer(body, context)
+    return answer(body, arguments)
 
 
-def describe_diagnostic_result(call: Call, context: Context) -> Steps:
-    """A task and its results."""
-    task_id = Arguments(call, context).required("DiagnosticId")
+@operation("POST /", "jobs:read", in_body("DiagnosticId", "The task.", required=True), rate=_RATE)
+def describe_diagnostic_result(arguments: Arguments) -> Steps:
+    """One task and its results.
+
+    `{DiagnosticId, DiagnosticType, DiagnosticState, ClusterId, NodeIds, CreatedTime, EndTime, DiagnosticResults,
+    RequestId}`. DiagnosticState is Running, Normal, Fault, Unknown (an agent gave no answer) or Interrupted. Results
+    are findings, what each node answered, and events that warn.
+    """
+    task_id = arguments.required("DiagnosticId")
     page = yield from execute(TaskFilter(ids=(task_id,), limit=1))
     if not page.tasks:
         raise NotFoundError(f"The specified DiagnosticId {task_id[:64]} does not exist.", "task", task_id[:64])
@@ -109,12 +130,12 @@ def describe_diagnostic_result(call: Call, context: Context) -> Steps:
         "CreatedTime": iso(task.created),
         "EndTime": iso(task.end),
         "DiagnosticResults": [
-            *(_finding(one) for one in task.findings),
+            *({"Kind": "Finding", **msgspec.to_builtins(one)} for one in task.findings),
             *(_node(one) for one in task.answers),
             *(_event(one) for one in task.events),
         ],
     }
-    return answer(body, context)
+    return answer(body, arguments)
 
 
 def _given(log: _JobLog) -> GivenLog:
@@ -122,10 +143,10 @@ def _given(log: _JobLog) -> GivenLog:
     return GivenLog(instance=log.AiInstance or "", node=log.NodeId or "", lines=lines)
 
 
-def _json(arguments: Arguments, name: str, shape: type[_T]) -> _T | None:
-    text = arguments.text(name)
+def _log_info(arguments: Arguments) -> _LogInfo:
+    name = "AiJobLogInfo"
     try:
-        return msgspec.json.decode(text, type=shape) if text else None
+        return msgspec.json.decode(arguments.text(name, "{}"), type=_LogInfo)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(f"{name} is not the JSON object that it has to be: {error}", name) from error
 
@@ -164,10 +185,6 @@ def _row(task: DiagnosticTask) -> dict[str, str]:
     }
 
 
-def _finding(one: Any) -> dict[str, Any]:  # noqa: ANN401 - a finding, as JSON
-    return {"Kind": "Finding", **msgspec.to_builtins(one)}
-
-
 def _node(one: NodeAnswer) -> dict[str, Any]:
     return {
         "Kind": "Node",
@@ -178,61 +195,5 @@ def _node(one: NodeAnswer) -> dict[str, Any]:
     }
 
 
-def _event(one: Any) -> dict[str, Any]:  # noqa: ANN401 - an event, as JSON
+def _event(one: Event) -> dict[str, Any]:
     return {"Kind": "Event", "EventId": one.id, "EventType": one.type, **msgspec.to_builtins(one)}
-
-
-OPERATIONS = (
-    Operation(
-        name="CreateDiagnosticTask",
-        action="tasks:write",
-        method="POST",
-        path="/",
-        answer=create_diagnostic_task,
-        rate=_RATE,
-        parameters=(
-            Parameter("ClusterId", "body", "The nodes' cluster. Default: nodes of that name in any."),
-            Parameter("NodeIds", "body", "Comma text: 1 to 256 nodes; needed unless logs come along."),
-            Parameter("DiagnosticType", "body", f"`{BY_LOGS}`; every other word has the nodes checked."),
-            Parameter(
-                "AiJobLogInfo",
-                "body",
-                "JSON text: `{StartTime, EndTime, AiJobLogs: [{NodeId, AiInstance, Logs: [{Datetime, LogContent}]}]}`, "
-                "times in seconds, whole minutes. Default: the last hour.",
-            ),
-        ),
-        text="Has nodes or log lines diagnosed: `{DiagnosticId, RequestId}`. See `docs/how-to/diagnose.md`.",
-    ),
-    Operation(
-        name="ListDiagnosticResults",
-        action="jobs:read",
-        method="POST",
-        path="/",
-        answer=list_diagnostic_results,
-        rate=_RATE,
-        parameters=(
-            Parameter("DiagType", "body", "Only tasks that were made with this DiagnosticType."),
-            Parameter("ResourceGroupId", "body", "Only tasks whose nodes belong to this resource group."),
-            Parameter("MaxResults", "body", f"Below 20 it is 20, above {MAX_PAGE} it is {MAX_PAGE}. Default: 20."),
-            Parameter("NextToken", "body", "That of the page before."),
-        ),
-        text=(
-            "Tasks, the newest first: `{DiagnosticResults: [{DiagId, ClusterId, ClusterName, ResourceId, ServerName, "
-            "DiagContent, DiagResult, Status, CreationTime, FinishedTime}], MaxResults, NextToken, RequestId}`."
-        ),
-    ),
-    Operation(
-        name="DescribeDiagnosticResult",
-        action="jobs:read",
-        method="POST",
-        path="/",
-        answer=describe_diagnostic_result,
-        rate=_RATE,
-        parameters=(Parameter("DiagnosticId", "body", "The task.", required=True),),
-        text=(
-            "`{DiagnosticId, DiagnosticType, DiagnosticState, ClusterId, NodeIds, CreatedTime, EndTime, "
-            "DiagnosticResults, RequestId}`. DiagnosticState is Running, Normal, Fault, Unknown (an agent gave no "
-            "answer) or Interrupted. Results are findings, what each node answered, and events that warn."
-        ),
-    ),
-)

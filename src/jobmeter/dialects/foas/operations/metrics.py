@@ -1,0 +1,114 @@
+"""GetInstanceMetric and GetClusterMetrics.
+
+https://help.aliyun.com/document_detail/107111.html. The vendor's example of GetClusterMetrics (``PublicSample``,
+section OpenAPI DEMO of the documentation) asks for ``<clusterId>.system.cpu.user`` and
+``<clusterId>.system.cpu.iowait``; no list of names was found.
+"""
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from jobmeter.dialects.alibaba.operation import Arguments, Lookup, in_body, in_path, in_query
+from jobmeter.dialects.base import Steps, execute, rounded
+from jobmeter.dialects.foas import metric_json
+from jobmeter.dialects.foas.answers import metrics_answer
+from jobmeter.dialects.foas.bodies import operation
+from jobmeter.dialects.foas.instances import CURRENT, running
+from jobmeter.dialects.foas.lines import Drawn, Points, draw
+from jobmeter.dialects.foas.metric_json import MetricRequest
+from jobmeter.dialects.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX, METRICS
+from jobmeter.dialects.foas.operations.instances import JOB_NAME, LARGEST_ID, PROJECT
+from jobmeter.dialects.foas.series import lines_of
+from jobmeter.model.catalog import Aggregate
+from jobmeter.model.time import TimeRange
+from jobmeter.query.request import By, Line, MetricQuery, NodeRef, Statistic
+
+
+@operation(
+    "POST /api/v2/projects/{projectName}/jobs/{jobName}/metric",
+    "metrics:read",
+    PROJECT,
+    JOB_NAME,
+    in_query("instanceId", "`-1` (default): the running one of a streaming job; else an instance."),
+    in_body(
+        "metricJson",
+        f"{metric_json.TEXT} A `metric` is `blink.<projectName>.<jobName>.<name>`, or the bare name.",
+        required=True,
+    ),
+)
+def get_instance_metric(arguments: Arguments) -> Steps:
+    """Metrics of a running instance: `{"requestId", "metrics": [{"metricName", "dps", "summary", "tags"}]}`.
+
+    `dps` maps seconds since the epoch to numbers, both as texts, `summary` is the mean of the points. The typed SDKs
+    (Java, Go, .NET) get `{"RequestId", "Metrics": {"Metric": [{"MetricName", ...}]}}`. With `Accept: application/xml`
+    the same as XML, elements named by seconds as in the document; with `text/xml` well-formed, `<_1574247000>`. Values
+    are in the units of the vendor's table. Refused for an instance that does not run.
+    """
+    project, name = arguments.required("projectName"), arguments.required("jobName")
+    number = arguments.integer("instanceId", CURRENT, CURRENT, LARGEST_ID)
+    prefix = f"blink.{project}.{name}."
+    document = metric_json.read(arguments.required("metricJson"), prefix, METRICS, arguments.context.now_ms)
+    job = yield from running(project, name, number)
+    lines = yield from lines_of(job, document, METRICS)
+    return metrics_answer(arguments, "GetInstanceMetric", lines)
+
+
+@operation(
+    "POST /api/v2/clusters/{clusterId}/metrics",
+    "nodes:read",
+    in_path("clusterId", "The cluster, as its agents name it."),
+    in_body(
+        "metricJson",
+        f"{metric_json.TEXT} A `metric` is `<clusterId>.<name>`, or the bare name: "
+        f"`{CPU_PREFIX}<mode>` ({', '.join(CPU_MODES)}; percent of a node's CPU time), a metric of nodes from "
+        "the catalogue, or one of GetInstanceMetric, over every job on the nodes.",
+        required=True,
+    ),
+)
+def get_cluster_metrics(arguments: Arguments) -> Steps:
+    """Metrics of the nodes of a cluster, answered as by GetInstanceMetric."""
+    cluster = arguments.required("clusterId")
+    prefix = f"{cluster}."
+    document = metric_json.read(arguments.required("metricJson"), prefix, CLUSTER_METRICS, arguments.context.now_ms)
+    lines: list[Drawn] = []
+    for sub_query in document.queries:
+        series = yield from _series(cluster, sub_query, document.span)
+        lines += draw(sub_query, [Points({"node": one.node}, one.time, one.value) for one in series], document.limit)
+    return metrics_answer(arguments, "GetClusterMetrics", lines)
+
+
+def _series(cluster: str, sub_query: MetricRequest, span: TimeRange) -> Lookup[Sequence[Line]]:
+    """A line for each node."""
+    query = MetricQuery(
+        subject=NodeRef("", cluster),
+        metrics=(CLUSTER_METRICS[sub_query.name],),
+        range=span,
+        step_ms=sub_query.downsample_ms,
+        by=By.NODE,
+        statistic=sub_query.downsample,
+        aggregate=Aggregate(sub_query.aggregator),
+    )
+    if not sub_query.name.startswith(CPU_PREFIX):
+        result = yield from execute(query)
+        return result.lines
+    # A rate has one value a step, whichever function is requested.
+    query = replace(query, statistic=Statistic.MEAN, aggregate=None)
+    whole = yield from execute(query)
+    part = yield from execute(replace(query, labels=(("mode", sub_query.name.removeprefix(CPU_PREFIX)),)))
+    return list(_shares(part.lines, whole.lines))
+
+
+def _shares(parts: Sequence[Line], wholes: Sequence[Line]) -> Generator[Line]:
+    """Percent that each part is of its node's whole, where that is known and not 0."""
+    of_node = {line.node: line for line in wholes}
+    for part in parts:
+        whole = of_node.get(part.node)
+        if whole is None:
+            continue
+        _, mine, theirs = np.intersect1d(part.time, whole.time, assume_unique=True, return_indices=True)
+        upper, lower = part.value[mine], whole.value[theirs]
+        positive = lower > 0
+        percent = [rounded(value) for value in (100.0 * upper[positive] / lower[positive]).tolist()]
+        yield replace(part, time=part.time[mine][positive], value=np.array(percent, np.float64), unit="%")
