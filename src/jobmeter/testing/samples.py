@@ -1,6 +1,6 @@
 """Samples as a dictionary, and what a store should make of them, computed one by one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -20,15 +20,6 @@ Samples = dict[tuple[Series, int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One sample."""
-
-    series: Series
-    time: int
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
 class Bucket:
     """One roll-up row; see ``jobmeter.model.batch.BucketColumns``."""
 
@@ -44,15 +35,16 @@ class Bucket:
     elapsed: int
 
 
-def batch_of(rows: Mapping[tuple[Series, int], float]) -> SampleBatch:
-    """The samples as a batch, in the order of the dictionary."""
-    series = list(dict.fromkeys(one for one, _ in rows))
+def batch_of(rows: Samples | Sequence[tuple[tuple[Series, int], float]]) -> SampleBatch:
+    """The samples as a batch, in the order of the dictionary; those of a list may repeat each other."""
+    samples = list(rows.items() if isinstance(rows, dict) else rows)
+    series = list(dict.fromkeys(one for (one, _), _ in samples))
     position = {one: index for index, one in enumerate(series)}
     return SampleBatch(
         series,
-        np.array([position[one] for one, _ in rows], np.uint32),
-        np.array([time for _, time in rows], np.int64),
-        np.array(list(rows.values()), np.float64),
+        np.array([position[one] for (one, _), _ in samples], np.uint32),
+        np.array([time for (_, time), _ in samples], np.int64),
+        np.array([value for _, value in samples], np.float64),
     )
 
 

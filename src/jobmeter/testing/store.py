@@ -19,18 +19,12 @@ from jobmeter.model.series import NO_JOB, NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import ReadBudget, Selector, Store, Tier
 from jobmeter.testing.logs import LogTests
-from jobmeter.testing.samples import FOREVER, Sample, Samples, batch_of, brute_buckets, read_all, stored_buckets
+from jobmeter.testing.samples import FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
 from jobmeter.testing.slot import Slot
 from jobmeter.testing.spans import SpanTests
 from jobmeter.testing.system_logs import SystemLogTests
 
 BUDGET = ReadBudget()
-
-
-@pytest.fixture
-def slot() -> Slot:
-    """A job and a time of its own."""
-    return Slot()
 
 
 class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
@@ -411,11 +405,9 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
             st.tuples(st.sampled_from(series), st.integers(0, 5 * 360), st.integers(0, 40)), min_size=1, max_size=40
         )
         for _ in range(data.draw(st.integers(1, 6), "rounds")):
-            batch = [
-                Sample(one, slot.start + at * 10_000, value / 4) for one, at, value in data.draw(samples, "samples")
-            ]
-            store.append(_batch_in_order(batch), FOREVER)
-            stored.update({(sample.series, sample.time): sample.value for sample in batch})
+            batch = [((one, slot.start + at * 10_000), value / 4) for one, at, value in data.draw(samples, "samples")]
+            store.append(batch_of(batch), FOREVER)
+            stored.update(batch)
             if data.draw(st.booleans(), "roll up"):
                 store.roll_up(slot.start + data.draw(st.integers(0, 5), "hours") * HOUR)
             low, high = sorted(data.draw(st.tuples(st.integers(0, 5 * HOUR), st.integers(0, 5 * HOUR)), "range"))
@@ -455,15 +447,3 @@ def _rows(columns: SampleColumns) -> list[tuple[int, int, float]]:
 def _split(rows: Samples, size: int) -> Iterable[Samples]:
     items = list(rows.items())
     return (dict(items[start : start + size]) for start in range(0, len(items), size))
-
-
-def _batch_in_order(samples: Sequence[Sample]) -> SampleBatch:
-    """A batch with repetitions, in their order."""
-    series = list(dict.fromkeys(sample.series for sample in samples))
-    position = {one: index for index, one in enumerate(series)}
-    return SampleBatch(
-        series,
-        np.array([position[sample.series] for sample in samples], np.uint32),
-        np.array([sample.time for sample in samples], np.int64),
-        np.array([sample.value for sample in samples], np.float64),
-    )
