@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jobmeter.cli.options import FOLDER
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.event import COMMAND_LINE
 from jobmeter.model.time import SystemClock, iso
@@ -25,17 +26,13 @@ _MOST_BYTES = 1024 * 1024
 ROLES = ("admin", "writer", "reader")
 
 _Command = Callable[..., Any]
+_data_option = click.option("--data", type=FOLDER, help="Data folder [env: JOBMETER_DATA].")
 
 
 def _where(function: _Command) -> _Command:
     """The flags that say which registry is meant."""
-    data = click.option(
-        "--data",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="Data folder [env: JOBMETER_DATA].",
-    )
     registry = click.option("--registry", metavar="URL", help="Registry's URL [env: JOBMETER_REGISTRY].")
-    return data(registry(function))
+    return _data_option(registry(function))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -185,7 +182,7 @@ def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
 
 
 @command.command()
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data folder [env: JOBMETER_DATA].")
+@_data_option
 def env(data: Path | None) -> None:
     """Print JOBMETER_SERVER and JOBMETER_KEY for a shell: eval "$(jobmeter key env)".
 

@@ -17,12 +17,11 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from jobmeter.cli.key_option import key_option
+from jobmeter.cli.options import data_folder, data_option, key_option
 from jobmeter.client.api import PAGE, Api, JobSearch
 from jobmeter.client.transport import Transport
 from jobmeter.errors import ConfigurationError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.model.nearest import did_you_mean
-from jobmeter.settings import default_data_directory
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"
 IDLE_EXIT_SECONDS = 600
@@ -56,7 +55,7 @@ def connect(server: str | None, key: str | None, data: Path | None, start: bool 
     """
     server = server or os.environ.get("JOBMETER_SERVER") or None
     key = key or os.environ.get("JOBMETER_KEY") or None
-    folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
+    folder = data_folder(data)
     if server:
         return Transport(_address(server), key or _own_key(server, folder))
     found = _listening(folder)
@@ -129,12 +128,7 @@ def connection_options(function: Callable[..., None]) -> Callable[..., None]:
 
     options = (
         click.option("--project", help="The project, where a job id is not enough."),
-        click.option(
-            "--data",
-            type=click.Path(path_type=Path, file_okay=False),
-            metavar="DIR",
-            help="The data folder (JOBMETER_DATA).",
-        ),
+        data_option,
         key_option("The token of a key (JOBMETER_KEY)."),
         click.option("--server", metavar="URL", help="The server's URL (JOBMETER_SERVER)."),
     )

@@ -13,6 +13,7 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import existing_parts, in_milliseconds
+from jobmeter.cli.options import FILE
 from jobmeter.cli.output import (
     Course,
     chart,
@@ -76,7 +77,7 @@ CHARTED = 4
     "--raw", is_flag=True, help="Every stored reading: a counter as it was read, nothing joined; by default CSV."
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json: an array with an object a point.")
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write there.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write there.")
 @local.connection_options
 def command(
     job: str,

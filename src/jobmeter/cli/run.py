@@ -4,6 +4,7 @@ import logging
 import os
 import pwd
 import re
+import shutil
 import socket
 import sys
 from collections.abc import Callable
@@ -15,9 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import next_attempt
-from jobmeter.cli.daemon import checked
-from jobmeter.cli.interpreter import missing_interpreter
-from jobmeter.cli.key_option import key_option
+from jobmeter.cli.options import checked, checked_interval, data_folder, data_option, key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
@@ -27,14 +26,15 @@ from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import Session
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
-from jobmeter.errors import ConflictError, InvalidRequestError, JobmeterError
+from jobmeter.errors import ConflictError, JobmeterError
 from jobmeter.model.series import check_job_id, check_project
-from jobmeter.model.time import SystemClock, parse_duration
-from jobmeter.settings import default_data_directory
+from jobmeter.model.time import SystemClock
 
 if TYPE_CHECKING:
     from jobmeter.collect.launch.attach import Target
 
+_FIRST_LINE = 256
+"""Bytes that Linux reads of the first line of a script: see execve(2)."""
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 _SHORTEST_INTERVAL_MS = 100
@@ -46,9 +46,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--replicas", type=click.IntRange(1, 1024), default=1, help="Copies to start, each with a rank.")
 @click.option("--server", metavar="URL", help="Where to send the samples (JOBMETER_SERVER).")
 @key_option("The token of a key that may write (JOBMETER_KEY).")
-@click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="The data folder (JOBMETER_DATA)."
-)
+@data_option
 @click.option("--interval", default="1s", show_default=True, help="Time between two samples.")
 @click.option("--job-id", metavar="ID", help="Id of the job (by default its name, the day and six characters).")
 @click.option("--project", help="Project of the job (by default that of the key).")
@@ -91,9 +89,8 @@ def command(  # noqa: PLR0913 - one for each option
     shown = name or job_name(words)
     job = checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
     place = Place(node_name(), project=checked(check_project, project, "--project") if project else "")
-    folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
-    spool = _spool(folder, job, server or os.environ.get("JOBMETER_SERVER") or "")
+    spool = _spool(data_folder(data), job, server or os.environ.get("JOBMETER_SERVER") or "")
     owner = lease_owner(spool.directory if spool else None)
 
     connect = _connector(server, key, data)
@@ -188,6 +185,23 @@ def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) 
         _close(spool)
 
 
+def missing_interpreter(program: str) -> str:
+    """``its interpreter PATH is not there``; empty where the interpreter exists."""
+    found = shutil.which(program, os.F_OK)
+    if found is None:
+        return ""
+    try:
+        with Path(found).open("rb") as file:
+            first = file.read(_FIRST_LINE).split(b"\n", 1)[0]
+    except OSError:
+        return ""
+    words = os.fsdecode(first.removeprefix(b"#!")).strip(" \t").split(None, 1)
+    if not first.startswith(b"#!") or not words or Path(words[0]).exists():
+        return ""
+    ending = " (its first line ends with a carriage return)" if first.endswith(b"\r") else ""
+    return f"its interpreter {words[0].strip()} is not there{ending}"
+
+
 def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
     """``connect``, which also prints the job's link: on a terminal only, as logs must not have secrets."""
 
@@ -213,20 +227,6 @@ def _report(result: Result, spool: Spool | None) -> None:
     if result.remaining:
         count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
         _say(f"{count} {'process' if count == 1 else 'processes'} of the command still run, unmeasured: {numbers}")
-
-
-def checked_interval(text: str, shortest_ms: int) -> int:
-    """Milliseconds of an ``--interval``.
-
-    Raises a usage error for one that is malformed or shorter than ``shortest_ms``.
-    """
-    try:
-        interval_ms = parse_duration(text, "--interval", bare_unit="s")
-    except InvalidRequestError as error:
-        raise click.UsageError(error.message) from error
-    if interval_ms < shortest_ms:
-        raise click.UsageError(f"--interval must be at least {shortest_ms} ms, it is {interval_ms} ms")
-    return interval_ms
 
 
 def node_name() -> str:
