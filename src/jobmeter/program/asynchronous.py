@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from jobmeter.client.api import Comparison, JobSummary, LatestValue, LogEntry
+from jobmeter.client.api import Comparison, LatestValue, LogEntry
 from jobmeter.model import job as model
 from jobmeter.model.event import Event
 from jobmeter.program.client import Client, Jobs
@@ -17,18 +17,8 @@ class AsyncJob:
     """As ``Job``; its queries are awaited."""
 
     def __init__(self, job: Job) -> None:
-        self.job = job
+        self.job, self.record, self.summary = job, job.record, job.summary
         self.id, self.name, self.project, self.state = job.id, job.name, job.project, job.state
-
-    @property
-    def record(self) -> model.Job:
-        """Every field that is stored of it."""
-        return self.job.record
-
-    @property
-    def summary(self) -> JobSummary:
-        """What it used over its life."""
-        return self.job.summary
 
     async def refresh(self) -> "AsyncJob":
         """The same job as it is now."""
