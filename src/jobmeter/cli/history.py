@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from jobmeter.cli.diagnose import headline
+from jobmeter.cli.findings import headline
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import cell, counted, moment
 from jobmeter.client.api import Api, EventSearch, LogEntry, LogSearch

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -28,6 +28,8 @@ IDLE_EXIT_SECONDS = 600
 """A server that a verb started leaves after this long without a request."""
 START_SECONDS = 60.0
 """How long a server may take until it is ready."""
+
+_T = TypeVar("_T")
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
@@ -153,15 +155,17 @@ def _own_key(server: str, folder: Path) -> str:
 
 
 def _key(folder: Path) -> str:
-    try:
-        return msgspec.json.decode((folder / "admin.key").read_bytes(), type=_KeyFile).token
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return ""
+    found = _decoded(folder / "admin.key", _KeyFile)
+    return found.token if found else ""
 
 
 def _described(folder: Path) -> _Listening | None:
+    return _decoded(folder / "server.json", _Listening)
+
+
+def _decoded(file: Path, shape: type[_T]) -> _T | None:
     try:
-        return msgspec.json.decode((folder / "server.json").read_bytes(), type=_Listening)
+        return msgspec.json.decode(file.read_bytes(), type=shape)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -180,7 +184,7 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True
 
 

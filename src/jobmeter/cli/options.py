@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -63,6 +64,11 @@ def overwrite_argument(value: str, process: Path = Path("/proc/self")) -> None:
         return
     finally:
         os.close(memory)
+
+
+def choice(kind: type[StrEnum]) -> click.Choice[str]:
+    """One of those words, in any case."""
+    return click.Choice([str(one) for one in kind], case_sensitive=False)
 
 
 def job_ids_option(help_text: str) -> Callable[[_Function], _Function]:

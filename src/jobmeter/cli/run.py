@@ -8,7 +8,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,29 +91,28 @@ def command(  # noqa: PLR0913 - one for each option
     place = Place(node_name(), project=checked(check_project, project, "--project") if project else "")
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
     spool = _spool(data_folder(data), job, server or os.environ.get("JOBMETER_SERVER") or "")
-    owner = lease_owner(spool.directory if spool else None)
-
     connect = _connector(server, key, data)
-    try:
+    with ExitStack() as stack:
+        if spool:
+            stack.callback(spool.remove_folder)
+            stack.callback(spool.close)
+        owner = lease_owner(spool.directory if spool else None)
         attempt = next_attempt(job, place.project, owner, spool, connect, clock, _say) if job_id else 0
-    except click.UsageError:
-        _close(spool)
-        raise
-    plan = Plan(
-        job=job,
-        name=shown,
-        kind=kind,
-        command=words,
-        user=target.user if target else _user(),
-        replicas=replicas,
-        attempt=attempt,
-        named=name is not None,
-        logs=logs,
-        pass_key=pass_key,
-        lease_owner=owner,
-    )
-    announcing = _announcing(connect, plan, place, quiet=quiet)
-    result = _measured(plan, target, place, announcing, clock, spool, interval_ms, quiet=quiet)
+        plan = Plan(
+            job=job,
+            name=shown,
+            kind=kind,
+            command=words,
+            user=target.user if target else _user(),
+            replicas=replicas,
+            attempt=attempt,
+            named=name is not None,
+            logs=logs,
+            pass_key=pass_key,
+            lease_owner=owner,
+        )
+        announcing = _announcing(connect, plan, place, quiet=quiet)
+        result = _measured(plan, target, place, announcing, clock, spool, interval_ms, quiet=quiet)
     _report(result, spool)
     if not quiet:
         _summary(plan, result)
@@ -156,33 +155,20 @@ def _measured(
     *,
     quiet: bool,
 ) -> Result:
-    """The result of the command, or of the process that runs already."""
-    if target is None:
-        return _run(_session(plan, place, connect, clock, spool, quiet=quiet), interval_ms, plan.command[0], spool)
-    from jobmeter.collect.launch.attach import Attachment
+    """The result of the command, or of the process that runs already.
 
-    try:
+    Exits with a shell's status where the command cannot be started.
+    """
+    if target is not None:
+        from jobmeter.collect.launch.attach import Attachment
+
         return Attachment(plan, target, place, connect, clock, spool=spool).run(interval_ms)
-    finally:
-        _close(spool)
-
-
-def _session(
-    plan: Plan, place: Place, connect: Callable[[], Transport], clock: SampleClock, spool: Spool | None, *, quiet: bool
-) -> Session:
     say = _say_nothing if quiet else _say
-    return Session(plan, place, connect, clock, spool=spool, say=say, warn=_say)
-
-
-def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) -> Result:
-    """Run the command and give its result. Exits with a shell's status where it cannot be started."""
     try:
-        return session.run(os.environ, interval_ms)
+        return Session(plan, place, connect, clock, spool=spool, say=say, warn=_say).run(os.environ, interval_ms)
     except OSError as error:
-        _say(f"{program}: {missing_interpreter(program) or error.strerror or error}")
+        _say(f"{plan.command[0]}: {missing_interpreter(plan.command[0]) or error.strerror or error}")
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
-    finally:
-        _close(spool)
 
 
 def missing_interpreter(program: str) -> str:
@@ -239,12 +225,6 @@ def _user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
-
-
-def _close(spool: Spool | None) -> None:
-    if spool:
-        spool.close()
-        spool.remove_folder()
 
 
 def _spool(folder: Path, job: str, target: str) -> Spool | None:

@@ -52,6 +52,11 @@ def joined(values: Sequence[LatestValue], metric: str) -> Joined:
     return Joined(total if adds else total / len(found), found[0].unit)
 
 
+def load(values: Sequence[LatestValue]) -> list[float]:
+    """The sort key of the busiest jobs first."""
+    return [joined(values, metric).value or 0.0 for metric in BUSY]
+
+
 def cells(values: Sequence[LatestValue]) -> list[str]:
     """Current usage, a cell for each of ``COLUMNS``."""
     return [joined(values, metric).text for _, metric in COLUMNS]

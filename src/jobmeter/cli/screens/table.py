@@ -1,6 +1,6 @@
 """A table whose rows change in place: sorted by any column, and narrowed to the terminal where possible."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -20,6 +20,11 @@ class Column(NamedTuple):
     name: str
     right: bool = False
     spare: int = 0
+
+
+def columns(names: Sequence[str], right: Collection[str], spare: Sequence[str]) -> tuple[Column, ...]:
+    """Columns of those names, where ``right`` are numbers and ``spare`` may be dropped, the first of them first."""
+    return tuple(Column(name, name in right, spare.index(name) + 1 if name in spare else 0) for name in names)
 
 
 class Row(NamedTuple):
