@@ -9,6 +9,7 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
 from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json, quantity
+from jobmeter.cli.use import began
 from jobmeter.client.api import ComparedJob, Comparison
 
 _MOST = 10
@@ -45,7 +46,7 @@ def _columns(out: Console, answer: Comparison) -> None:
     columns: list[tuple[str, Callable[[ComparedJob], str]]] = [
         ("name", lambda one: one.job.name),
         ("state", lambda one: str(one.job.state)),
-        ("start", lambda one: moment(one.job.start if one.job.start is not None else one.job.first_sample)),
+        ("start", lambda one: moment(began(one.job))),
         ("duration", lambda one: duration(one.summary.duration_ms)),
         ("replicas", lambda one: str(one.summary.replicas)),
         ("devices", lambda one: str(one.summary.devices)),

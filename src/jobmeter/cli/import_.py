@@ -16,12 +16,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from jobmeter.cli import local
 from jobmeter.cli.output import console, counted, duration, moment, print_json
-from jobmeter.client.api import Api, IngestReceipt
+from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
 from jobmeter.model.time import SECOND
 
 if TYPE_CHECKING:
     from jobmeter.cli.loading.load import Plan, Tally
+    from jobmeter.cli.loading.send import Totals
 
 _REASONS = {
     "expired": "older than the project's retention; lift it with JOBMETER_RETENTION_RAW_DAYS at the server, or for one "
@@ -67,26 +68,27 @@ def command(
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
         raise ConfigurationError("importing needs the columns of the server extra: install Jobmeter with it")
     from jobmeter.cli.loading.load import Plan, Tally, bodies
+    from jobmeter.cli.loading.send import Totals
 
     _check_files(files)
-    plan, tally, receipt = Plan(files=files, project=connection.project or "", **how), Tally(), IngestReceipt()
+    plan, tally, totals = Plan(files=files, project=connection.project or "", **how), Tally(), Totals()
     began = time.monotonic()
     with _progress(files) as (progress, note):
         try:
             if dry_run:
                 deque(bodies(plan, tally, progress), maxlen=0)
             else:
-                receipt = _send(plan, tally, connection.open(), progress, note)
+                totals = _send(plan, tally, connection.open(), progress, note)
         except OSError as error:
             raise InvalidRequestError(
                 f"{error.filename or 'a file'} cannot be read: {error.strerror or error}"
             ) from error
-    result = _result(tally, receipt, time.monotonic() - began)
+    result = _result(tally, totals, time.monotonic() - began)
     if as_json:
         print_json(result)
     else:
         _show(result, dry_run)
-    if receipt.rejected and not receipt.accepted:
+    if totals.rejected and not totals.accepted:
         sys.exit(1)
 
 
@@ -102,7 +104,7 @@ def _check_files(files: Sequence[str]) -> None:
 
 def _send(
     plan: "Plan", tally: "Tally", api: Api, progress: Callable[[int], None], note: Callable[[str], None]
-) -> IngestReceipt:
+) -> "Totals":
     from jobmeter.cli.loading.load import bodies
     from jobmeter.cli.loading.send import Sender
     from jobmeter.wire.native.frame import Codec
@@ -119,20 +121,19 @@ def _send(
         error.message += f" ({counted(sender.totals.accepted, 'row')} imported before)"
         error.args = (error.message,)
         raise
-    totals = sender.totals
-    return IngestReceipt(accepted=totals.accepted, records=totals.records, rejected=totals.rejected)
+    return sender.totals
 
 
-def _result(tally: "Tally", receipt: IngestReceipt, seconds: float) -> dict[str, Any]:
+def _result(tally: "Tally", totals: "Totals", seconds: float) -> dict[str, Any]:
     return {
         "rows": tally.rows,
-        "accepted": receipt.accepted,
+        "accepted": totals.accepted,
         "records": tally.records,
         "jobs": len(tally.jobs),
         "first": tally.first_ms,
         "last": tally.last_ms,
         "skipped": tally.skipped,
-        "rejected": receipt.rejected,
+        "rejected": totals.rejected,
         "seconds": round(seconds, 3),
         "rows_per_second": round(tally.rows / seconds) if seconds else 0,
     }

@@ -13,6 +13,7 @@ from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice
 from jobmeter.cli.output import console, duration, moment, print_json, quantity
+from jobmeter.cli.use import began
 from jobmeter.client.api import Api, JobSearch, JobSummary
 from jobmeter.errors import JobmeterError
 from jobmeter.model.finding import Severity
@@ -105,7 +106,7 @@ def _row(job: Job, summary: JobSummary) -> tuple[str, ...]:
         job.type,
         str(job.state),
         job.user,
-        moment(job.start if job.start is not None else job.first_sample),
+        moment(began(job)),
         duration(summary.duration_ms),
         _used(summary, "cpu.usage", "job_mean"),
         _used(summary, "memory.usage", "job_max"),

@@ -70,9 +70,18 @@ def newest(api: Api, job: Job) -> list[LatestValue]:
         return []
 
 
+def began(job: Job) -> int | None:
+    """When a job started, else when its first sample was taken."""
+    return job.start if job.start is not None else job.first_sample
+
+
+def ended(job: Job) -> int | None:
+    """When a job ended, else when its last sample was taken."""
+    return job.end if job.end is not None else job.last_sample
+
+
 def age(job: Job, now_ms: int) -> str:
     """How long a job runs, or ran."""
-    start = job.start if job.start is not None else job.first_sample
-    end = job.end if job.end is not None else job.last_sample
+    start, end = began(job), ended(job)
     until = end if job.state.finished and end is not None else now_ms
     return MISSING if start is None else duration(max(until - start, 0))

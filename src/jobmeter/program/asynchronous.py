@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from jobmeter.client.api import Comparison, LatestValue, LogEntry
@@ -90,7 +89,5 @@ class AsyncClient:
         await self._opened()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from jobmeter.cli.local import connect
 from jobmeter.cli.output import duration, moment
+from jobmeter.cli.use import began, ended
 from jobmeter.client.api import PAGE, Api, Comparison, JobSearch
 from jobmeter.model import job as model
 from jobmeter.model.time import Clock, SystemClock, parse_duration
@@ -122,9 +122,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -136,7 +134,6 @@ def _several(value: str | Sequence[str]) -> Sequence[str]:
 
 
 def _row(job: model.Job) -> tuple[str, ...]:
-    start = job.start if job.start is not None else job.first_sample
-    end = job.end if job.end is not None else job.last_sample
+    start, end = began(job), ended(job)
     length = None if start is None or end is None else max(end - start, 0)
     return job.id, job.name, job.type, str(job.state), job.user, moment(start), duration(length)

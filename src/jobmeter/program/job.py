@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jobmeter.cli.output import duration, moment, quantity
+from jobmeter.cli.use import began
 from jobmeter.client.api import Api, EventSearch, JobDetail, LatestValue, LogEntry, LogSearch, MetricSearch
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event
@@ -78,7 +79,7 @@ class Job:
 
     def _facts(self) -> Sequence[str]:
         record = self.record
-        start = record.start if record.start is not None else record.first_sample
-        began = "" if start is None else f"started {moment(start)} UTC"
+        start = began(record)
+        started = "" if start is None else f"started {moment(start)} UTC"
         lasted = "" if self.summary.duration_ms is None else duration(self.summary.duration_ms)
-        return (record.name, record.type, record.user, began, lasted, record.error)
+        return (record.name, record.type, record.user, started, lasted, record.error)

@@ -271,7 +271,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert store.rolled([other.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
         assert store.roll_up(slot.start + 5 * HOUR) >= 1
         assert store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
-        self._check_buckets(store, slot, [one], {**rows, **late})
+        self._check_buckets(store, slot.span, [one], {**rows, **late})
 
     def test_roll_ups_equal_those_made_by_hand(self, store: Store, slot: Slot) -> None:
         gauge, counter, lonely = slot.gauge(), slot.counter(), slot.counter("worker-1")
@@ -284,7 +284,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         rows[lonely, slot.start + 4 * HOUR] = 10.0
         store.append(batch_of(rows), FOREVER)
         store.roll_up(slot.start + 6 * HOUR)
-        self._check_buckets(store, slot, [lonely, gauge, counter], rows)
+        self._check_buckets(store, slot.span, [lonely, gauge, counter], rows)
 
     def test_a_counter_grows_since_the_last_sample_before_the_bucket(self, store: Store, slot: Slot) -> None:
         one = slot.counter()
@@ -303,7 +303,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.append(batch_of(late), FOREVER)
         self._check_trusted(store, slot, [one], {**rows, **late})
         store.roll_up(slot.start + 31 * HOUR)
-        self._check_buckets(store, slot, [one], {**rows, **late})
+        self._check_buckets(store, slot.span, [one], {**rows, **late})
 
     def test_data_far_older_than_the_roll_ups_is_rolled_up_too(self, store: Store, slot: Slot) -> None:
         store.roll_up(slot.start)
@@ -314,9 +314,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert store.rolled([slot.key], TimeRange(old, old + 60 * HOUR)) == []
         store.roll_up(slot.start)
         assert store.rolled([slot.key], TimeRange(old, old + 60 * HOUR)) == [TimeRange(old, old + 60 * HOUR)]
-        span = TimeRange(old, old + 60 * HOUR)
-        for tier in Tier:
-            assert stored_buckets(store, [one], span, tier) == brute_buckets(rows, [one], span, tier)
+        self._check_buckets(store, TimeRange(old, old + 60 * HOUR), [one], rows)
 
     def test_a_deleted_job_is_gone_and_may_come_back(self, store: Store, slot: Slot) -> None:
         one, other = slot.gauge(), Slot()
@@ -393,7 +391,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         self._check_trusted(store, slot, [one], rows)
         store.roll_up(slot.start + 6 * HOUR)
         assert store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
-        self._check_buckets(store, slot, [one], rows)
+        self._check_buckets(store, slot.span, [one], rows)
 
     @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
@@ -431,13 +429,12 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def _check_trusted(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
         """What ``rolled`` vouches for is right."""
         for part in store.rolled([slot.key], slot.span):
-            for tier in Tier:
-                assert stored_buckets(store, series, part, tier) == brute_buckets(stored, series, part, tier)
+            StoreTests._check_buckets(store, part, series, stored)
 
     @staticmethod
-    def _check_buckets(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
+    def _check_buckets(store: Store, span: TimeRange, series: Sequence[Series], stored: Samples) -> None:
         for tier in Tier:
-            assert stored_buckets(store, series, slot.span, tier) == brute_buckets(stored, series, slot.span, tier)
+            assert stored_buckets(store, series, span, tier) == brute_buckets(stored, series, span, tier)
 
 
 def _rows(columns: SampleColumns) -> list[tuple[int, int, float]]:

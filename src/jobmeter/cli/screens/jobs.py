@@ -11,7 +11,7 @@ from jobmeter.cli.screens.draw import Cell, newest_of, number, spark, words
 from jobmeter.cli.screens.job import JobScreen
 from jobmeter.cli.screens.table import LiveTable, Row, columns
 from jobmeter.cli.screens.watch import Overview, UsedJob, Watch
-from jobmeter.cli.use import COLUMNS, age, joined
+from jobmeter.cli.use import COLUMNS, age, began, joined
 
 _SPARK = 16
 _NAMES = [name for name, _ in COLUMNS]
@@ -54,7 +54,7 @@ class JobsScreen(LiveScreen):
     def action_all(self) -> None:
         """Show the newest jobs of every state, or those that run."""
         self._only_running = not self._only_running
-        self.refresh_now()
+        self.on_screen_resume()
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the job of that row."""
@@ -77,7 +77,7 @@ class JobsScreen(LiveScreen):
 
 def _row(one: UsedJob, now_ms: int) -> Row:
     job = one.job
-    start = job.start if job.start is not None else job.first_sample
+    start = began(job)
     cells = [
         words(job.id),
         words(job.name),

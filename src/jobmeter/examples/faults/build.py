@@ -38,7 +38,6 @@ class Made:
     lines: list[LogLine] = field(default_factory=list)
     kernel: list[LogLine] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    limits: dict[str, float] = field(default_factory=dict)
     error: str = ""
     last_sample: int | None = None
     gap: tuple[str, int, int] | None = None
@@ -131,7 +130,6 @@ class Made:
             end=end,
             error=self.error,
             exit_code=codes[0] if codes else None,
-            limits=self.limits,
             recorded=True,
             updated=end,
             last_sample=self.last_sample or int(self.time[-1]),
