@@ -107,10 +107,9 @@ def _send(
 ) -> "Totals":
     from jobmeter.cli.loading.load import bodies
     from jobmeter.cli.loading.send import Sender
-    from jobmeter.wire.native.frame import Codec
 
     near = urlsplit(api.transport.server).hostname in local.LOOPBACK
-    plan = replace(plan, codec=Codec.NONE if near else Codec.ZSTD)
+    plan = replace(plan, compress=not near)
     sender = Sender(api, note)
     try:
         with sender:
