@@ -12,11 +12,10 @@ from jobmeter.model.event import Level
 from jobmeter.model.log import MAX_TEXT_BYTES, LogLine, LogPage
 from jobmeter.model.series import job_key
 from jobmeter.model.shipper import OutboxRow
-from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget, Store
-from jobmeter.testing.samples import FOREVER
+from jobmeter.store.base import PAGE_BYTES, LogSelector, Store
+from jobmeter.testing.samples import BUDGET, FOREVER
 from jobmeter.testing.slot import Slot
 
-BUDGET = ReadBudget()
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 _LEVELS = (None, *Level)

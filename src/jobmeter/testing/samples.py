@@ -15,6 +15,8 @@ from jobmeter.store.base import ReadBudget, Store, Tier
 
 FOREVER = Retention(raw_days=36_500, minute_days=36_500, hour_days=36_500)
 
+BUDGET = ReadBudget()
+
 Samples = dict[tuple[Series, int], float]
 """Value by series and time (ms)."""
 
@@ -48,11 +50,11 @@ def batch_of(rows: Samples | Sequence[tuple[tuple[Series, int], float]]) -> Samp
     )
 
 
-def read_all(store: Store, series: Sequence[Series], span: TimeRange, budget: ReadBudget | None = None) -> Samples:
+def read_all(store: Store, series: Sequence[Series], span: TimeRange, budget: ReadBudget = BUDGET) -> Samples:
     """Everything that a store has of some series in a range. Fails where blocks are out of order or repeat a sample."""
     found: Samples = {}
     last = (-1, -1)
-    for block in store.read(SeriesKeys.of(series), span, budget or ReadBudget()):
+    for block in store.read(SeriesKeys.of(series), span, budget):
         for index, time, value in zip(block.index.tolist(), block.time.tolist(), block.value.tolist(), strict=True):
             assert last < (index, time), "samples are out of order, or one is there twice"
             last = (index, time)
@@ -64,7 +66,7 @@ def stored_buckets(
     store: Store, series: Sequence[Series], span: TimeRange, tier: Tier
 ) -> dict[tuple[Series, int], Bucket]:
     """The roll-up rows that a store has."""
-    columns = store.read_buckets(SeriesKeys.of(series), span, tier, ReadBudget())
+    columns = store.read_buckets(SeriesKeys.of(series), span, tier, BUDGET)
     names = list(Bucket.__dataclass_fields__)
     values = zip(*(getattr(columns, name).tolist() for name in names), strict=True)
     keys = list(zip(columns.index.tolist(), columns.time.tolist(), strict=True))

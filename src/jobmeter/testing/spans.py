@@ -12,10 +12,9 @@ from jobmeter.model.span import KINDS, STATUSES, Span, SpanEvent, SpanKind, Span
 from jobmeter.model.trace_filter import Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
 from jobmeter.store.base import ReadBudget, Store
 from jobmeter.store.memory_spans import MemorySpans
-from jobmeter.testing.samples import FOREVER
+from jobmeter.testing.samples import BUDGET, FOREVER
 from jobmeter.testing.slot import Slot
 
-BUDGET = ReadBudget()
 _SECOND = 1_000_000_000
 OWN = frozenset({"default"})
 

@@ -19,12 +19,10 @@ from jobmeter.model.series import NO_JOB, NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import ReadBudget, Selector, Store, Tier
 from jobmeter.testing.logs import LogTests
-from jobmeter.testing.samples import FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
+from jobmeter.testing.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
 from jobmeter.testing.slot import Slot
 from jobmeter.testing.spans import SpanTests
 from jobmeter.testing.system_logs import SystemLogTests
-
-BUDGET = ReadBudget()
 
 
 class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
