@@ -7,9 +7,19 @@ from pathlib import Path
 
 import click
 
-from jobmeter.cli.daemon import ca_file_option, check_server, checked, stopped
-from jobmeter.cli.key_option import key_option
-from jobmeter.cli.run import checked_interval, node_name
+from jobmeter.cli.options import (
+    FILE,
+    FOLDER,
+    ca_file_option,
+    check_server,
+    checked,
+    checked_interval,
+    data_folder,
+    job_ids_option,
+    key_option,
+    stopped,
+)
+from jobmeter.cli.run import node_name
 from jobmeter.client.transport import Transport
 from jobmeter.collect.agent import Agent, JobDiscovery
 from jobmeter.collect.base import Place
@@ -23,7 +33,6 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
 from jobmeter.model.series import check_name
 from jobmeter.model.time import SystemClock
-from jobmeter.settings import default_data_directory
 
 _SHORTEST_INTERVAL_MS = 1000
 _LONGEST_GROUP = 256
@@ -35,7 +44,7 @@ _LONGEST_GROUP = 256
 @click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
 @click.option(
     "--spool",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="Folder for what waits for the server (by default spool/agent in the data folder).",
 )
@@ -51,26 +60,19 @@ _LONGEST_GROUP = 256
 @ca_file_option
 @click.option(
     "--job-rules",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     envvar="JOBMETER_JOB_RULES",
     help="Rules that make jobs of units, containers, control groups and commands (JOBMETER_JOB_RULES).",
 )
 @click.option(
     "--job-mapping-dir",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     envvar="JOBMETER_JOB_MAPPING_DIR",
     help="Folder in which a scheduler's prolog writes which job has which GPU (JOBMETER_JOB_MAPPING_DIR).",
 )
-@click.option(
-    "--job-ids",
-    type=click.Choice([one.value for one in JobIds]),
-    default=JobIds.PLAIN.value,
-    show_default=True,
-    envvar="JOBMETER_JOB_IDS",
-    help="What is in the ids of Slurm's jobs: their number, or NUMBER@CLUSTER (JOBMETER_JOB_IDS).",
-)
+@job_ids_option("What is in the ids of Slurm's jobs: their number, or NUMBER@CLUSTER (JOBMETER_JOB_IDS).")
 @click.option("--kernel-log/--no-kernel-log", default=True, help="Read the kernel's log, where it may be read.")
 @click.option("--journal/--no-journal", default=True, help="Read systemd's journal, where there is one.")
 @click.option(
@@ -119,13 +121,12 @@ def command(  # noqa: PLR0913 - one for each option
         resource_group=_group(resource_group),
     )
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
-    data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     transport = Transport(server, key, ca_file=ca_file)
     agent = Agent(
         place,
         lambda: transport,
         SampleClock(SystemClock()),
-        _spool(spool or data / "spool" / "agent"),
+        _spool(spool or data_folder() / "spool" / "agent"),
         interval_ms,
         LogSettings(kernel=kernel_log, journal=journal, files=log_files, lines_a_second=log_rate),
         JobDiscovery(

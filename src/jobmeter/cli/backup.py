@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.key_option import key_option
+from jobmeter.cli.options import FOLDER, key_option
 from jobmeter.client.transport import API
 
 HOURS_SECONDS = 6 * 3600.0
@@ -14,8 +14,8 @@ HOURS_SECONDS = 6 * 3600.0
 
 
 @click.command(short_help="Copy a running server's data into a folder.")
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The data folder (JOBMETER_DATA).")
+@click.argument("directory", type=FOLDER)
+@click.option("--data", type=FOLDER, help="The data folder (JOBMETER_DATA).")
 @key_option("The token of an administrator's key (JOBMETER_KEY).")
 @click.option("--server", metavar="URL", help="The server to copy (JOBMETER_SERVER).")
 def command(directory: Path, data: Path | None, key: str | None, server: str | None) -> None:

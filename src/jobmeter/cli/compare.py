@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 
 import click
-import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
+from jobmeter.cli.named import metric_option
 from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json, quantity
+from jobmeter.cli.use import began
 from jobmeter.client.bodies import ComparedJob, Comparison
 
 _MOST = 10
@@ -16,14 +17,7 @@ _MOST = 10
 
 @click.command(short_help="Put jobs beside each other.")
 @click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    shell_complete=completion.metrics,
-    metavar="M",
-    help="Draw the course of this metric too.",
-)
+@metric_option("Draw the course of this metric too.")
 @click.option("--step", metavar="LENGTH", help="Length of a bucket of the course, such as 1m.")
 @click.option("--json", "as_json", is_flag=True, help="An object: jobs, step, lines (times from each job's start).")
 @local.connection_options
@@ -37,15 +31,14 @@ def command(
     found = connection.find_each(jobs)
     if not 2 <= len(found) <= _MOST:
         raise click.UsageError(f"name 2 to {_MOST} different jobs, these are {len(found)}")
-    names = [name for text in metrics for name in text.split(",") if name]
-    answer = found[0].api.compare([one.id for one in found], names, step, connection.project)
+    answer = found[0].api.compare([one.id for one in found], metrics, step, connection.project)
     if as_json:
-        print_json(msgspec.to_builtins(answer))
+        print_json(answer)
         return
     out = console()
     _columns(out, answer)
     _used(out, answer)
-    for name in names:
+    for name in metrics:
         _curves(out, answer, name)
 
 
@@ -53,7 +46,7 @@ def _columns(out: Console, answer: Comparison) -> None:
     columns: list[tuple[str, Callable[[ComparedJob], str]]] = [
         ("name", lambda one: one.job.name),
         ("state", lambda one: str(one.job.state)),
-        ("start", lambda one: moment(one.job.start if one.job.start is not None else one.job.first_sample)),
+        ("start", lambda one: moment(began(one.job))),
         ("duration", lambda one: duration(one.summary.duration_ms)),
         ("replicas", lambda one: str(one.summary.replicas)),
         ("devices", lambda one: str(one.summary.devices)),

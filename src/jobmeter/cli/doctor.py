@@ -8,15 +8,13 @@ import click
 from rich.markup import escape
 
 from jobmeter.cli import local
-from jobmeter.cli.daemon import ca_file_option
-from jobmeter.cli.key_option import key_option
-from jobmeter.cli.output import console, print_json
+from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, key_option
+from jobmeter.cli.output import console, print_json, printable
 from jobmeter.client.transport import Transport
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.collect.doctor.examine import Questions, examine
-from jobmeter.errors import ConfigurationError, UnavailableError
+from jobmeter.errors import UnavailableError
 from jobmeter.model.time import SystemClock
-from jobmeter.settings import default_data_directory
 
 _STYLES = {Status.OK: "green", Status.LIMITED: "yellow", Status.ABSENT: "dim", Status.PROBLEM: "bold red"}
 
@@ -24,14 +22,9 @@ _STYLES = {Status.OK: "green", Status.LIMITED: "yellow", Status.ABSENT: "dim", S
 @click.command(short_help="Show what is measured on this machine, what is not, and why.")
 @click.option("--server", metavar="URL", help="The server (JOBMETER_SERVER; by default the data folder's own).")
 @key_option("The agent's token (JOBMETER_KEY).")
+@data_option
 @click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="The data folder (JOBMETER_DATA)."
-)
-@click.option(
-    "--spool",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="The agent's spool (by default spool/agent in the data folder).",
+    "--spool", type=FOLDER, metavar="DIR", help="The agent's spool (by default spool/agent in the data folder)."
 )
 @ca_file_option
 @click.option("--kubeconfig", metavar="FILE", help="How to reach a Kubernetes API server (KUBECONFIG).")
@@ -52,17 +45,16 @@ def command(
 
     Run it as the agent's own user, with its own settings: rights and keys are those of the caller.
     """
-    folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     questions = Questions(
         environment=os.environ,
         transport=_transport(server, key, data, ca_file),
-        spool=spool or folder / "spool" / "agent",
+        spool=spool or data_folder(data) / "spool" / "agent",
         kubeconfig=kubeconfig,
         flink=flink,
     )
     checks = list(examine(Machine(), questions, SystemClock()))
     if as_json:
-        print_json([_row(check) for check in checks])
+        print_json(checks)
     else:
         _show(checks)
     sys.exit(any(check.status is Status.PROBLEM for check in checks))
@@ -72,21 +64,9 @@ def _transport(server: str | None, key: str | None, data: Path | None, ca_file: 
     """A way to the server; None where none is named and none listens for the data folder."""
     try:
         found = local.connect(server, key, data, start=False)
-    except ConfigurationError:
-        raise
     except UnavailableError:
         return None
     return Transport(found.server, found.key, ca_file=ca_file, timeout=10.0)
-
-
-def _row(check: Check) -> dict[str, str]:
-    return {
-        "area": check.area,
-        "name": check.name,
-        "status": str(check.status),
-        "text": check.text,
-        "advice": check.advice,
-    }
 
 
 def _show(checks: list[Check]) -> None:
@@ -96,13 +76,9 @@ def _show(checks: list[Check]) -> None:
             area = check.area
             out.print(f"[bold]{area}[/]")
         status = f"[{_STYLES[check.status]}]{check.status:<8}[/]"
-        out.print(f"  {status} {check.name:<13}{_plain(check.text)}")
+        out.print(f"  {status} {check.name:<13}{escape(printable(check.text))}")
         if check.advice and check.status is not Status.OK:
-            out.print(f"{'':24}[dim]→[/] {_plain(check.advice)}")
+            out.print(f"{'':24}[dim]→[/] {escape(printable(check.advice))}")
     problems = sum(check.status is Status.PROBLEM for check in checks)
     limited = sum(check.status is Status.LIMITED for check in checks)
     out.print(f"\n{problems} to be mended, {limited} read in part")
-
-
-def _plain(text: str) -> str:
-    return escape("".join(character if character.isprintable() else "�" for character in text))

@@ -8,6 +8,7 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import choice
 from jobmeter.cli.output import console, counted, moment, print_json
 from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
@@ -17,17 +18,13 @@ SHOWN = 100
 """The default number of events in the table."""
 
 
-def _words(kind: type[Level] | type[EventType] | type[EventSource]) -> click.Choice[str]:
-    return click.Choice([str(one) for one in kind], case_sensitive=False)
-
-
 @click.command(short_help="Show what happened to a job, or everywhere.")
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Only events of this node; may be repeated.")
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only events of this replica.")
-@click.option("--type", "types", multiple=True, type=_words(EventType), help="Only events of this type.")
-@click.option("--source", "sources", multiple=True, type=_words(EventSource), help="Only events of this source.")
-@click.option("--level", type=_words(Level), help="Only events of this level or above.")
+@click.option("--type", "types", multiple=True, type=choice(EventType), help="Only events of this type.")
+@click.option("--source", "sources", multiple=True, type=choice(EventSource), help="Only events of this source.")
+@click.option("--level", type=choice(Level), help="Only events of this level or above.")
 @click.option("--contains", default="", metavar="TEXT", help="Only events whose reason or message holds this text.")
 @click.option("--since", metavar="LENGTH", help="At most this long ago, such as 30m or 7d.")
 @click.option(
@@ -35,43 +32,29 @@ def _words(kind: type[Level] | type[EventType] | type[EventSource]) -> click.Cho
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
-def command(  # noqa: PLR0913 - one for each option
-    *,
+def command(
     job: str | None,
-    nodes: Sequence[str],
-    replicas: Sequence[str],
-    types: Sequence[str],
-    sources: Sequence[str],
-    level: str | None,
-    contains: str,
     since: str | None,
     limit: int | None,
     as_json: bool,
     connection: local.Connection,
+    **options: object,
 ) -> None:
     """Show what happened to JOB and its replicas, the newest last; without JOB what happened everywhere."""
     if since:
         parse_duration(since, "--since")
-    if job and nodes:
+    if job and options["nodes"]:
         raise click.UsageError("JOB and --node exclude each other: the events of a job name their nodes")
     named = connection.find(job) if job else None
-    search = EventSearch(
-        replicas=replicas,
-        nodes=nodes,
-        types=types,
-        sources=sources,
-        level=level,
-        contains=contains,
-        since=since,
-        project=named.project if named else connection.project,
-    )
+    project = named.project if named else connection.project
+    search = EventSearch(since=since, project=project, **options)  # type: ignore[arg-type]
     api = named.api if named else connection.open()
     events, total = api.newest_events(named.id if named else None, search, limit or (sys.maxsize if as_json else SHOWN))
     events.reverse()
     if as_json:
         print_json([_document(event) for event in events])
         return
-    narrowed = any((nodes, replicas, types, sources, level, contains, since))
+    narrowed = bool(since) or any(options.values())
     empty = f"there are no events {'of this job' if named else 'here'} yet"
     _print(events, total, "no event matches" if narrowed else empty)
 

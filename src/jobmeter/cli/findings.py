@@ -16,12 +16,16 @@ def headline(one: Finding) -> str:
     return f"[{style}]{one.severity}[/] {cell(one.rule)} ({one.role}, {whom}){text}"
 
 
+def details(one: Finding) -> list[tuple[str, str]]:
+    """When it was, its further evidence, and the advice, each with its name."""
+    span = moment(one.start) if one.start == one.end else f"{moment(one.start)} to {moment(one.end)}"
+    evidence = ((evidence.kind, evidence.text) for evidence in one.evidence[1:])
+    return [("when", f"{span} UTC, confidence {one.confidence:.0%}"), *evidence, ("advice", one.advice)]
+
+
 def print_finding(out: Console, one: Finding) -> None:
     """Print a finding with its evidence and advice."""
     out.print(headline(one))
-    span = moment(one.start) if one.start == one.end else f"{moment(one.start)} to {moment(one.end)}"
-    out.print(f"  {'when':<12}{span} UTC, confidence {one.confidence:.0%}")
-    for evidence in one.evidence[1:]:
-        out.print(f"  {cell(evidence.kind):<12}{cell(evidence.text)}")
-    out.print(f"  {'advice':<12}{cell(one.advice)}")
-    out.print(f"  {'rule from':<12}{cell(one.source)}\n")
+    for name, text in (*details(one), ("rule from", one.source)):
+        out.print(f"  {cell(name):<12}{cell(text)}")
+    out.print()

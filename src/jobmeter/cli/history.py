@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from jobmeter.cli.diagnose import headline
+from jobmeter.cli.findings import headline
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import cell, counted, moment
 from jobmeter.client.api import Api
@@ -27,17 +27,15 @@ LINES = 10
 
 def show_history(out: Console, api: Api, job: Job) -> None:
     """Print the events of a finished job and the findings of any; for a failed one also the end of its log."""
-    # A server of an older release has no such endpoint.
+    parts = [_course, _findings]
     if job.state.finished:
-        with suppress(NotFoundError):
-            _events(out, api, job)
-    with suppress(NotFoundError):
-        _course(out, api, job)
-    with suppress(NotFoundError):
-        _findings(out, api, job)
+        parts.insert(0, _events)
     if job.state is JobState.FAILED:
+        parts.append(_lines)
+    for part in parts:
+        # A server of an older release has no such endpoint.
         with suppress(NotFoundError):
-            _lines(out, api, job)
+            part(out, api, job)
 
 
 def _events(out: Console, api: Api, job: Job) -> None:

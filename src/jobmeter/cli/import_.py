@@ -3,8 +3,10 @@
 import importlib.util
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,12 +16,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from jobmeter.cli import local
 from jobmeter.cli.output import console, counted, duration, moment, print_json
-from jobmeter.client.bodies import IngestReceipt
+from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
 from jobmeter.model.time import SECOND
 
 if TYPE_CHECKING:
-    from jobmeter.cli.loading.load import Tally
+    from jobmeter.cli.loading.load import Plan, Tally
+    from jobmeter.cli.loading.send import Totals
 
 _REASONS = {
     "expired": "older than the project's retention; lift it with JOBMETER_RETENTION_RAW_DAYS at the server, or for one "
@@ -49,7 +52,13 @@ _SECONDS = "the last of them is of 1970: are the times in seconds? They must be 
 @click.option("--dry-run", is_flag=True, help="Read and check everything, send nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")
 @local.connection_options
-def command(files: tuple[str, ...], dry_run: bool, as_json: bool, connection: local.Connection, **how: object) -> None:
+def command(
+    files: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    connection: local.Connection,
+    **how: Any,  # noqa: ANN401 - further fields of a plan
+) -> None:
     """Import samples and job records from CSV, JSON lines or Parquet; - is standard input.
 
     Columns: job_id, replica, node, device, metric, time, value and, if wanted, cluster. time is ISO 8601 or epoch
@@ -58,21 +67,28 @@ def command(files: tuple[str, ...], dry_run: bool, as_json: bool, connection: lo
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
         raise ConfigurationError("importing needs the columns of the server extra: install Jobmeter with it")
+    from jobmeter.cli.loading.load import Plan, Tally, bodies
+    from jobmeter.cli.loading.send import Totals
+
     _check_files(files)
+    plan, tally, totals = Plan(files=files, project=connection.project or "", **how), Tally(), Totals()
     began = time.monotonic()
     with _progress(files) as (progress, note):
         try:
-            tally, receipt = (_check if dry_run else _send)(files, connection, how, progress, note)
+            if dry_run:
+                deque(bodies(plan, tally, progress), maxlen=0)
+            else:
+                totals = _send(plan, tally, connection.open(), progress, note)
         except OSError as error:
             raise InvalidRequestError(
                 f"{error.filename or 'a file'} cannot be read: {error.strerror or error}"
             ) from error
-    result = _result(tally, receipt, time.monotonic() - began)
+    result = _result(tally, totals, time.monotonic() - began)
     if as_json:
         print_json(result)
     else:
         _show(result, dry_run)
-    if receipt.rejected and not receipt.accepted:
+    if totals.rejected and not totals.accepted:
         sys.exit(1)
 
 
@@ -86,36 +102,15 @@ def _check_files(files: Sequence[str]) -> None:
         raise InvalidRequestError("standard input can be read once only", "file")
 
 
-def _check(
-    files: Sequence[str],
-    connection: local.Connection,
-    how: Mapping[str, Any],
-    progress: Callable[[int], None],
-    note: Callable[[str], None],  # noqa: ARG001 - the shape of _send
-) -> tuple["Tally", IngestReceipt]:
-    from jobmeter.cli.loading.load import Plan, Tally, bodies
-
-    tally = Tally()
-    for _ in bodies(Plan(files=files, project=connection.project or "", **how), tally, progress):
-        pass
-    return tally, IngestReceipt()
-
-
 def _send(
-    files: Sequence[str],
-    connection: local.Connection,
-    how: Mapping[str, Any],
-    progress: Callable[[int], None],
-    note: Callable[[str], None],
-) -> tuple["Tally", IngestReceipt]:
-    from jobmeter.cli.loading.load import Plan, Tally, bodies
+    plan: "Plan", tally: "Tally", api: Api, progress: Callable[[int], None], note: Callable[[str], None]
+) -> "Totals":
+    from jobmeter.cli.loading.load import bodies
     from jobmeter.cli.loading.send import Sender
-    from jobmeter.wire.native.frame import Codec
 
-    api = connection.open()
     near = urlsplit(api.transport.server).hostname in local.LOOPBACK
-    plan = Plan(files=files, project=connection.project or "", codec=Codec.NONE if near else Codec.ZSTD, **how)
-    tally, sender = Tally(), Sender(api, note)
+    plan = replace(plan, compress=not near)
+    sender = Sender(api, note)
     try:
         with sender:
             for body, chunk in bodies(plan, tally, progress):
@@ -125,20 +120,19 @@ def _send(
         error.message += f" ({counted(sender.totals.accepted, 'row')} imported before)"
         error.args = (error.message,)
         raise
-    totals = sender.totals
-    return tally, IngestReceipt(accepted=totals.accepted, records=totals.records, rejected=totals.rejected)
+    return sender.totals
 
 
-def _result(tally: "Tally", receipt: IngestReceipt, seconds: float) -> dict[str, Any]:
+def _result(tally: "Tally", totals: "Totals", seconds: float) -> dict[str, Any]:
     return {
         "rows": tally.rows,
-        "accepted": receipt.accepted,
+        "accepted": totals.accepted,
         "records": tally.records,
         "jobs": len(tally.jobs),
         "first": tally.first_ms,
         "last": tally.last_ms,
         "skipped": tally.skipped,
-        "rejected": receipt.rejected,
+        "rejected": totals.rejected,
         "seconds": round(seconds, 3),
         "rows_per_second": round(tally.rows / seconds) if seconds else 0,
     }

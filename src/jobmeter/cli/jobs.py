@@ -11,7 +11,9 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import choice
 from jobmeter.cli.output import console, duration, moment, print_json, quantity
+from jobmeter.cli.use import began
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobSummary
 from jobmeter.client.searches import JobSearch
@@ -35,13 +37,7 @@ _GROUPS = {
 
 
 @click.command(short_help="List jobs.", cls=GroupedCommand, groups=_GROUPS)
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice([str(state) for state in JobState], case_sensitive=False),
-    help="Only jobs in this state.",
-)
+@click.option("--state", "states", multiple=True, type=choice(JobState), help="Only jobs in this state.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Such as PyTorchJob.")
 @click.option("--user", "users", multiple=True, metavar="NAME", help="Who submitted it.")
 @click.option("--name", default="", metavar="TEXT", help="A part of the name or the id, in any case.")
@@ -53,13 +49,7 @@ _GROUPS = {
     shell_complete=completion.rules,
     help="Only jobs with a finding of this rule, or of any rule: any.",
 )
-@click.option(
-    "--severity",
-    "severities",
-    multiple=True,
-    type=click.Choice([str(severity) for severity in Severity], case_sensitive=False),
-    help="Only findings of this severity.",
-)
+@click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
 @click.option("--since", metavar="LENGTH", help="Created at most this long ago, such as 30m or 7d.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"At most this many; {SHOWN} by default, all with --json."
@@ -118,7 +108,7 @@ def _row(job: Job, summary: JobSummary) -> tuple[str, ...]:
         job.type,
         str(job.state),
         job.user,
-        moment(job.start if job.start is not None else job.first_sample),
+        moment(began(job)),
         duration(summary.duration_ms),
         _used(summary, "cpu.usage", "job_mean"),
         _used(summary, "memory.usage", "job_max"),

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
+from jobmeter.cli.options import FOLDER
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.event import COMMAND_LINE
 from jobmeter.model.time import SystemClock, iso
@@ -25,17 +27,13 @@ _MOST_BYTES = 1024 * 1024
 ROLES = ("admin", "writer", "reader")
 
 _Command = Callable[..., Any]
+_data_option = click.option("--data", type=FOLDER, help="Data folder [env: JOBMETER_DATA].")
 
 
 def _where(function: _Command) -> _Command:
     """The flags that say which registry is meant."""
-    data = click.option(
-        "--data",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="Data folder [env: JOBMETER_DATA].",
-    )
     registry = click.option("--registry", metavar="URL", help="Registry's URL [env: JOBMETER_REGISTRY].")
-    return data(registry(function))
+    return _data_option(registry(function))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -79,14 +77,7 @@ def create(
         text = attached(map(_policy, policies))
         vault = Vault.load(settings, make=not opened.keys())
         key = create_key(opened, vault, SystemClock(), name, role or "admin", project, text, actor=COMMAND_LINE)
-    shown = {
-        "id": key.id,
-        "token": key.token,
-        "access_key_id": key.access_key_id,
-        "access_key_secret": key.access_key_secret,
-        "role": key.role.value,
-        "project": key.project,
-    }
+    shown = msgspec.to_builtins(key)
     if as_json:
         click.echo(json.dumps(shown))
         return
@@ -106,7 +97,7 @@ def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
 
         keys = list_keys(opened)
     if as_json:
-        click.echo(json.dumps([_object(key) for key in keys], indent=2))
+        click.echo(json.dumps(msgspec.to_builtins(keys), indent=2))
     elif keys:
         _table(keys)
     else:
@@ -161,9 +152,9 @@ def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) ->
             raise NotFoundError(f"there is no key {key_id[:64]!r}", "key", key_id[:64])
         policies = [{"name": name, "document": document} for name, document in policies_of(opened, key_id)]
     if as_json:
-        click.echo(json.dumps({**_object(found), "policies": policies}, indent=2))
+        click.echo(json.dumps({**msgspec.to_builtins(found), "policies": policies}, indent=2))
         return
-    for label, value in _object(found).items():
+    for label, value in msgspec.to_builtins(found).items():
         if label not in {"created", "revoked", "last_used", "policies"}:
             click.echo(f"{label:<13}  {value or 'every project'}")
     click.echo(f"{'state':<13}  {'active' if found.revoked is None else 'revoked'}")
@@ -185,7 +176,7 @@ def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
 
 
 @command.command()
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data folder [env: JOBMETER_DATA].")
+@_data_option
 def env(data: Path | None) -> None:
     """Print JOBMETER_SERVER and JOBMETER_KEY for a shell: eval "$(jobmeter key env)".
 
@@ -213,20 +204,6 @@ def _open(data: Path | None, registry: str | None) -> Iterator[tuple[Settings, "
         yield settings, opened
     finally:
         opened.close()
-
-
-def _object(key: "KeyInfo") -> dict[str, object]:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "role": key.role.value,
-        "project": key.project,
-        "access_key_id": key.access_key_id,
-        "created": key.created,
-        "revoked": key.revoked,
-        "last_used": key.last_used,
-        "policies": list(key.policies),
-    }
 
 
 def _table(keys: Sequence["KeyInfo"]) -> None:

@@ -11,25 +11,26 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import click
 import msgspec
 
-from jobmeter.cli.key_option import key_option
+from jobmeter.cli.options import data_folder, data_option, key_option
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.client.transport import Transport
 from jobmeter.errors import ConfigurationError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.model.nearest import did_you_mean
-from jobmeter.settings import default_data_directory
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"
 IDLE_EXIT_SECONDS = 600
 """A server that a verb started leaves after this long without a request."""
 START_SECONDS = 60.0
 """How long a server may take until it is ready."""
+
+_T = TypeVar("_T")
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
@@ -57,7 +58,7 @@ def connect(server: str | None, key: str | None, data: Path | None, start: bool 
     """
     server = server or os.environ.get("JOBMETER_SERVER") or None
     key = key or os.environ.get("JOBMETER_KEY") or None
-    folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
+    folder = data_folder(data)
     if server:
         return Transport(_address(server), key or _own_key(server, folder))
     found = _listening(folder)
@@ -130,12 +131,7 @@ def connection_options(function: Callable[..., None]) -> Callable[..., None]:
 
     options = (
         click.option("--project", help="The project, where a job id is not enough."),
-        click.option(
-            "--data",
-            type=click.Path(path_type=Path, file_okay=False),
-            metavar="DIR",
-            help="The data folder (JOBMETER_DATA).",
-        ),
+        data_option,
         key_option("The token of a key (JOBMETER_KEY)."),
         click.option("--server", metavar="URL", help="The server's URL (JOBMETER_SERVER)."),
     )
@@ -160,15 +156,17 @@ def _own_key(server: str, folder: Path) -> str:
 
 
 def _key(folder: Path) -> str:
-    try:
-        return msgspec.json.decode((folder / "admin.key").read_bytes(), type=_KeyFile).token
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return ""
+    found = _decoded(folder / "admin.key", _KeyFile)
+    return found.token if found else ""
 
 
 def _described(folder: Path) -> _Listening | None:
+    return _decoded(folder / "server.json", _Listening)
+
+
+def _decoded(file: Path, shape: type[_T]) -> _T | None:
     try:
-        return msgspec.json.decode((folder / "server.json").read_bytes(), type=_Listening)
+        return msgspec.json.decode(file.read_bytes(), type=shape)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -187,7 +185,7 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True
 
 

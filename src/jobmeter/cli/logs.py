@@ -73,8 +73,7 @@ def command(
     """
     if follow and options["end"] is not None:
         raise click.UsageError("--follow and --end exclude each other")
-    for option in ("start", "end"):
-        in_milliseconds(options[option], f"--{option}")
+    in_milliseconds(options)
     search = LogSearch(**options)  # type: ignore[arg-type]
     if job is not None:
         source, several = _of_job(connection, job, search)
@@ -112,9 +111,10 @@ class _Source:
 
 def _of_job(connection: local.Connection, text: str, search: LogSearch) -> tuple[_Source, bool]:
     """The lines of a job, and whether they are of several replicas."""
-    api, job, project = connection.find(text)
+    named = connection.find(text)
+    api, job, project = named
     search = replace(search, project=project)
-    existing_parts(local.NamedJob(api, job, project), search.replicas)
+    existing_parts(named, search.replicas)
     replicas = {replica.name for replica in api.job(job, project).replicas}
 
     def ended() -> bool:

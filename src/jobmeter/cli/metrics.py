@@ -12,7 +12,8 @@ from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.named import existing_parts, in_milliseconds
+from jobmeter.cli.named import existing_parts, in_milliseconds, metric_option
+from jobmeter.cli.options import FILE
 from jobmeter.cli.output import (
     Course,
     chart,
@@ -36,14 +37,7 @@ CHARTED = 4
 
 @click.command(short_help="Print a job's metrics.")
 @click.argument("job", shell_complete=completion.jobs)
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    shell_complete=completion.metrics,
-    metavar="M",
-    help="A name of `jobmeter catalog`.",
-)
+@metric_option("A name of `jobmeter catalog`.")
 @click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds; by default the job's start.")
 @click.option("--end", metavar="TIME", help="The same, exclusive; by default the job's end, or now.")
 @click.option("--since", metavar="LENGTH", help="Instead of --start: this long before the end, such as 30m or 2h.")
@@ -77,7 +71,7 @@ CHARTED = 4
     "--raw", is_flag=True, help="Every stored reading: a counter as it was read, nothing joined; by default CSV."
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json: an array with an object a point.")
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write there.")
+@click.option("--output", type=FILE, metavar="FILE", help="Write there.")
 @local.connection_options
 def command(
     job: str,
@@ -96,15 +90,13 @@ def command(
     further columns node, attempt and labels, and --format json has an object a line.
     """
     form = "json" if as_json else form or _form_of(output)
-    names = tuple(name for text in metrics for name in text.split(",") if name)
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("--format parquet is not for a terminal: add --output FILE")
-    for option in ("start", "end"):
-        in_milliseconds(options[option], f"--{option}")
+    in_milliseconds(options)
     named = connection.find(job)
-    if not names:
+    if not metrics:
         raise click.UsageError(_offered(named))
-    search = _search(names, named.project, options)
+    search = _search(metrics, named.project, options)
     if raw:
         _check_raw()
         raw_form = form if form in {"json", "parquet"} else "csv"

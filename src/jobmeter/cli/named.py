@@ -1,30 +1,46 @@
 """Checks of a verb's arguments: parts that a job does not have, and implausible times."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import click
 
+from jobmeter.cli import completion
 from jobmeter.cli.local import NamedJob
 from jobmeter.cli.output import moment
 from jobmeter.errors import NotFoundError
 from jobmeter.model.nearest import did_you_mean
 from jobmeter.model.time import SECOND
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _SECONDS = range(10**8, 10**10)
 """Numbers that are moments of 1973 to 2286 in seconds, and of January to April 1970 in milliseconds."""
 
 
-def in_milliseconds(value: object, option: str) -> None:
-    """Raise a usage error for a moment that was most likely given in seconds."""
-    text = str(value or "").strip()
-    if re.fullmatch(r"[0-9]{9,10}", text) and int(text) in _SECONDS:
-        number = int(text)
-        raise click.UsageError(
-            f"{option} {text} is {moment(number)} in milliseconds; "
-            f"did you mean {number * SECOND} ({moment(number * SECOND)})? "
-            "For the former write it as ISO 8601."
-        )
+def metric_option(help_text: str) -> Callable[[_Function], _Function]:
+    """The names of metrics: the option may be repeated, and its value be several with commas between them."""
+
+    def split(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(name for text in texts for name in text.split(",") if name)
+
+    complete = completion.metrics
+    return click.option(
+        "--metric", "metrics", multiple=True, metavar="M", callback=split, shell_complete=complete, help=help_text
+    )
+
+
+def in_milliseconds(options: Mapping[str, object]) -> None:
+    """Raise a usage error for a ``start`` or ``end`` that was most likely given in seconds."""
+    for option in ("start", "end"):
+        text = str(options[option] or "").strip()
+        if re.fullmatch(r"[0-9]{9,10}", text) and int(text) in _SECONDS:
+            number = int(text)
+            raise click.UsageError(
+                f"--{option} {text} is {moment(number)} in milliseconds; "
+                f"did you mean {number * SECOND} ({moment(number * SECOND)})? "
+                "For the former write it as ISO 8601."
+            )
 
 
 def existing_parts(named: NamedJob, replicas: Sequence[str], devices: Sequence[str] = ()) -> None:

@@ -24,7 +24,7 @@ def command(groups: Sequence[str], as_json: bool, connection: local.Connection) 
     found = connection.open().nodes(connection.project)
     nodes = [node for node in found if not groups or node.resource_group in groups]
     if as_json:
-        print_json([{name: getattr(node, name) for name in msgspec.structs.asdict(node)} for node in nodes])
+        print_json([msgspec.structs.asdict(node) for node in nodes])
         return
     if not nodes:
         console().print("no node matches" if groups or connection.project else _FIRST_STEP, markup=False)

@@ -6,11 +6,11 @@ never cut to a width.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 import msgspec
 from rich import box
@@ -56,9 +56,9 @@ def piped() -> Iterator[None]:
         sys.exit(_BROKEN_PIPE_STATUS)
 
 
-def print_json(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], stream: IO[str] | None = None) -> None:
-    """JSON for programs, indented, in UTF-8."""
-    text = msgspec.json.format(msgspec.json.encode(rows), indent=2).decode()
+def print_json(value: object, stream: IO[str] | None = None) -> None:
+    """JSON for programs, indented, in UTF-8; a struct as it is sent."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     (stream or sys.stdout).write(text + "\n")
 
 
@@ -81,9 +81,14 @@ def table(
 
 def cell(text: str) -> str:
     """The text without anything that a terminal would act on; a state in its colour."""
-    shown = "".join(character if character.isprintable() else "�" for character in text)
+    shown = printable(text)
     style = _STATE_STYLES.get(shown)
     return f"[{style}]{shown}[/]" if style else escape(shown)
+
+
+def printable(text: str) -> str:
+    """The text with a replacement for each character that a terminal would act on."""
+    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def counted(number: int, what: str) -> str:

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import click
 
+from jobmeter.cli.options import FOLDER
 from jobmeter.errors import ConfigurationError
 from jobmeter.settings import load
 
 
 @click.command(short_help="Bring a backup back into an empty data folder.")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The data folder (JOBMETER_DATA).")
+@click.option("--data", type=FOLDER, help="The data folder (JOBMETER_DATA).")
 @click.option("--store", help="The telemetry engine, when it is not in the data folder (JOBMETER_STORE).")
 @click.option("--registry", help="The registry, when it is not in the data folder (JOBMETER_REGISTRY).")
 def command(directory: Path, **flags: object) -> None:

@@ -4,10 +4,11 @@ import logging
 import os
 import pwd
 import re
+import shutil
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import next_attempt
-from jobmeter.cli.daemon import checked
-from jobmeter.cli.interpreter import missing_interpreter
-from jobmeter.cli.key_option import key_option
+from jobmeter.cli.options import checked, checked_interval, data_folder, data_option, key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
@@ -27,14 +26,15 @@ from jobmeter.collect.launch.result import Result
 from jobmeter.collect.launch.session import Session
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
-from jobmeter.errors import ConflictError, InvalidRequestError, JobmeterError
+from jobmeter.errors import ConflictError, JobmeterError
 from jobmeter.model.series import check_job_id, check_project
-from jobmeter.model.time import SystemClock, parse_duration
-from jobmeter.settings import default_data_directory
+from jobmeter.model.time import SystemClock
 
 if TYPE_CHECKING:
     from jobmeter.collect.launch.attach import Target
 
+_FIRST_LINE = 256
+"""Bytes that Linux reads of the first line of a script: see execve(2)."""
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
 _SHORTEST_INTERVAL_MS = 100
@@ -46,9 +46,7 @@ _SHORTEST_INTERVAL_MS = 100
 @click.option("--replicas", type=click.IntRange(1, 1024), default=1, help="Copies to start, each with a rank.")
 @click.option("--server", metavar="URL", help="Where to send the samples (JOBMETER_SERVER).")
 @key_option("The token of a key that may write (JOBMETER_KEY).")
-@click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="The data folder (JOBMETER_DATA)."
-)
+@data_option
 @click.option("--interval", default="1s", show_default=True, help="Time between two samples.")
 @click.option("--job-id", metavar="ID", help="Id of the job (by default its name, the day and six characters).")
 @click.option("--project", help="Project of the job (by default that of the key).")
@@ -91,32 +89,30 @@ def command(  # noqa: PLR0913 - one for each option
     shown = name or job_name(words)
     job = checked(check_job_id, job_id, "--job-id") if job_id else new_job_id(shown, clock)
     place = Place(node_name(), project=checked(check_project, project, "--project") if project else "")
-    folder = data or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
-    spool = _spool(folder, job, server or os.environ.get("JOBMETER_SERVER") or "")
-    owner = lease_owner(spool.directory if spool else None)
-
+    spool = _spool(data_folder(data), job, server or os.environ.get("JOBMETER_SERVER") or "")
     connect = _connector(server, key, data)
-    try:
+    with ExitStack() as stack:
+        if spool:
+            stack.callback(spool.remove_folder)
+            stack.callback(spool.close)
+        owner = lease_owner(spool.directory if spool else None)
         attempt = next_attempt(job, place.project, owner, spool, connect, clock, _say) if job_id else 0
-    except click.UsageError:
-        _close(spool)
-        raise
-    plan = Plan(
-        job=job,
-        name=shown,
-        kind=kind,
-        command=words,
-        user=target.user if target else _user(),
-        replicas=replicas,
-        attempt=attempt,
-        named=name is not None,
-        logs=logs,
-        pass_key=pass_key,
-        lease_owner=owner,
-    )
-    announcing = _announcing(connect, plan, place, quiet=quiet)
-    result = _measured(plan, target, place, announcing, clock, spool, interval_ms, quiet=quiet)
+        plan = Plan(
+            job=job,
+            name=shown,
+            kind=kind,
+            command=words,
+            user=target.user if target else _user(),
+            replicas=replicas,
+            attempt=attempt,
+            named=name is not None,
+            logs=logs,
+            pass_key=pass_key,
+            lease_owner=owner,
+        )
+        announcing = _announcing(connect, plan, place, quiet=quiet)
+        result = _measured(plan, target, place, announcing, clock, spool, interval_ms, quiet=quiet)
     _report(result, spool)
     if not quiet:
         _summary(plan, result)
@@ -159,33 +155,37 @@ def _measured(
     *,
     quiet: bool,
 ) -> Result:
-    """The result of the command, or of the process that runs already."""
-    if target is None:
-        return _run(_session(plan, place, connect, clock, spool, quiet=quiet), interval_ms, plan.command[0], spool)
-    from jobmeter.collect.launch.attach import Attachment
+    """The result of the command, or of the process that runs already.
 
-    try:
+    Exits with a shell's status where the command cannot be started.
+    """
+    if target is not None:
+        from jobmeter.collect.launch.attach import Attachment
+
         return Attachment(plan, target, place, connect, clock, spool=spool).run(interval_ms)
-    finally:
-        _close(spool)
-
-
-def _session(
-    plan: Plan, place: Place, connect: Callable[[], Transport], clock: SampleClock, spool: Spool | None, *, quiet: bool
-) -> Session:
     say = _say_nothing if quiet else _say
-    return Session(plan, place, connect, clock, spool=spool, say=say, warn=_say)
-
-
-def _run(session: Session, interval_ms: int, program: str, spool: Spool | None) -> Result:
-    """Run the command and give its result. Exits with a shell's status where it cannot be started."""
     try:
-        return session.run(os.environ, interval_ms)
+        return Session(plan, place, connect, clock, spool=spool, say=say, warn=_say).run(os.environ, interval_ms)
     except OSError as error:
-        _say(f"{program}: {missing_interpreter(program) or error.strerror or error}")
+        _say(f"{plan.command[0]}: {missing_interpreter(plan.command[0]) or error.strerror or error}")
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
-    finally:
-        _close(spool)
+
+
+def missing_interpreter(program: str) -> str:
+    """``its interpreter PATH is not there``; empty where the interpreter exists."""
+    found = shutil.which(program, os.F_OK)
+    if found is None:
+        return ""
+    try:
+        with Path(found).open("rb") as file:
+            first = file.read(_FIRST_LINE).split(b"\n", 1)[0]
+    except OSError:
+        return ""
+    words = os.fsdecode(first.removeprefix(b"#!")).strip(" \t").split(None, 1)
+    if not first.startswith(b"#!") or not words or Path(words[0]).exists():
+        return ""
+    ending = " (its first line ends with a carriage return)" if first.endswith(b"\r") else ""
+    return f"its interpreter {words[0].strip()} is not there{ending}"
 
 
 def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
@@ -215,20 +215,6 @@ def _report(result: Result, spool: Spool | None) -> None:
         _say(f"{count} {'process' if count == 1 else 'processes'} of the command still run, unmeasured: {numbers}")
 
 
-def checked_interval(text: str, shortest_ms: int) -> int:
-    """Milliseconds of an ``--interval``.
-
-    Raises a usage error for one that is malformed or shorter than ``shortest_ms``.
-    """
-    try:
-        interval_ms = parse_duration(text, "--interval", bare_unit="s")
-    except InvalidRequestError as error:
-        raise click.UsageError(error.message) from error
-    if interval_ms < shortest_ms:
-        raise click.UsageError(f"--interval must be at least {shortest_ms} ms, it is {interval_ms} ms")
-    return interval_ms
-
-
 def node_name() -> str:
     """This machine's name, in the letters that a node's name may have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname()).strip("-._")[:128] or "localhost"
@@ -239,12 +225,6 @@ def _user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
-
-
-def _close(spool: Spool | None) -> None:
-    if spool:
-        spool.close()
-        spool.remove_folder()
 
 
 def _spool(folder: Path, job: str, target: str) -> Spool | None:

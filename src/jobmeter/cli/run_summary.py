@@ -7,13 +7,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from jobmeter.cli.output import duration, quantity
+from jobmeter.cli.output import BARS, duration, quantity
 from jobmeter.collect.launch.figures import Figure, Figures
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.result import Result
 from jobmeter.model.job import JobState
 
-_BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 24
 _COLORS = {JobState.SUCCEEDED: "green", JobState.FAILED: "red", JobState.STOPPED: "yellow"}
 
@@ -22,6 +21,7 @@ _NETWORKS = (
     # Without its own network namespace the job's share is unknown: the machine's total is shown.
     ("network (node)", "node.network.receive", "node.network.transmit"),
 )
+_DEVICES = (("GPU", "gpu", "1"), ("GPU memory", "gpu.memory", "By"), ("GPU power", "gpu.power", "W"))
 
 Row = tuple[str, str, str]
 
@@ -64,8 +64,8 @@ def sparkline(points: list[float], width: int = _WIDTH) -> str:
     groups = [points[i * len(points) // count : (i + 1) * len(points) // count] for i in range(count)]
     means = [sum(group) / len(group) for group in groups]
     highest = max(means)
-    steps = [min(int(mean / highest * len(_BARS)), len(_BARS) - 1) if highest else 0 for mean in means]
-    return "".join(_BARS[step] for step in steps)
+    steps = [min(int(mean / highest * len(BARS)), len(BARS) - 1) if highest else 0 for mean in means]
+    return "".join(BARS[step] for step in steps)
 
 
 def _output(result: Result) -> str:
@@ -88,12 +88,9 @@ def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:
         yield row("memory", _mean_and_peak(memory, "By"), "memory")
     if figures.memory_peak:
         yield row("memory.peak", f"{quantity(figures.memory_peak, 'By')} in one replica", "memory.peak")
-    if gpu := by_name.get("gpu"):
-        yield row("GPU", _mean_and_peak(gpu, "1"), "gpu")
-    if gpu_memory := by_name.get("gpu.memory"):
-        yield row("GPU memory", _mean_and_peak(gpu_memory, "By"), "gpu.memory")
-    if power := by_name.get("gpu.power"):
-        yield row("GPU power", _mean_and_peak(power, "W"), "gpu.power")
+    for title, name, unit in _DEVICES:
+        if figure := by_name.get(name):
+            yield row(title, _mean_and_peak(figure, unit), name)
     for title, text, names in _traffic(figures):
         yield row(title, text, *names)
 

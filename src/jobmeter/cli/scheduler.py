@@ -1,15 +1,22 @@
 """``jobmeter scheduler``: sends a cluster's jobs from its scheduler to a server."""
 
 import logging
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobmeter.cli.daemon import ca_file_option, check_server, checked, stopped
-from jobmeter.cli.key_option import key_option
-from jobmeter.cli.run import checked_interval
+from jobmeter.cli.options import (
+    FOLDER,
+    ca_file_option,
+    check_server,
+    checked,
+    checked_interval,
+    data_folder,
+    job_ids_option,
+    key_option,
+    stopped,
+)
 from jobmeter.client.transport import Transport
 from jobmeter.collect.deliver import Delivery
 from jobmeter.collect.outbox import Outbox
@@ -22,7 +29,6 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
 from jobmeter.model.series import check_name
 from jobmeter.model.time import SystemClock
-from jobmeter.settings import default_data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,18 +76,13 @@ _COMMON = (
     click.option("--interval", default="10s", show_default=True, help="Time between two questions to the scheduler."),
     click.option(
         "--spool",
-        type=click.Path(file_okay=False),
+        type=FOLDER,
         metavar="DIR",
         help="Folder for what waits for the server (by default spool/scheduler-CLUSTER in the data folder).",
     ),
     ca_file_option,
-    click.option(
-        "--job-ids",
-        type=click.Choice([one.value for one in JobIds]),
-        default=JobIds.PLAIN.value,
-        show_default=True,
-        envvar="JOBMETER_JOB_IDS",
-        help="What is in the ids of jobs: what the scheduler calls them, or that and @CLUSTER (JOBMETER_JOB_IDS).",
+    job_ids_option(
+        "What is in the ids of jobs: what the scheduler calls them, or that and @CLUSTER (JOBMETER_JOB_IDS)."
     ),
     click.option("--once", is_flag=True, help="Poll once, deliver, and exit; status 1 unless the server accepted it."),
 )
@@ -95,7 +96,7 @@ def _run(  # noqa: PLR0913 - one for each option
     key: str,
     cluster: str,
     interval: str,
-    spool: str | None,
+    spool: Path | None,
     ca_file: str | None,
     job_ids: str,
     once: bool,
@@ -105,8 +106,7 @@ def _run(  # noqa: PLR0913 - one for each option
     check_server(server)
     checked(check_name, cluster, "--cluster")
     interval_ms = checked_interval(interval, _SHORTEST_INTERVAL_MS)
-    data = Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
-    spool_folder = Spool(Path(spool) if spool else data / "spool" / f"scheduler-{cluster}")
+    spool_folder = Spool(spool or data_folder() / "spool" / f"scheduler-{cluster}")
     clock, outbox = SystemClock(), Outbox(spool_folder)
     transport = Transport(server, key, ca_file=ca_file)
     delivery = Delivery(outbox, lambda: transport, clock)

@@ -4,30 +4,31 @@ import gc
 import logging
 import signal
 import sys
-from pathlib import Path
 
 import click
 
+from jobmeter.cli.options import FOLDER
 from jobmeter.errors import ConfigurationError
 from jobmeter.settings import load
 
+_PORT = click.IntRange(0, 65_535)
 _LEVELS = ("debug", "info", "warning", "error")
 
 
 @click.command("serve")
 @click.option("--host", help="Address to listen on. [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on, 0 for any free one. [default: 8400]")
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data folder.")
+@click.option("--port", type=_PORT, help="Port to listen on, 0 for any free one. [default: 8400]")
+@click.option("--data", type=FOLDER, help="Data folder.")
 @click.option("--store", help="Telemetry engine: chdb://PATH (default, in the data folder) or clickhousedb://...")
 @click.option("--registry", help="Registry: sqlite:///PATH (default, in the data folder) or postgresql://...")
 @click.option(
     "--opentsdb-port",
-    type=click.IntRange(0, 65_535),
+    type=_PORT,
     help="Port for OpenTSDB's telnet protocol, 0 for any free one. [default: none]",
 )
 @click.option(
     "--otlp-grpc-port",
-    type=click.IntRange(0, 65_535),
+    type=_PORT,
     help="Port for OpenTelemetry's metrics over gRPC, 0 for any free one. [default: none]",
 )
 @click.option("--tls-cert", type=click.Path(dir_okay=False), help="Certificate chain in PEM: serve HTTPS.")

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import click
-import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
@@ -27,7 +26,7 @@ def list_(as_json: bool, connection: local.Connection) -> None:
     """Show every shipper, its state and its lag."""
     found = connection.open().shippers(connection.project)
     if as_json:
-        print_json([msgspec.structs.asdict(one) for one in found])
+        print_json(found)
     elif found:
         _table(found)
     else:
@@ -46,7 +45,7 @@ def create(group: str, sink: str, as_json: bool, connection: local.Connection) -
         raise click.UsageError(f"--to {sink!r} is not PROJECT/LOGSTORE")
     made = connection.open().create_shipper(group, (project, logstore), connection.project)
     if as_json:
-        print_json(msgspec.structs.asdict(made))
+        print_json(made)
         return
     console().print(f"{made.id} ships the logs of {made.resource_group} to {project}/{logstore}", markup=False)
 
@@ -59,7 +58,7 @@ def show(shipper: str, as_json: bool, connection: local.Connection) -> None:
     """Show SHIPPER, an id or a resource group: what was shipped, what waits and for how long."""
     found = _find(connection.open(), shipper, connection.project)
     if as_json:
-        print_json(msgspec.structs.asdict(found))
+        print_json(found)
         return
     for name, value in _facts(found):
         console().print(f"{name:<15} {value}", markup=False)

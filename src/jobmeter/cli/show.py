@@ -22,6 +22,7 @@ from jobmeter.cli.output import (
     quantity,
     sparkline,
 )
+from jobmeter.cli.use import began, ended
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, JobSummary
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
@@ -106,8 +107,8 @@ def _head(out: Console, job: Job, summary: JobSummary) -> None:
         "resource group": job.resource_group,
         "workspace": job.workspace,
         "created": _time(job.created),
-        "started": _time(job.start if job.start is not None else job.first_sample),
-        "ended": _time((job.end if job.end is not None else job.last_sample) if job.state.finished else None),
+        "started": _time(began(job)),
+        "ended": _time(ended(job) if job.state.finished else None),
         "duration": "" if summary.duration_ms is None else duration(summary.duration_ms),
         "command": job.command,
         "exit status": "" if job.exit_code is None else str(job.exit_code),

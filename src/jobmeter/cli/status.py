@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import click
-import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.output import cell, console, counted, duration, moment, print_json, quantity
@@ -18,7 +17,7 @@ def command(as_json: bool, connection: local.Connection) -> None:
     api = connection.open()
     status = api.status()
     if as_json:
-        print_json(msgspec.to_builtins(status))
+        print_json(status)
         return
     out = console()
     out.print(f"[bold]{cell(api.transport.server)}[/]  Jobmeter {cell(status.version)}")

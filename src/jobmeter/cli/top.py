@@ -17,7 +17,7 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
 from jobmeter.cli.output import console, counted, moment
-from jobmeter.cli.use import BUSY, COLUMNS, SPARE, age, cells, joined, newest
+from jobmeter.cli.use import COLUMNS, SPARE, age, cells, load, newest
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import UnavailableError
@@ -87,7 +87,7 @@ def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
     if not running.jobs:
         return Group(title, "nothing runs now" if api.jobs(JobSearch(limit=1)).total else FIRST_STEP)
     used = [(job, newest(api, job)) for job in running.jobs]
-    used.sort(key=lambda pair: [joined(pair[1], metric).value or 0.0 for metric in BUSY], reverse=True)
+    used.sort(key=lambda pair: load(pair[1]), reverse=True)
     rows = [(job.id, job.name, job.user, age(job, now_ms), *cells(values)) for job, values in used]
     return Group(title, _table(("id", "name", "user", "running"), rows))
 

@@ -1,9 +1,9 @@
 """``jobmeter traces``: the slowest traces of a job, as trees of their spans."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
-import msgspec
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -37,35 +37,24 @@ _DEEP = 16
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects, without their spans.")
 @local.connection_options
-def command(  # noqa: PLR0913, PLR0917 - one for each option
+def command(
     job: str,
     since: str | None,
-    name: str | None,
-    status: str | None,
-    attributes: tuple[str, ...],
     min_duration: str | None,
-    sort: str,
     limit: int,
     as_json: bool,
     connection: local.Connection,
+    **options: Any,  # noqa: ANN401 - further fields of a search
 ) -> None:
     """Show the slowest traces of JOB, each as a tree of its spans by their start."""
     if since:
         parse_duration(since, "--since")
     named = connection.find(job)
-    search = TraceSearch(
-        job=named.id,
-        project=named.project,
-        since=since,
-        name=name,
-        status=status,
-        attributes=attributes,
-        min_duration=parse_duration(min_duration, "--min-duration") if min_duration else None,
-        sort=sort,
-    )
+    least_ms = parse_duration(min_duration, "--min-duration") if min_duration else None
+    search = TraceSearch(job=named.id, project=named.project, since=since, min_duration=least_ms, **options)
     found = list(traces.traces(named.api, search, limit))
     if as_json:
-        print_json([msgspec.structs.asdict(one) for one in found])
+        print_json(found)
         return
     out = console()
     if not found:

@@ -4,7 +4,6 @@ import csv
 import sys
 
 import click
-import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
@@ -35,7 +34,7 @@ def command(month: str | None, form: str, as_json: bool, connection: local.Conne
     report = connection.open().usage(month, connection.project)
     with piped():
         if as_json or form == "json":
-            print_json(msgspec.to_builtins(report))
+            print_json(report)
         elif form == "csv":
             _csv(report)
         else:

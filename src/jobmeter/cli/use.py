@@ -53,6 +53,11 @@ def joined(values: Sequence[LatestValue], metric: str) -> Joined:
     return Joined(total if adds else total / len(found), found[0].unit)
 
 
+def load(values: Sequence[LatestValue]) -> list[float]:
+    """The sort key of the busiest jobs first."""
+    return [joined(values, metric).value or 0.0 for metric in BUSY]
+
+
 def cells(values: Sequence[LatestValue]) -> list[str]:
     """Current usage, a cell for each of ``COLUMNS``."""
     return [joined(values, metric).text for _, metric in COLUMNS]
@@ -66,9 +71,18 @@ def newest(api: Api, job: Job) -> list[LatestValue]:
         return []
 
 
+def began(job: Job) -> int | None:
+    """When a job started, else when its first sample was taken."""
+    return job.start if job.start is not None else job.first_sample
+
+
+def ended(job: Job) -> int | None:
+    """When a job ended, else when its last sample was taken."""
+    return job.end if job.end is not None else job.last_sample
+
+
 def age(job: Job, now_ms: int) -> str:
     """How long a job runs, or ran."""
-    start = job.start if job.start is not None else job.first_sample
-    end = job.end if job.end is not None else job.last_sample
+    start, end = began(job), ended(job)
     until = end if job.state.finished and end is not None else now_ms
     return MISSING if start is None else duration(max(until - start, 0))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 import click
@@ -11,9 +12,11 @@ from jobmeter.client.api import Api
 from jobmeter.client.searches import MetricSearch
 from jobmeter.client.transport import API
 from jobmeter.examples import acs3
-from jobmeter.model.time import Clock, iso
+from jobmeter.model.time import SystemClock, iso
 
 PAI_DLC = "2020-12-03"
+ROWS = 8
+"""Values of both answers that are shown."""
 _Points = Mapping[tuple[str, int], float]
 
 
@@ -32,45 +35,52 @@ class _JobMetrics(msgspec.Struct):
     PodMetrics: list[_Pod]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Same:
-    """One thing in the words of both APIs. ``factor`` makes their unit of ours. Times in epoch ms, whole seconds."""
+class Names(NamedTuple):
+    """A metric in the words of both APIs. ``factor`` makes their unit of ours."""
 
     metric: str
     metric_type: str
     unit: str
     factor: float
+
+
+CPU = Names("cpu.utilization", "CpuCoreUsage", "%", 100.0)
+MEMORY = Names("memory.utilization", "MemoryUsage", "%", 100.0)
+GPU = Names("gpu.utilization", "GpuCoreUsage", "%", 100.0)
+DISK_WRITE = Names("disk.write", "DiskWriteRate", "MB/s", 1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """A question to both APIs. Times in epoch ms, whole seconds."""
+
+    names: Names
     job: str
     start_ms: int
     end_ms: int
     step: str
 
 
-CPU = ("cpu.utilization", "CpuCoreUsage", "%", 100.0)
-MEMORY = ("memory.utilization", "MemoryUsage", "%", 100.0)
-GPU = ("gpu.utilization", "GpuCoreUsage", "%", 100.0)
-DISK_WRITE = ("disk.write", "DiskWriteRate", "MB/s", 1e-6)
-
-
-def compare_answers(api: Api, key: acs3.KeyPair, same: Same, clock: Clock, rows: int = 8) -> bool:
-    """Query both, show the first ``rows`` values of both answers, and whether they agree; False when not.
+def compare_answers(api: Api, key: acs3.KeyPair, same: Same) -> bool:
+    """Query both, show the first values of both answers, and whether they agree; False when not.
 
     No values at all are no agreement.
     """
-    native, pai = _native(api, same), _pai_dlc(api, key, same, clock)
-    shown = _rows_to_show(native, pai)[:rows]
+    native, pai = _native(api, same), _pai_dlc(api, key, same)
+    metric, metric_type, unit, factor = same.names
+    shown = _rows_to_show(native, pai)[:ROWS]
     wide = max((len(replica) for replica, _ in shown), default=7) + 2
-    click.echo(f"\n  {'time (UTC)':<22}{'replica':<{wide}}{same.metric:>20}{same.metric_type + ', ' + same.unit:>24}")
+    click.echo(f"\n  {'time (UTC)':<22}{'replica':<{wide}}{metric:>20}{metric_type + ', ' + unit:>24}")
     for replica, time in shown:
         ours, theirs = native.get((replica, time)), pai.get((replica, time))
         click.echo(f"  {iso(time):<22}{replica:<{wide}}{_text(ours):>20}{_text(theirs):>24}")
-    agree = native.keys() == pai.keys() and all(_close(value * same.factor, pai[at]) for at, value in native.items())
+    agree = native.keys() == pai.keys() and all(_close(value * factor, pai[at]) for at, value in native.items())
     if not native:
         click.echo("  there are no values")
         return False
-    more = f" ({len(native) - rows} more not shown)" if len(native) > rows else ""
+    more = f" ({len(native) - ROWS} more not shown)" if len(native) > ROWS else ""
     verdict = f"all {len(native)} values agree" if agree else "the answers DIFFER"
-    click.echo(f"  {verdict}: {same.metric} x {same.factor:g} = {same.metric_type}{more}")
+    click.echo(f"  {verdict}: {metric} x {factor:g} = {metric_type}{more}")
     return agree
 
 
@@ -81,16 +91,18 @@ def _rows_to_show(native: _Points, pai: _Points) -> list[tuple[str, int]]:
 
 
 def _native(api: Api, same: Same) -> _Points:
-    search = MetricSearch(metrics=(same.metric,), start=same.start_ms, end=same.end_ms, step=same.step, by="replica")
+    search = MetricSearch(
+        metrics=(same.names.metric,), start=same.start_ms, end=same.end_ms, step=same.step, by="replica"
+    )
     click.echo(f"  GET {API}/jobs/{quote(same.job)}/metrics?{urlencode(search.parameters())}")
     click.echo("      Authorization: Bearer ...")
     answer = api.metrics(same.job, search)
     return {(line.replica, time): value for line in answer.lines for time, value in line.points}
 
 
-def _pai_dlc(api: Api, key: acs3.KeyPair, same: Same, clock: Clock) -> _Points:
+def _pai_dlc(api: Api, key: acs3.KeyPair, same: Same) -> _Points:
     parameters = {
-        "MetricType": same.metric_type,
+        "MetricType": same.names.metric_type,
         "StartTime": iso(same.start_ms),
         "EndTime": iso(same.end_ms),
         "TimeStep": same.step,
@@ -98,7 +110,7 @@ def _pai_dlc(api: Api, key: acs3.KeyPair, same: Same, clock: Clock) -> _Points:
     path = f"/api/v1/jobs/{quote(same.job, safe='')}/metrics"
     click.echo(f"  GET {path}?{urlencode(parameters)}")
     click.echo(f"      x-acs-action: GetJobMetrics, Authorization: ACS3-HMAC-SHA256 Credential={key.id},...")
-    body = acs3.get(api.transport.server, path, parameters, (PAI_DLC, "GetJobMetrics"), key, clock)
+    body = acs3.get(api.transport.server, path, parameters, (PAI_DLC, "GetJobMetrics"), key, SystemClock())
     answer = msgspec.convert(body, _JobMetrics)
     return {
         (pod.PodId.removeprefix(f"{answer.JobId}-"), point.Time): point.Value

@@ -139,19 +139,8 @@ def _compare(api: Api, key: KeyPair, detail: JobDetail) -> bool:
     job = detail.job
     start = floor_to(job.start or job.first_sample or 0, _STEP_MS)
     end = ceil_to((job.end or job.last_sample or 0) + 1, _STEP_MS)
-    chosen = compare.CPU if detail.summary.find(compare.CPU[0]) else compare.DISK_WRITE
-    metric, metric_type, unit, factor = chosen
-    same = compare.Same(
-        metric=metric,
-        metric_type=metric_type,
-        unit=unit,
-        factor=factor,
-        job=job.id,
-        start_ms=start,
-        end_ms=end,
-        step=f"{_STEP_MS // SECOND}s",
-    )
-    return compare.compare_answers(api, key, same, SystemClock())
+    chosen = compare.CPU if detail.summary.find(compare.CPU.metric) else compare.DISK_WRITE
+    return compare.compare_answers(api, key, compare.Same(chosen, job.id, start, end, f"{_STEP_MS // SECOND}s"))
 
 
 def main() -> None:

@@ -110,19 +110,9 @@ def _part(table: pa.Table, metric: str, device: str, factor: float, shift: int) 
 
 def _compare(api: Api, key: KeyPair, start_ms: int) -> bool:
     agree = True
-    for metric, metric_type, unit, factor in (compare.GPU, compare.MEMORY):
-        click.echo(f"\none hour of every pod: {metric} here, {metric_type} there")
-        same = compare.Same(
-            metric=metric,
-            metric_type=metric_type,
-            unit=unit,
-            factor=factor,
-            job=JOB,
-            start_ms=start_ms,
-            end_ms=start_ms + HOUR,
-            step="5m",
-        )
-        agree &= compare.compare_answers(api, key, same, SystemClock())
+    for names in (compare.GPU, compare.MEMORY):
+        click.echo(f"\none hour of every pod: {names.metric} here, {names.metric_type} there")
+        agree &= compare.compare_answers(api, key, compare.Same(names, JOB, start_ms, start_ms + HOUR, "5m"))
     return agree
 
 

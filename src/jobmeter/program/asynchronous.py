@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
 from typing import Any, Self
 
-from jobmeter.client.bodies import Comparison, JobSummary, LogEntry
+from jobmeter.client.bodies import Comparison, LogEntry
 from jobmeter.model import job as model
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.event import Event
@@ -18,18 +17,8 @@ class AsyncJob:
     """As ``Job``; its queries are awaited."""
 
     def __init__(self, job: Job) -> None:
-        self.job = job
+        self.job, self.record, self.summary = job, job.record, job.summary
         self.id, self.name, self.project, self.state = job.id, job.name, job.project, job.state
-
-    @property
-    def record(self) -> model.Job:
-        """Every field that is stored of it."""
-        return self.job.record
-
-    @property
-    def summary(self) -> JobSummary:
-        """What it used over its life."""
-        return self.job.summary
 
     async def refresh(self) -> "AsyncJob":
         """The same job as it is now."""
@@ -101,7 +90,5 @@ class AsyncClient:
         await self._opened()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -2,44 +2,33 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from jobmeter.cli.local import connect
 from jobmeter.cli.output import duration, moment
+from jobmeter.cli.use import began, ended
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.bodies import Comparison
 from jobmeter.client.searches import JobSearch
 from jobmeter.model import job as model
 from jobmeter.model.time import Clock, SystemClock, parse_duration
-from jobmeter.program import frames, html
+from jobmeter.program import html
+from jobmeter.program.frames import Columns, Table
 from jobmeter.program.job import Job
 from jobmeter.program.retry import RetryingTransport
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 _FIELDS = ("id", "name", "type", "state", "project", "user", "created", "start", "end", "exit_code", "error")
 
 
-class Jobs(list[model.Job]):
+class Jobs(list[model.Job], Table):
     """A list of jobs, newest first; ``total`` is how many match in all."""
 
     total: int = 0
 
-    def columns(self) -> dict[str, list[Any]]:
+    def columns(self) -> Columns:
         """The columns of a table of jobs; times are epoch milliseconds."""
         columns = {name: [getattr(job, name) for job in self] for name in _FIELDS}
         return {**columns, "state": [str(job.state) for job in self]}
-
-    def to_arrow(self) -> "pa.Table":
-        """An Arrow table. Raises ConfigurationError without pyarrow."""
-        return frames.to_arrow(self.columns())
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """A pandas frame. Raises ConfigurationError without pandas."""
-        return frames.to_pandas(self.columns())
 
     def _repr_html_(self) -> str:
         rows = [[html.text(text) for text in _row(job)] for job in self[:_SHOWN]]
@@ -135,9 +124,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -149,7 +136,6 @@ def _several(value: str | Sequence[str]) -> Sequence[str]:
 
 
 def _row(job: model.Job) -> tuple[str, ...]:
-    start = job.start if job.start is not None else job.first_sample
-    end = job.end if job.end is not None else job.last_sample
+    start, end = began(job), ended(job)
     length = None if start is None or end is None else max(end - start, 0)
     return job.id, job.name, job.type, str(job.state), job.user, moment(start), duration(length)

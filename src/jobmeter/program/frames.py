@@ -1,6 +1,6 @@
 """Rows as lists of columns, as an Arrow table or as a pandas frame: whichever the user has installed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-Columns = Mapping[str, Sequence[Any]]
+Columns = dict[str, list[Any]]
 """Column by column, all of one length; ``time``, ``created``, ``start`` and ``end`` are epoch ms."""
 
 _TIMES = ("time", "created", "start", "end")
@@ -18,19 +18,27 @@ _NUMBERS = ("rank", "exit_code")
 """Whole numbers that may be unknown."""
 
 
-def to_arrow(columns: Columns) -> "pa.Table":
-    """A table; times are timestamps of milliseconds in UTC. Raises ConfigurationError without pyarrow."""
-    arrow = library("pyarrow")
-    kinds = dict.fromkeys(_TIMES, arrow.timestamp("ms", tz="UTC")) | dict.fromkeys(_NUMBERS, arrow.int64())
-    made: pa.Table = arrow.table({name: arrow.array(values, kinds.get(name)) for name, values in columns.items()})
-    return made
+class Table:
+    """What has columns, for the libraries of tables."""
 
+    def columns(self) -> Columns:
+        """The columns, by name."""
+        raise NotImplementedError
 
-def to_pandas(columns: Columns) -> "pd.DataFrame":
-    """A frame; times are timestamps in UTC. Raises ConfigurationError without pandas."""
-    pandas = library("pandas")
-    made: pd.DataFrame = pandas.DataFrame({name: _series(pandas, name, values) for name, values in columns.items()})
-    return made
+    def to_arrow(self) -> "pa.Table":
+        """An Arrow table; times are timestamps of milliseconds in UTC. Raises ConfigurationError without pyarrow."""
+        arrow = library("pyarrow")
+        kinds = dict.fromkeys(_TIMES, arrow.timestamp("ms", tz="UTC")) | dict.fromkeys(_NUMBERS, arrow.int64())
+        arrays = {name: arrow.array(values, kinds.get(name)) for name, values in self.columns().items()}
+        made: pa.Table = arrow.table(arrays)
+        return made
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A pandas frame; times are timestamps in UTC. Raises ConfigurationError without pandas."""
+        pandas = library("pandas")
+        series = {name: _series(pandas, name, values) for name, values in self.columns().items()}
+        made: pd.DataFrame = pandas.DataFrame(series)
+        return made
 
 
 def _series(pandas: Any, name: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - of a library that may be missing

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jobmeter.cli.output import duration, moment, quantity
+from jobmeter.cli.use import began
 from jobmeter.client.api import Api
-from jobmeter.client.bodies import JobDetail, JobSummary, LogEntry
+from jobmeter.client.bodies import JobDetail, LogEntry
 from jobmeter.client.searches import EventSearch, LogSearch, MetricSearch
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model import job as model
-from jobmeter.model.answers import DeviceBody, LatestValue
+from jobmeter.model.answers import LatestValue
 from jobmeter.model.event import Event
 from jobmeter.program import html
 from jobmeter.program.metrics import Metrics
@@ -22,46 +22,18 @@ class Job:
     def __init__(self, api: Api, detail: JobDetail) -> None:
         self._api = api
         self.detail = detail
-
-    @property
-    def record(self) -> model.Job:
+        self.record = detail.job
         """Every field that is stored of it."""
-        return self.detail.job
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-        return self.record.id
-
-    @property
-    def name(self) -> str:
-        """Its name; empty where it has none."""
-        return self.record.name
-
-    @property
-    def project(self) -> str:
-        """The project that it belongs to."""
-        return self.record.project
-
-    @property
-    def state(self) -> model.JobState:
+        self.id, self.name, self.project = self.record.id, self.record.name, self.record.project
+        """The name is empty where it has none."""
+        self.state = self.record.state
         """Queued, Running, Succeeded, Failed, Stopped or Unknown."""
-        return self.record.state
-
-    @property
-    def summary(self) -> JobSummary:
+        self.summary = detail.summary
         """What it used over its life."""
-        return self.detail.summary
-
-    @property
-    def replicas(self) -> list[model.Replica]:
+        self.replicas = detail.replicas
         """Each attempt of each replica."""
-        return self.detail.replicas
-
-    @property
-    def devices(self) -> list[DeviceBody]:
+        self.devices = detail.devices
         """The devices that it has or had."""
-        return self.detail.devices
 
     def refresh(self) -> "Job":
         """The same job as it is now."""
@@ -110,7 +82,7 @@ class Job:
 
     def _facts(self) -> Sequence[str]:
         record = self.record
-        start = record.start if record.start is not None else record.first_sample
-        began = "" if start is None else f"started {moment(start)} UTC"
+        start = began(record)
+        started = "" if start is None else f"started {moment(start)} UTC"
         lasted = "" if self.summary.duration_ms is None else duration(self.summary.duration_ms)
-        return (record.name, record.type, record.user, began, lasted, record.error)
+        return (record.name, record.type, record.user, started, lasted, record.error)

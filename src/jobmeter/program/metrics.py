@@ -1,15 +1,13 @@
 """What a job used over time, as rows, columns, Arrow, pandas, a plot, or a table in a notebook."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobmeter.cli.output import duration, moment, quantity
 from jobmeter.client.bodies import MetricAnswer, MetricLine
 from jobmeter.program import frames, html
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
     from matplotlib.axes import Axes
 
 
@@ -25,7 +23,7 @@ class Point(NamedTuple):
     value: float
 
 
-class Metrics:
+class Metrics(frames.Table):
     """An answer to ``Job.metrics``. What was not measured is absent; ``len`` is the number of values."""
 
     def __init__(self, answer: MetricAnswer) -> None:
@@ -48,18 +46,10 @@ class Metrics:
         """Every value, line by line."""
         return list(self)
 
-    def columns(self) -> dict[str, list[Any]]:
+    def columns(self) -> frames.Columns:
         """The same, column by column."""
         parts = list(zip(*self, strict=True)) or [()] * len(Point._fields)
         return {name: list(part) for name, part in zip(Point._fields, parts, strict=True)}
-
-    def to_arrow(self) -> "pa.Table":
-        """An Arrow table. Raises ConfigurationError without pyarrow."""
-        return frames.to_arrow(self.columns())
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """A pandas frame with a row for each value. Raises ConfigurationError without pandas."""
-        return frames.to_pandas(self.columns())
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Every line in one picture, of ``axes`` or new ones. Raises ConfigurationError without matplotlib."""

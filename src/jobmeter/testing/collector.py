@@ -9,12 +9,18 @@ import pytest
 
 from jobmeter.collect.base import Collector
 from jobmeter.model.catalog import find
-from jobmeter.model.catalog.metric import Kind, Scope
+from jobmeter.model.catalog.metric import Kind, Metric, Scope
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series, check_series
 from jobmeter.wire.native.encode import samples_frame
 
 NOW_MS = 1_795_000_000_000
+
+
+def _metric(series: Series) -> Metric:
+    found = find(series.metric)
+    assert found is not None
+    return found
 
 
 class CollectorContract:
@@ -42,7 +48,6 @@ class CollectorContract:
         return looks
 
     def test_it_measures_something(self, looks: Sequence[dict[Series, float]]) -> None:
-        """There is at least one sample."""
         assert any(looks)
 
     def test_it_gives_nothing_that_it_does_not_describe(
@@ -54,7 +59,6 @@ class CollectorContract:
         assert [name for name in collector.describe() if find(name) is None] == []
 
     def test_every_name_is_legal(self, looks: Sequence[dict[Series, float]]) -> None:
-        """The server takes every series."""
         for look in looks:
             for series in look:
                 check_series(replace(series, project=series.project or "default"))
@@ -63,8 +67,7 @@ class CollectorContract:
         """A device metric names a device, a replica metric a job and a replica."""
         for look in looks:
             for series in look:
-                metric = find(series.metric)
-                assert metric is not None
+                metric = _metric(series)
                 assert series.node
                 assert bool(series.device) == (metric.scope is Scope.DEVICE)
                 if metric.scope is Scope.REPLICA:
@@ -75,8 +78,7 @@ class CollectorContract:
         """A value outside of the catalogue's bounds is in the wrong unit."""
         for look in looks:
             for series, value in look.items():
-                metric = find(series.metric)
-                assert metric is not None
+                metric = _metric(series)
                 assert math.isfinite(value)
                 assert metric.minimum is None or value >= metric.minimum, series
                 assert metric.maximum is None or value <= metric.maximum, series
@@ -85,12 +87,10 @@ class CollectorContract:
         """A counter that falls would be read as a restart."""
         for before, after in pairwise(looks):
             for series, value in before.items():
-                metric = find(series.metric)
-                assert metric is not None
+                metric = _metric(series)
                 if metric.kind is Kind.COUNTER and series in after:
                     assert after[series] >= value, series
 
     def test_what_it_gives_can_be_sent(self, looks: Sequence[dict[Series, float]]) -> None:
-        """The wire format takes it."""
         for look in looks:
             assert samples_frame(Sample(series, NOW_MS, value) for series, value in look.items())

@@ -22,7 +22,7 @@ import json
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -56,19 +56,7 @@ from jobmeter.dialects.base import (
     drive,
 )
 from jobmeter.dialects.routes import path_parameters
-from jobmeter.errors import (
-    ConflictError,
-    DamagedDataError,
-    ForbiddenError,
-    InvalidRequestError,
-    JobmeterError,
-    LimitExceededError,
-    NotFoundError,
-    QueryTimeoutError,
-    ThrottledError,
-    UnauthenticatedError,
-    UnavailableError,
-)
+from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.event import EventFilter, EventPage
@@ -91,34 +79,25 @@ from jobmeter.query.request import (
 )
 
 REQUEST_ID = "473469C7-AA6F-4DC5-B3DB-A3DC0DE3C83E"
+_REFUSED = (
+    *("missing", "unknown-key", "bad-signature", "incomplete-signature", "stale"),
+    *("replayed", "revoked", "expired", "malformed"),
+)
 ERRORS: Sequence[JobmeterError] = (
-    InvalidRequestError("wrong", "step"),
+    errors.InvalidRequestError("wrong", "step"),
     MissingFieldError("missing", "step"),
-    LimitExceededError("too large", "body"),
-    LimitExceededError("too many points", "step"),
-    *(
-        UnauthenticatedError("refused", reason)
-        for reason in (
-            "missing",
-            "unknown-key",
-            "bad-signature",
-            "incomplete-signature",
-            "stale",
-            "replayed",
-            "revoked",
-            "expired",
-            "malformed",
-        )
-    ),
-    ForbiddenError("refused"),
+    errors.LimitExceededError("too large", "body"),
+    errors.LimitExceededError("too many points", "step"),
+    *(errors.UnauthenticatedError("refused", reason) for reason in _REFUSED),
+    errors.ForbiddenError("refused"),
     NotFoundError("no such job", "job", "j1"),
     NotFoundError("no such path", "path"),
     NotFoundError("another method", "method", "GET"),
-    ConflictError("exists"),
-    ThrottledError("later", 1500),
-    UnavailableError("full"),
-    QueryTimeoutError("too slow"),
-    DamagedDataError("secret detail of a part"),
+    errors.ConflictError("exists"),
+    errors.ThrottledError("later", 1500),
+    errors.UnavailableError("full"),
+    errors.QueryTimeoutError("too slow"),
+    errors.DamagedDataError("secret detail of a part"),
     JobmeterError("a bug: secret detail"),
 )
 """One of every kind of failure that a dialect must have a form for."""
@@ -189,10 +168,10 @@ class DialectTests:
         call = Call("GET", "/", "", (("host", "127.0.0.1:8400"),))
         answer = self.dialect().render_error(call, Context(0, REQUEST_ID), error)
         assert answer.body
-        if type(error) in {JobmeterError, DamagedDataError}:
+        if type(error) in {JobmeterError, errors.DamagedDataError}:
             assert answer.status == 500
             assert b"secret" not in answer.body
-        elif isinstance(error, UnavailableError | QueryTimeoutError):
+        elif isinstance(error, errors.UnavailableError | errors.QueryTimeoutError):
             assert 500 <= answer.status < 600
         else:
             assert 400 <= answer.status < 500
@@ -241,46 +220,40 @@ def call_of(request: Mapping[str, Any]) -> Call:
 
 def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
     """A question as plain JSON: its type and the fields that differ from their default."""
-    answer_of = {
-        name: value
-        for name, value in ((name, getattr(question, name)) for name in _names(question))
-        if value not in (None, (), frozenset(), "") and value is not False
-    }
-    return {"type": type(question).__name__, **{name: _plain(value) for name, value in answer_of.items()}}
+    values = {name: getattr(question, name) for name in _names(question)}
+    some = {name: _plain(value) for name, value in values.items() if value not in _EMPTY and value is not False}
+    return {"type": type(question).__name__, **some}
+
+
+_EMPTY: Sequence[object] = (None, (), frozenset(), "")
 
 
 def result_of(given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
     """A result from its JSON, in the shape that the question's answer has; None for one that finds nothing."""
-    match question:
-        case MetricQuery():
-            return _metric_result(given or {"lines": []}, question)
-        case JobQuestion():
-            return msgspec.convert(_job_view(given, question.ref), JobView)
-        case JobFilter() | ProjectsQuestion() | SizesQuestion() | LogQuestion() | EventFilter():
-            return _listing(given, question)
-        case ShareQuestion():
-            return ShareToken(given["token"], given["expires_ms"]) if given else ShareToken("token", 0)
-        case RecordJobs():
-            return len(question.records.jobs) if given is None else given
-        case StopJob() | DeleteJob():
-            return msgspec.convert(given or {"id": question.ref.id}, Job)
-        case CreateShipper() | ShipperQuestion() | DeleteShipper():
-            return _shipper(given, question)
-        case WriteSamples() | WriteLines() | WriteSpans() | TraceTokenQuestion() | TraceFilter() | SpanFilter():
-            return _traced(given, question)
-        case _:
-            raise AssertionError(f"no result for {question!r}")
+    assert type(question) in _RESULTS, f"no result for {question!r}"
+    return _RESULTS[type(question)](given, question)
 
 
-def _receipt(question: WriteSamples | WriteLines | WriteSpans) -> Receipt:
-    """That all of it was stored."""
-    match question:
-        case WriteSamples():
-            return Receipt(accepted=len(question.batch))
-        case WriteLines():
-            return Receipt(lines=len(question.lines))
-        case WriteSpans():
-            return Receipt(spans=len(question.spans))
+def _converted(shape: Any, nothing: Any) -> Callable[[Any, Any], Any]:  # noqa: ANN401
+    return lambda given, _: msgspec.convert(given or nothing, shape)
+
+
+def _stored(kind: str, column: str) -> Callable[[Any, Any], Receipt]:
+    """By default all of it was stored."""
+    return lambda given, question: Receipt(**(given or {kind: len(getattr(question, column))}))
+
+
+def _job_view(given: Any, question: JobQuestion) -> JobView:  # noqa: ANN401
+    job = {"id": question.ref.id, "project": question.ref.project or "default"}
+    return msgspec.convert({"job": job, "replicas": [], "allocations": [], **(given or {})}, JobView)
+
+
+def _sizes(given: Any, question: SizesQuestion) -> list[JobSize]:  # noqa: ANN401
+    return msgspec.convert([*(given or ()), *({} for _ in question.jobs)][: len(question.jobs)], list[JobSize])
+
+
+def _changed(given: Any, question: StopJob | DeleteJob) -> Job:  # noqa: ANN401
+    return msgspec.convert(given or {"id": question.ref.id}, Job)
 
 
 def _shipper(given: Any, question: CreateShipper | ShipperQuestion | DeleteShipper) -> Shipper:  # noqa: ANN401
@@ -288,38 +261,8 @@ def _shipper(given: Any, question: CreateShipper | ShipperQuestion | DeleteShipp
     return msgspec.convert({**nobody, "resource_group": question.resource_group, **(given or {})}, Shipper)
 
 
-def _traced(given: Any, question: Any) -> Any:  # noqa: ANN401
-    match question:
-        case WriteSamples() | WriteLines() | WriteSpans():
-            return Receipt(**given) if given else _receipt(question)
-        case TraceTokenQuestion():
-            return TraceToken(given["token"], given["expires_ms"], given["grpc_port"])
-        case TraceFilter():
-            return msgspec.convert(given or {"traces": [], "total": 0}, TracePage)
-        case _:
-            return msgspec.convert(given or [], list[Span])
-
-
-def _listing(given: Any, question: Any) -> Any:  # noqa: ANN401
-    match question:
-        case JobFilter():
-            return msgspec.convert(given or {"jobs": [], "total": 0}, JobPage)
-        case ProjectsQuestion():
-            return msgspec.convert(given or [], list[Project])
-        case SizesQuestion():
-            return msgspec.convert([*(given or ()), *({} for _ in question.jobs)][: len(question.jobs)], list[JobSize])
-        case LogQuestion():
-            return msgspec.convert(given or {"lines": []}, LogPage)
-        case _:
-            return msgspec.convert(given or {"events": [], "total": 0}, EventPage)
-
-
-def _job_view(given: Any, ref: JobRef) -> Any:  # noqa: ANN401
-    nobody = {"job": {"id": ref.id, "project": ref.project or "default"}, "replicas": [], "allocations": []}
-    return {**nobody, **(given or {})}
-
-
-def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricResult:
+def _metric_result(given: Any, question: MetricQuery) -> MetricResult:  # noqa: ANN401
+    given = given or {"lines": []}
     lines = [
         Line(
             metric=line.get("metric", question.metrics[0]),
@@ -334,6 +277,28 @@ def _metric_result(given: Mapping[str, Any], question: MetricQuery) -> MetricRes
         for line in given["lines"]
     ]
     return MetricResult(question, lines, project=given.get("project", "default"))
+
+
+_RESULTS: Mapping[type, Callable[[Any, Any], Any]] = {
+    MetricQuery: _metric_result,
+    JobQuestion: _job_view,
+    JobFilter: _converted(JobPage, {"jobs": [], "total": 0}),
+    ProjectsQuestion: _converted(list[Project], []),
+    SizesQuestion: _sizes,
+    LogQuestion: _converted(LogPage, {"lines": []}),
+    EventFilter: _converted(EventPage, {"events": [], "total": 0}),
+    TraceFilter: _converted(TracePage, {"traces": [], "total": 0}),
+    SpanFilter: _converted(list[Span], []),
+    ShareQuestion: lambda given, _: ShareToken(**(given or {"token": "token", "expires_ms": 0})),
+    TraceTokenQuestion: lambda given, _: TraceToken(**given),
+    RecordJobs: lambda given, question: len(question.records.jobs) if given is None else given,
+    **dict.fromkeys((StopJob, DeleteJob), _changed),
+    **dict.fromkeys((CreateShipper, ShipperQuestion, DeleteShipper), _shipper),
+    WriteSamples: _stored("accepted", "batch"),
+    WriteLines: _stored("lines", "lines"),
+    WriteSpans: _stored("spans", "spans"),
+}
+"""By the type of a question what makes its result of its JSON."""
 
 
 def _names(question: Any) -> Sequence[str]:  # noqa: ANN401

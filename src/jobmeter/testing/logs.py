@@ -12,11 +12,10 @@ from jobmeter.model.event import Level
 from jobmeter.model.log import MAX_TEXT_BYTES, LogLine, LogPage
 from jobmeter.model.series import job_key
 from jobmeter.model.shipper import OutboxRow
-from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget, Store
-from jobmeter.testing.samples import FOREVER
+from jobmeter.store.base import PAGE_BYTES, LogSelector, Store
+from jobmeter.testing.samples import BUDGET, FOREVER
 from jobmeter.testing.slot import Slot
 
-BUDGET = ReadBudget()
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 _LEVELS = (None, *Level)
@@ -36,31 +35,27 @@ def read_lines(store: Store, slot: Slot, **parts: object) -> LogPage:
 
 def expected(lines: Iterable[LogLine], selector: LogSelector) -> LogPage:
     """The expected page, found line by line."""
-    once = {
-        (line.time_ns, line.replica, line.attempt, line.stream, line.text): line
-        for line in lines
-        if (line.project, line.job) == (selector.project, selector.job)
-    }
-    found = [once[key] for key in sorted(once, key=lambda key: (*key[:4], key[4].encode()))]
-    if selector.replicas:
-        found = [line for line in found if line.replica in selector.replicas]
-    if selector.attempt is not None:
-        found = [line for line in found if line.attempt == selector.attempt]
-    if selector.stream:
-        found = [line for line in found if line.stream == selector.stream]
-    if selector.min_level is not None:
-        at_least = list(Level)[list(Level).index(selector.min_level) :]
-        found = [line for line in found if line.level in at_least]
-    if selector.contains:
-        found = [line for line in found if selector.contains.lower() in line.text.lower()]
-    if selector.start_ns is not None:
-        found = [line for line in found if line.time_ns >= selector.start_ns]
-    if selector.end_ns is not None:
-        found = [line for line in found if line.time_ns < selector.end_ns]
+    own = (line for line in lines if (line.project, line.job) == (selector.project, selector.job))
+    once = {(line.time_ns, line.replica, line.attempt, line.stream, line.text): line for line in own}
+    order = sorted(once, key=lambda key: (*key[:4], key[4].encode()))
+    found = [once[key] for key in order if _matches(once[key], selector)]
     page = (found[::-1] if selector.descending else found)[selector.offset :][: selector.limit]
     if not selector.count:
         return LogPage(page)
     return LogPage(page, len(found), sum(len(line.text.encode()) for line in found))
+
+
+def _matches(line: LogLine, selector: LogSelector) -> bool:
+    conditions = (
+        not selector.replicas or line.replica in selector.replicas,
+        selector.attempt in {None, line.attempt},
+        selector.stream in {"", line.stream},
+        selector.min_level is None or line.level in list(Level)[list(Level).index(selector.min_level) :],
+        selector.contains.lower() in line.text.lower(),
+        selector.start_ns is None or line.time_ns >= selector.start_ns,
+        selector.end_ns is None or line.time_ns < selector.end_ns,
+    )
+    return all(conditions)
 
 
 class LogTests:

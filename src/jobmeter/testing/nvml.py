@@ -1,6 +1,6 @@
 """A fake of NVML, in NVML's units: devices whose values a test sets, and that can lack, lose or hang anything."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,11 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 
+def _method(name: str) -> "Callable[[FakeDevice], Any]":
+    """The method that gives the value of that name."""
+    return lambda device: device.result(name)
+
+
 @dataclass
 class FakeDevice:
     """See ``NvmlDevice``. ``values`` has the result of each method, by its name; one that is missing is not supported.
@@ -50,98 +55,44 @@ class FakeDevice:
         """Number the device's file as the device."""
         self.minor = self.index if self.minor is None else self.minor
 
-    def _give(self, what: str) -> Any:  # noqa: ANN401 - each method has its own type
+    def result(self, what: str) -> Any:  # noqa: ANN401 - each method has its own type
         if self.lost:
             raise DeviceLostError("GPU is lost")
         if what not in self.values:
             raise NotSupportedError(what)
         return self.values[what]
 
-    def utilization(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        kernels, copies = self._give("utilization")
-        return kernels, copies
-
-    def memory(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        used, total = self._give("memory")
-        return used, total
-
-    def power(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("power"))
-
-    def power_limit(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("power_limit"))
+    utilization = _method("utilization")
+    memory = _method("memory")
+    power = _method("power")
+    power_limit = _method("power_limit")
+    temperature = _method("temperature")
+    fan = _method("fan")
+    clocks = _method("clocks")
+    highest_clock = _method("highest_clock")
+    performance_state = _method("performance_state")
+    encoder = _method("encoder")
+    decoder = _method("decoder")
+    ecc_errors = _method("ecc_errors")
+    remapped_rows = _method("remapped_rows")
+    pcie_replays = _method("pcie_replays")
+    process_utilization = _method("process_utilization")
 
     def energy(self) -> int:
-        """See ``NvmlDevice``."""
-        self.values["energy"] = self._give("energy") + self.joules * 1000
+        self.values["energy"] = self.result("energy") + self.joules * 1000
         return int(self.values["energy"])
 
-    def temperature(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("temperature"))
-
-    def fan(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("fan"))
-
-    def clocks(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        multiprocessors, memory = self._give("clocks")
-        return multiprocessors, memory
-
-    def highest_clock(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("highest_clock"))
-
-    def performance_state(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("performance_state"))
-
-    def encoder(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("encoder"))
-
-    def decoder(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("decoder"))
-
-    def ecc_errors(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        corrected, uncorrected = self._give("ecc_errors")
-        return corrected, uncorrected
-
-    def remapped_rows(self) -> tuple[int, int, int, int]:
-        """See ``NvmlDevice``."""
-        correctable, uncorrectable, pending, failed = self._give("remapped_rows")
-        return correctable, uncorrectable, pending, failed
-
-    def pcie_replays(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("pcie_replays"))
-
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
-        """See ``NvmlDevice``."""
-        found = self._give("fields")
+        found = self.result("fields")
         return {name: float(found[name]) for name in requested if name in found}
 
     def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
-        """See ``NvmlDevice``."""
-        found = self._give("profile")
+        found = self.result("profile")
         first, self.profiled = not self.profiled, True
         return {} if first else {name: found[name] for name in requested if name in found}
 
     def processes(self) -> Sequence[DeviceProcess]:
-        """See ``NvmlDevice``."""
-        return [DeviceProcess(*process) for process in self._give("processes")]
-
-    def process_utilization(self) -> Mapping[int, float]:
-        """See ``NvmlDevice``."""
-        found: Mapping[int, float] = self._give("process_utilization")
-        return found
+        return [DeviceProcess(*process) for process in self.result("processes")]
 
 
 @dataclass
@@ -151,5 +102,4 @@ class FakeNvml:
     found: list[FakeDevice] = field(default_factory=lambda: [FakeDevice()])
 
     def devices(self) -> Sequence[FakeDevice]:
-        """See ``Nvml.devices``."""
         return self.found

@@ -1,6 +1,6 @@
 """Samples as a dictionary, and what a store should make of them, computed one by one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,17 +15,10 @@ from jobmeter.store.base import ReadBudget, Store, Tier
 
 FOREVER = Retention(raw_days=36_500, minute_days=36_500, hour_days=36_500)
 
+BUDGET = ReadBudget()
+
 Samples = dict[tuple[Series, int], float]
 """Value by series and time (ms)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One sample."""
-
-    series: Series
-    time: int
-    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +37,24 @@ class Bucket:
     elapsed: int
 
 
-def batch_of(rows: Mapping[tuple[Series, int], float]) -> SampleBatch:
-    """The samples as a batch, in the order of the dictionary."""
-    series = list(dict.fromkeys(one for one, _ in rows))
+def batch_of(rows: Samples | Sequence[tuple[tuple[Series, int], float]]) -> SampleBatch:
+    """The samples as a batch, in the order of the dictionary; those of a list may repeat each other."""
+    samples = list(rows.items() if isinstance(rows, dict) else rows)
+    series = list(dict.fromkeys(one for (one, _), _ in samples))
     position = {one: index for index, one in enumerate(series)}
     return SampleBatch(
         series,
-        np.array([position[one] for one, _ in rows], np.uint32),
-        np.array([time for _, time in rows], np.int64),
-        np.array(list(rows.values()), np.float64),
+        np.array([position[one] for (one, _), _ in samples], np.uint32),
+        np.array([time for (_, time), _ in samples], np.int64),
+        np.array([value for _, value in samples], np.float64),
     )
 
 
-def read_all(store: Store, series: Sequence[Series], span: TimeRange, budget: ReadBudget | None = None) -> Samples:
+def read_all(store: Store, series: Sequence[Series], span: TimeRange, budget: ReadBudget = BUDGET) -> Samples:
     """Everything that a store has of some series in a range. Fails where blocks are out of order or repeat a sample."""
     found: Samples = {}
     last = (-1, -1)
-    for block in store.read(SeriesKeys.of(series), span, budget or ReadBudget()):
+    for block in store.read(SeriesKeys.of(series), span, budget):
         for index, time, value in zip(block.index.tolist(), block.time.tolist(), block.value.tolist(), strict=True):
             assert last < (index, time), "samples are out of order, or one is there twice"
             last = (index, time)
@@ -72,7 +66,7 @@ def stored_buckets(
     store: Store, series: Sequence[Series], span: TimeRange, tier: Tier
 ) -> dict[tuple[Series, int], Bucket]:
     """The roll-up rows that a store has."""
-    columns = store.read_buckets(SeriesKeys.of(series), span, tier, ReadBudget())
+    columns = store.read_buckets(SeriesKeys.of(series), span, tier, BUDGET)
     names = list(Bucket.__dataclass_fields__)
     values = zip(*(getattr(columns, name).tolist() for name in names), strict=True)
     keys = list(zip(columns.index.tolist(), columns.time.tolist(), strict=True))

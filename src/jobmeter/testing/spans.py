@@ -12,10 +12,9 @@ from jobmeter.model.span import KINDS, STATUSES, Span, SpanEvent, SpanKind, Span
 from jobmeter.model.trace_filter import Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
 from jobmeter.store.base import ReadBudget, Store
 from jobmeter.store.memory_spans import MemorySpans
-from jobmeter.testing.samples import FOREVER
+from jobmeter.testing.samples import BUDGET, FOREVER
 from jobmeter.testing.slot import Slot
 
-BUDGET = ReadBudget()
 _SECOND = 1_000_000_000
 OWN = frozenset({"default"})
 
@@ -198,7 +197,7 @@ class SpanTests:
 
     @staticmethod
     def _spans(slot: Slot) -> "st.SearchStrategy[Span]":
-        made: st.SearchStrategy[Span] = st.builds(
+        return st.builds(
             span_of,
             st.just(slot),
             st.integers(1, 10**6),
@@ -216,12 +215,11 @@ class SpanTests:
             resource=_attributes,
             events=st.sampled_from([(), (SpanEvent(time_ns=1),)]),
         )
-        return made
 
     @staticmethod
     def _filters(slot: Slot) -> "st.SearchStrategy[TraceFilter]":
         begin = slot.start * 1_000_000
-        made: st.SearchStrategy[TraceFilter] = st.builds(
+        return st.builds(
             TraceFilter,
             projects=st.just(OWN),
             job=st.just(slot.job),
@@ -244,7 +242,6 @@ class SpanTests:
             limit=st.integers(0, 4),
             count=st.booleans(),
         )
-        return made
 
     def test_a_question_that_reads_too_many_spans_is_refused(self, store: Store, slot: Slot) -> None:
         store.append_spans([span_of(slot, number, number) for number in range(10)], FOREVER)

@@ -19,18 +19,10 @@ from jobmeter.model.series import NO_JOB, NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
 from jobmeter.store.base import ReadBudget, Selector, Store, Tier
 from jobmeter.testing.logs import LogTests
-from jobmeter.testing.samples import FOREVER, Sample, Samples, batch_of, brute_buckets, read_all, stored_buckets
+from jobmeter.testing.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
 from jobmeter.testing.slot import Slot
 from jobmeter.testing.spans import SpanTests
 from jobmeter.testing.system_logs import SystemLogTests
-
-BUDGET = ReadBudget()
-
-
-@pytest.fixture
-def slot() -> Slot:
-    """A job and a time of its own."""
-    return Slot()
 
 
 class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
@@ -277,7 +269,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert store.rolled([other.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
         assert store.roll_up(slot.start + 5 * HOUR) >= 1
         assert store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
-        self._check_buckets(store, slot, [one], {**rows, **late})
+        self._check_buckets(store, slot.span, [one], {**rows, **late})
 
     def test_roll_ups_equal_those_made_by_hand(self, store: Store, slot: Slot) -> None:
         gauge, counter, lonely = slot.gauge(), slot.counter(), slot.counter("worker-1")
@@ -290,7 +282,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         rows[lonely, slot.start + 4 * HOUR] = 10.0
         store.append(batch_of(rows), FOREVER)
         store.roll_up(slot.start + 6 * HOUR)
-        self._check_buckets(store, slot, [lonely, gauge, counter], rows)
+        self._check_buckets(store, slot.span, [lonely, gauge, counter], rows)
 
     def test_a_counter_grows_since_the_last_sample_before_the_bucket(self, store: Store, slot: Slot) -> None:
         one = slot.counter()
@@ -309,7 +301,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.append(batch_of(late), FOREVER)
         self._check_trusted(store, slot, [one], {**rows, **late})
         store.roll_up(slot.start + 31 * HOUR)
-        self._check_buckets(store, slot, [one], {**rows, **late})
+        self._check_buckets(store, slot.span, [one], {**rows, **late})
 
     def test_data_far_older_than_the_roll_ups_is_rolled_up_too(self, store: Store, slot: Slot) -> None:
         store.roll_up(slot.start)
@@ -320,9 +312,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert store.rolled([slot.key], TimeRange(old, old + 60 * HOUR)) == []
         store.roll_up(slot.start)
         assert store.rolled([slot.key], TimeRange(old, old + 60 * HOUR)) == [TimeRange(old, old + 60 * HOUR)]
-        span = TimeRange(old, old + 60 * HOUR)
-        for tier in Tier:
-            assert stored_buckets(store, [one], span, tier) == brute_buckets(rows, [one], span, tier)
+        self._check_buckets(store, TimeRange(old, old + 60 * HOUR), [one], rows)
 
     def test_a_deleted_job_is_gone_and_may_come_back(self, store: Store, slot: Slot) -> None:
         one, other = slot.gauge(), Slot()
@@ -399,7 +389,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         self._check_trusted(store, slot, [one], rows)
         store.roll_up(slot.start + 6 * HOUR)
         assert store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
-        self._check_buckets(store, slot, [one], rows)
+        self._check_buckets(store, slot.span, [one], rows)
 
     @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
@@ -411,11 +401,9 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
             st.tuples(st.sampled_from(series), st.integers(0, 5 * 360), st.integers(0, 40)), min_size=1, max_size=40
         )
         for _ in range(data.draw(st.integers(1, 6), "rounds")):
-            batch = [
-                Sample(one, slot.start + at * 10_000, value / 4) for one, at, value in data.draw(samples, "samples")
-            ]
-            store.append(_batch_in_order(batch), FOREVER)
-            stored.update({(sample.series, sample.time): sample.value for sample in batch})
+            batch = [((one, slot.start + at * 10_000), value / 4) for one, at, value in data.draw(samples, "samples")]
+            store.append(batch_of(batch), FOREVER)
+            stored.update(batch)
             if data.draw(st.booleans(), "roll up"):
                 store.roll_up(slot.start + data.draw(st.integers(0, 5), "hours") * HOUR)
             low, high = sorted(data.draw(st.tuples(st.integers(0, 5 * HOUR), st.integers(0, 5 * HOUR)), "range"))
@@ -439,13 +427,12 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def _check_trusted(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
         """What ``rolled`` vouches for is right."""
         for part in store.rolled([slot.key], slot.span):
-            for tier in Tier:
-                assert stored_buckets(store, series, part, tier) == brute_buckets(stored, series, part, tier)
+            StoreTests._check_buckets(store, part, series, stored)
 
     @staticmethod
-    def _check_buckets(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
+    def _check_buckets(store: Store, span: TimeRange, series: Sequence[Series], stored: Samples) -> None:
         for tier in Tier:
-            assert stored_buckets(store, series, slot.span, tier) == brute_buckets(stored, series, slot.span, tier)
+            assert stored_buckets(store, series, span, tier) == brute_buckets(stored, series, span, tier)
 
 
 def _rows(columns: SampleColumns) -> list[tuple[int, int, float]]:
@@ -455,15 +442,3 @@ def _rows(columns: SampleColumns) -> list[tuple[int, int, float]]:
 def _split(rows: Samples, size: int) -> Iterable[Samples]:
     items = list(rows.items())
     return (dict(items[start : start + size]) for start in range(0, len(items), size))
-
-
-def _batch_in_order(samples: Sequence[Sample]) -> SampleBatch:
-    """A batch with repetitions, in their order."""
-    series = list(dict.fromkeys(sample.series for sample in samples))
-    position = {one: index for index, one in enumerate(series)}
-    return SampleBatch(
-        series,
-        np.array([position[sample.series] for sample in samples], np.uint32),
-        np.array([sample.time for sample in samples], np.int64),
-        np.array([sample.value for sample in samples], np.float64),
-    )

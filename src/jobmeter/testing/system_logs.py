@@ -9,11 +9,10 @@ from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.series import job_key
-from jobmeter.store.base import LogSelector, ReadBudget, Store
-from jobmeter.testing.samples import FOREVER
+from jobmeter.store.base import LogSelector, Store
+from jobmeter.testing.samples import BUDGET, FOREVER
 from jobmeter.testing.slot import Slot
 
-_BUDGET = ReadBudget()
 _WORDS = ("xid", "Xid", "oom", "79", "é", "ÉTÉ", "page", "fault", "a_b")
 _FIELDS = {
     "severity": ["err", "3", "warning"],
@@ -31,7 +30,7 @@ def system_line(slot: Slot, at_ns: int, text: str, **parts: object) -> LogLine:
 
 def _read(store: Store, slot: Slot, **parts: object) -> list[LogLine]:
     values: dict[str, object] = {"node": slot.job, "projects": frozenset({"default"}), "limit": 1_000, **parts}
-    return store.read_logs(LogSelector(**values), _BUDGET).lines  # type: ignore[arg-type]
+    return store.read_logs(LogSelector(**values), BUDGET).lines  # type: ignore[arg-type]
 
 
 def _found(text: str, line: LogLine) -> bool:
@@ -117,7 +116,7 @@ class SystemLogTests:
 
     def test_the_log_of_a_node_is_no_job_s(self, store: Store, slot: Slot) -> None:
         store.append_logs([system_line(slot, 0, "system", job=slot.job)], FOREVER)
-        assert store.read_logs(LogSelector(project="default", job=slot.job), _BUDGET).lines == []
+        assert store.read_logs(LogSelector(project="default", job=slot.job), BUDGET).lines == []
         store.delete_job(job_key("default", slot.job))
         assert len(_read(store, slot)) == 1
 

@@ -1,6 +1,6 @@
 import pytest
 
-from jobmeter.cli.interpreter import missing_interpreter
+from jobmeter.cli.run import missing_interpreter
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,6 @@ from jobmeter.examples import compare
 def test_agreement(monkeypatch, capsys, native, pai, agree, printed):
     monkeypatch.setattr(compare, "_native", lambda *_: native)
     monkeypatch.setattr(compare, "_pai_dlc", lambda *_: pai)
-    metric, metric_type, unit, factor = compare.CPU
-    same = compare.Same(
-        metric=metric, metric_type=metric_type, unit=unit, factor=factor, job="j", start_ms=0, end_ms=1000, step="1s"
-    )
-    assert compare.compare_answers(None, None, same, None) is agree  # type: ignore[arg-type]
+    same = compare.Same(compare.CPU, "j", 0, 1000, "1s")
+    assert compare.compare_answers(None, None, same) is agree  # type: ignore[arg-type]
     assert printed in capsys.readouterr().out

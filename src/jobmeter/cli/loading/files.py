@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -38,8 +39,7 @@ def read(path: str, form: Format | None, source: Source, progress: Callable[[int
             file: Any = sys.stdin.buffer
             suffixes: list[str] = []
         else:
-            raw = stack.enter_context(Path(path).open("rb", buffering=0))
-            file = io.BufferedReader(_Counting(raw, progress), 2**20)
+            file = io.BufferedReader(stack.enter_context(_Counting(path, progress)), 2**20)
             suffixes = [suffix.lower() for suffix in Path(path).suffixes]
         if suffixes and suffixes[-1] in _COMPRESSIONS:
             plain: Any = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), _COMPRESSIONS[suffixes.pop()])
@@ -65,15 +65,16 @@ def _read_parquet(file: IO[bytes], source: Source) -> Iterator[Block]:
         parquet = pq.ParquetFile(seekable, read_dictionary=[name for name in names if name not in {"time", "value"}])
         first = 1
         for batch in parquet.iter_batches(batch_size=source.batch_rows):
-            rows, skipped = to_rows(pa.Table.from_batches([batch]), source, _row_of(source, first))
+            place = partial(_place, source.name, first)
+            rows, skipped = to_rows(pa.Table.from_batches([batch]), source, place)
             first += len(batch)
             yield Block(rows=rows, skipped=skipped)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRequestError(f"{source.name} cannot be read as Parquet: {error}") from error
 
 
-def _row_of(source: Source, first: int) -> Callable[[int], str]:
-    return lambda row: f"{source.name}, row {first + row}"
+def _place(name: str, first: int, row: int) -> str:
+    return f"{name}, row {first + row}"
 
 
 _READERS: dict[Format, Callable[[IO[bytes], Source], Iterator[Block]]] = {
@@ -83,28 +84,16 @@ _READERS: dict[Format, Callable[[IO[bytes], Source], Iterator[Block]]] = {
 }
 
 
-class _Counting(io.RawIOBase):
+class _Counting(io.FileIO):
     """A file that reports how much of it was read."""
 
-    def __init__(self, raw: io.FileIO, progress: Callable[[int], None]) -> None:
-        self._raw = raw
+    def __init__(self, path: str, progress: Callable[[int], None]) -> None:
+        super().__init__(path)
         self._progress = progress
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return self._raw.seekable()
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._raw.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._raw.tell()
-
-    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - any writable buffer
-        size = self._raw.readinto(buffer)
-        self._progress(size or 0)
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
+        size = super().readinto(buffer)
+        self._progress(size)
         return size
 
 

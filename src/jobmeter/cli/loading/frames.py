@@ -91,13 +91,10 @@ class Encoder:
         return rows.filter(~bad)
 
 
-def frame(payload: bytes, codec: Codec) -> bytes:
-    """A samples frame around a payload, compressed as ``codec`` says."""
-    sent = payload
-    if codec is Codec.ZSTD:
-        sent = zstandard.ZstdCompressor(level=1).compress(payload)
-    elif codec is Codec.ZLIB:
-        sent = zlib.compress(payload, 1)
+def frame(payload: bytes, *, compress: bool) -> bytes:
+    """A samples frame around a payload, compressed with Zstandard or as it is."""
+    sent = zstandard.ZstdCompressor(level=1).compress(payload) if compress else payload
+    codec = Codec.ZSTD if compress else Codec.NONE
     head = HEADER.pack(MAGIC, VERSION, FrameKind.SAMPLES, codec, bytes(3), len(sent), len(payload), zlib.crc32(sent))
     return head + sent
 

@@ -10,7 +10,6 @@ from jobmeter.cli.loading.frames import Chunk, Encoder, frame
 from jobmeter.cli.loading.rows import Source
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.wire.native.encode import records_frame
-from jobmeter.wire.native.frame import Codec
 
 RECORDS_PER_REQUEST = 1_000
 """Most job records in one request."""
@@ -25,7 +24,7 @@ class Plan:
     files: Sequence[str]
     form: Format | None = None
     project: str = ""
-    codec: Codec = Codec.NONE
+    compress: bool = False
     batch_rows: int = 500_000
     skip_bad: bool = False
 
@@ -69,7 +68,7 @@ def bodies(plan: Plan, tally: Tally, progress: Callable[[int], None]) -> Iterato
             tally.skipped += encoder.skipped - before
             for chunk in chunks:
                 tally.count(chunk)
-                yield frame(chunk.payload, plan.codec), chunk
+                yield frame(chunk.payload, compress=plan.compress), chunk
 
 
 def _records(records: Sequence[JobRecord], project: str, tally: Tally) -> Iterator[tuple[bytes, None]]:

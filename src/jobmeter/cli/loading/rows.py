@@ -94,6 +94,10 @@ class Source:
     skip_bad: bool = False
     batch_rows: int = 500_000
 
+    def line(self, number: int) -> str:
+        """The place of that line."""
+        return f"{self.name}, line {number}"
+
 
 def check_columns(source: Source, names: Sequence[str]) -> None:
     """Raise InvalidRequestError for a missing, repeated or unknown column."""

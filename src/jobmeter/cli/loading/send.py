@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -27,13 +26,11 @@ class Totals:
     """What the server acknowledged so far."""
 
     accepted: int = 0
-    records: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
 
     def add(self, receipt: IngestReceipt) -> None:
         """Count one answer."""
         self.accepted += receipt.accepted
-        self.records += receipt.records
         for reason, count in receipt.rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + count
 
@@ -56,9 +53,7 @@ class Sender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._stopped = error is not None
         self._pool.shutdown(wait=True)
         for future, _ in self._under_way:

@@ -1,8 +1,8 @@
 """CSV and JSON lines: whole lines are read in blocks, parsed as columns, and line by line where something is wrong."""
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -17,6 +17,9 @@ CSV_BLOCK = 16 * 2**20
 JSON_BLOCK = 8 * 2**20
 MAX_LINE = 4 * 2**20
 """Longest line; a longer one is not text of this kind."""
+
+_Line = TypeVar("_Line", str, bytes)
+_Parsed = TypeVar("_Parsed")
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -50,7 +53,7 @@ class _CsvBlocks:
             table = self._parse(block)
             if len(table) != lines:
                 return None  # Empty lines would shift the numbers of the lines below them.
-            rows, _ = to_rows(table, self._strict, _at(self._source, number))
+            rows, _ = to_rows(table, Source(self._source.name), _at(self._source, number))
         except (pa.ArrowInvalid, BadRowError):
             if self._time == pa.string():
                 return None
@@ -61,10 +64,6 @@ class _CsvBlocks:
                 self._time = pa.int64()
             return found
         return Block(rows=rows)
-
-    @property
-    def _strict(self) -> Source:
-        return Source(self._source.name)
 
     def _parse(self, block: bytes) -> pa.Table:
         types: dict[str, pa.DataType] = {
@@ -79,21 +78,10 @@ class _CsvBlocks:
         )
 
     def _line_by_line(self, number: int, block: bytes) -> Block:
-        good: list[list[str]] = []
-        places: list[int] = []
-        skipped = 0
-        for offset, text in enumerate(_decoded(block, self._source, number).split("\n")):
-            if not text:
-                continue
-            try:
-                good.append(self._row(f"{self._source.name}, line {number + offset}", text))
-                places.append(number + offset)
-            except BadRowError:
-                if not self._source.skip_bad:
-                    raise
-                skipped += 1
+        lines = enumerate(_decoded(block, self._source, number).split("\n"), number)
+        good, numbers, skipped = _each(((at, text) for at, text in lines if text), self._source, self._row)
         block_of = _table({name: [row[i] for row in good] for i, name in enumerate(self._columns)})
-        rows, left_out = to_rows(block_of, self._source, lambda row: f"{self._source.name}, line {places[row]}")
+        rows, left_out = to_rows(block_of, self._source, lambda row: self._source.line(numbers[row]))
         return Block(rows=rows, skipped=skipped + left_out)
 
     def _row(self, place: str, line: str) -> list[str]:
@@ -106,6 +94,24 @@ class _CsvBlocks:
         return row
 
 
+def _each(
+    lines: Iterable[tuple[int, _Line]], source: Source, parse: Callable[[str, _Line], _Parsed]
+) -> tuple[list[_Parsed], list[int], int]:
+    """What ``parse`` makes of each place and line, the numbers of these lines, and how many bad ones are left out."""
+    found: list[_Parsed] = []
+    numbers: list[int] = []
+    skipped = 0
+    for number, line in lines:
+        try:
+            found.append(parse(source.line(number), line))
+            numbers.append(number)
+        except BadRowError:
+            if not source.skip_bad:
+                raise
+            skipped += 1
+    return found, numbers, skipped
+
+
 def _of_arrow(block: bytes) -> IO[bytes]:
     """A copy in Arrow's own memory: its threads may outlive a failed read, and the interpreter in which bytes live."""
     buffer = pa.allocate_buffer(len(block))
@@ -114,7 +120,7 @@ def _of_arrow(block: bytes) -> IO[bytes]:
 
 
 def _at(source: Source, first: int) -> Callable[[int], str]:
-    return lambda row: f"{source.name}, line {first + row}"
+    return lambda row: source.line(first + row)
 
 
 class _SampleLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -144,26 +150,12 @@ def read_jsonl(file: IO[bytes], source: Source) -> Iterator[Block]:
 
 
 def _json_lines(number: int, block: bytes, source: Source) -> Block:
-    samples: list[_SampleLine] = []
-    records: list[JobRecord] = []
-    places: list[int] = []
-    skipped = 0
-    for offset, line in enumerate(block.split(b"\n")):
-        if not line.strip():
-            continue
-        try:
-            found = _json_line(f"{source.name}, line {number + offset}", line)
-        except BadRowError:
-            if not source.skip_bad:
-                raise
-            skipped += 1
-            continue
-        if isinstance(found, JobRecord):
-            records.append(found)
-        else:
-            samples.append(found)
-            places.append(number + offset)
-    return _block(samples, records, skipped, source, lambda row: f"{source.name}, line {places[row]}")
+    lines = ((at, line) for at, line in enumerate(block.split(b"\n"), number) if line.strip())
+    found, numbers, skipped = _each(lines, source, _json_line)
+    samples = [one for one in found if isinstance(one, _SampleLine)]
+    records = [one for one in found if isinstance(one, JobRecord)]
+    places = [at for at, one in zip(numbers, found, strict=True) if isinstance(one, _SampleLine)]
+    return _block(samples, records, skipped, source, lambda row: source.line(places[row]))
 
 
 def _json_line(place: str, line: bytes) -> _SampleLine | JobRecord:
@@ -222,8 +214,8 @@ def _decoded(block: bytes, source: Source, number: int) -> str:
     try:
         return block.decode()
     except UnicodeDecodeError as error:
-        line = number + block.count(b"\n", 0, error.start)
-        raise BadRowError(f"{source.name}, line {line}", "", "not UTF-8") from error
+        place = source.line(number + block.count(b"\n", 0, error.start))
+        raise BadRowError(place, "", "not UTF-8") from error
 
 
 class _Lines:
@@ -249,7 +241,7 @@ class _Lines:
             if not block.endswith(b"\n"):
                 block += self._file.readline(MAX_LINE)
             if not block.endswith(b"\n") and len(block) >= MAX_LINE + self._size:
-                raise BadRowError(f"{self._source.name}, line {self._next}", "", "a line is longer than 4 MiB")
+                raise BadRowError(self._source.line(self._next), "", "a line is longer than 4 MiB")
             number, count = self._next, block.count(b"\n") + (not block.endswith(b"\n"))
             self._next += count
             yield number, block, count

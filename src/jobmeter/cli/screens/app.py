@@ -1,14 +1,16 @@
 """The program behind the screens: jobs, one job, until q."""
 
 import asyncio
+import select
 import signal
 import sys
+from collections.abc import Callable
+from threading import Thread
 from typing import ClassVar, Literal
 
 from textual.app import App
 from textual.binding import Binding
 
-from jobmeter.cli.screens.hangup import on_hangup
 from jobmeter.cli.screens.job import JobScreen
 from jobmeter.cli.screens.jobs import JobsScreen
 from jobmeter.cli.screens.watch import Watch
@@ -50,7 +52,24 @@ class TopApp(App[None]):
         loop.add_signal_handler(signal.SIGINT, self.exit)
         # The library reads a terminal that is gone again and again, as fast as it can.
         if sys.__stdin__ is not None:
-            on_hangup(sys.__stdin__.fileno(), lambda: loop.call_soon_threadsafe(self.exit))
+            _on_hangup(sys.__stdin__.fileno(), lambda: loop.call_soon_threadsafe(self.exit))
         await self.push_screen(JobsScreen(self._watch, self._pause))
         if self._job is not None:
             await self.push_screen(JobScreen(self._watch, self._pause, self._job, self._project))
+
+
+def _on_hangup(descriptor: int, act: Callable[[], object]) -> None:
+    """Call ``act`` once, from a thread of its own, when the other end of a terminal is closed.
+
+    It is for programs that are not sent SIGHUP: under nohup, or without a session of the terminal. Waiting costs
+    nothing: with no event requested, only the end of the terminal and its errors are reported. An end of input alone,
+    as of a file or a pipe, is no hangup.
+    """
+
+    def wait() -> None:
+        watch = select.poll()
+        watch.register(descriptor, 0)
+        watch.poll()
+        act()
+
+    Thread(target=wait, name="hangup", daemon=True).start()

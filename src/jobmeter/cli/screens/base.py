@@ -60,11 +60,7 @@ class LiveScreen(Screen[None]):
         return self.is_current and bool(self.query("#title"))
 
     def on_screen_resume(self) -> None:
-        """Refresh: the values are from when the screen was left."""
-        self._now.set()
-
-    def refresh_now(self) -> None:
-        """Refresh before the pause is over."""
+        """Refresh before the pause is over: the values are from when the screen was left."""
         self._now.set()
 
     def say(self, text: str) -> None:

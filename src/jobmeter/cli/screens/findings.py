@@ -9,8 +9,8 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from jobmeter.cli.diagnose import headline
-from jobmeter.cli.output import cell, moment
+from jobmeter.cli.findings import details, headline
+from jobmeter.cli.output import cell
 from jobmeter.model.finding import Finding
 
 
@@ -35,10 +35,5 @@ class FindingsScreen(Screen[None]):
 
 
 def _text(one: Finding) -> Text:
-    span = moment(one.start) if one.start == one.end else f"{moment(one.start)} to {moment(one.end)}"
-    rows = [("when", f"{span} UTC, confidence {one.confidence:.0%}")]
-    rows += [(evidence.kind, evidence.text) for evidence in one.evidence[1:]]
-    rows.append(("advice", one.advice))
-    return Text.from_markup(
-        "\n".join([headline(one), *(f"  [dim]{cell(name):<9}[/]{cell(text)}" for name, text in rows)])
-    )
+    rows = (f"  [dim]{cell(name):<9}[/]{cell(text)}" for name, text in details(one))
+    return Text.from_markup("\n".join([headline(one), *rows]))

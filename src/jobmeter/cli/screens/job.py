@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.containers import Container
 from textual.widgets import Footer, Static
 
-from jobmeter.cli.diagnose import headline
+from jobmeter.cli.findings import headline
 from jobmeter.cli.output import cell, quantity
 from jobmeter.cli.screens.base import LiveScreen, when
 from jobmeter.cli.screens.draw import newest_of, spark

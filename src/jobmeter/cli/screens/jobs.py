@@ -9,18 +9,16 @@ from jobmeter.cli.output import counted
 from jobmeter.cli.screens.base import LiveScreen, when
 from jobmeter.cli.screens.draw import Cell, newest_of, number, spark, words
 from jobmeter.cli.screens.job import JobScreen
-from jobmeter.cli.screens.table import Column, LiveTable, Row
+from jobmeter.cli.screens.table import LiveTable, Row, columns
 from jobmeter.cli.screens.watch import Overview, UsedJob, Watch
-from jobmeter.cli.use import COLUMNS, SPARE, age, joined
+from jobmeter.cli.use import COLUMNS, age, began, joined
 
 _SPARK = 16
 _NAMES = [name for name, _ in COLUMNS]
-_SPARE = ("user", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name", "state")
-
-
-def _spare(name: str) -> int:
-    order = (*_SPARE, *(one for one in SPARE if one not in _SPARE), "30 min", "memory", "npu", "gpu", "cpu", "running")
-    return order.index(name) + 1 if name in order else 0
+_SPARE = (
+    *("user", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name", "state"),
+    *("30 min", "memory", "npu", "gpu", "cpu", "running"),
+)
 
 
 class _JobTable(LiveTable):
@@ -34,10 +32,7 @@ class JobsScreen(LiveScreen):
         Binding("a", "all", "All or running"),
         Binding("q", "app.quit", "Quit"),
     ]
-    COLUMNS = tuple(
-        Column(name, right=name in {"running", *_NAMES}, spare=_spare(name))
-        for name in ("id", "name", "state", "user", "running", "30 min", *_NAMES)
-    )
+    COLUMNS = columns(("id", "name", "state", "user", "running", "30 min", *_NAMES), ("running", *_NAMES), _SPARE)
 
     def __init__(self, watch: Watch, pause: float) -> None:
         super().__init__()
@@ -59,7 +54,7 @@ class JobsScreen(LiveScreen):
     def action_all(self) -> None:
         """Show the newest jobs of every state, or those that run."""
         self._only_running = not self._only_running
-        self.refresh_now()
+        self.on_screen_resume()
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the job of that row."""
@@ -82,7 +77,7 @@ class JobsScreen(LiveScreen):
 
 def _row(one: UsedJob, now_ms: int) -> Row:
     job = one.job
-    start = job.start if job.start is not None else job.first_sample
+    start = began(job)
     cells = [
         words(job.id),
         words(job.name),

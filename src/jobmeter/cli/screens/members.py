@@ -1,17 +1,16 @@
 """The rows of a job's ranks and of its devices."""
 
 from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, newest_of, number, spark, words
-from jobmeter.cli.screens.table import Column, Row
+from jobmeter.cli.screens.table import Row, columns
 from jobmeter.cli.screens.watch import Courses, Parts
 from jobmeter.cli.use import COLUMNS, Joined, joined
 from jobmeter.model.answers import LatestValue
 
 _SPARK, _BAR = 20, 10
 _RANK_SPARE = (
-    "disk read", "net in", "disk write", "net out", "npu memory", "power", "node", "gpu memory", "memory", "rank",
-    "npu", "gpu", "cpu",
-)  # fmt: skip
-_BARS = {"gpu.utilization", "npu.utilization"}
+    *("disk read", "net in", "disk write", "net out", "npu memory", "power", "node", "gpu memory", "memory", "rank"),
+    *("npu", "gpu", "cpu"),
+)
 _OF_DEVICE = (
     ("use", ("gpu.utilization", "npu.utilization")),
     ("memory", ("gpu.memory.utilization", "npu.memory.utilization")),
@@ -23,18 +22,10 @@ _DEVICE_SPARE = ("node", "used", "power", "temperature", "memory")
 _NO_RANK = 1 << 30
 
 
-def _spare(name: str, order: tuple[str, ...]) -> int:
-    return order.index(name) + 1 if name in order else 0
-
-
 _USED = tuple(name for name, _ in COLUMNS)
-RANK_COLUMNS = tuple(
-    Column(name, right=name == "rank" or name in _USED, spare=_spare(name, _RANK_SPARE))
-    for name in ("replica", "rank", "node", "course", *_USED)
-)
-DEVICE_COLUMNS = tuple(
-    Column(name, right=name in {"used", "power", "temperature"}, spare=_spare(name, _DEVICE_SPARE))
-    for name in ("device", "replica", "node", *(name for name, _ in _OF_DEVICE))
+RANK_COLUMNS = columns(("replica", "rank", "node", "course", *_USED), ("rank", *_USED), _RANK_SPARE)
+DEVICE_COLUMNS = columns(
+    ("device", "replica", "node", *(name for name, _ in _OF_DEVICE)), ("used", "power", "temperature"), _DEVICE_SPARE
 )
 
 

@@ -1,6 +1,6 @@
 """A table whose rows change in place: sorted by any column, and narrowed to the terminal where possible."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -20,6 +20,11 @@ class Column(NamedTuple):
     name: str
     right: bool = False
     spare: int = 0
+
+
+def columns(names: Sequence[str], right: Collection[str], spare: Sequence[str]) -> tuple[Column, ...]:
+    """Columns of those names, where ``right`` are numbers and ``spare`` may be dropped, the first of them first."""
+    return tuple(Column(name, name in right, spare.index(name) + 1 if name in spare else 0) for name in names)
 
 
 class Row(NamedTuple):
@@ -89,31 +94,26 @@ class LiveTable(DataTable[Text]):
         self._draw()
 
     def _draw(self) -> None:
-        columns, rows = self._shown(), self._ordered()
-        places = [self._all.index(column) for column in columns]
-        heads = tuple(self._head(column) for column in columns)
+        columns, rows = [(column, self._all.index(column)) for column in self._shown()], self._ordered()
+        heads = tuple(self._head(column) for column, _ in columns)
         keys = tuple(row.key for row in rows)
         if (heads, keys) == self._drawn:
             for row in rows:
-                for column, at in zip(columns, places, strict=True):
+                for column, at in columns:
                     text = _aligned(column, row.cells[at].text)
                     if self.get_cell(row.key, column.name) != text:
                         self.update_cell(row.key, column.name, text, update_width=True)
             return
-        self._fill(columns, places, heads, rows)
+        self._fill(columns, heads, rows)
         self._drawn = (heads, keys)
 
-    def _fill(
-        self, columns: Sequence[Column], places: Sequence[int], heads: Sequence[str], rows: Sequence[Row]
-    ) -> None:
+    def _fill(self, columns: Sequence[tuple[Column, int]], heads: Sequence[str], rows: Sequence[Row]) -> None:
         chosen, scrolled = self.chosen, self.scroll_offset
         self.clear(columns=True)
-        for column, head in zip(columns, heads, strict=True):
+        for (column, _), head in zip(columns, heads, strict=True):
             self.add_column(_aligned(column, Text(head)), key=column.name)
         for row in rows:
-            self.add_row(
-                *(_aligned(column, row.cells[at].text) for column, at in zip(columns, places, strict=True)), key=row.key
-            )
+            self.add_row(*(_aligned(column, row.cells[at].text) for column, at in columns), key=row.key)
         keys = [row.key for row in rows]
         if chosen in keys:
             self.move_cursor(row=keys.index(chosen), scroll=False)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from jobmeter.cli.output import Course
-from jobmeter.cli.use import BUSY, joined, newest
+from jobmeter.cli.use import BUSY, load, newest
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import MetricAnswer
 from jobmeter.client.searches import JobSearch, MetricSearch
@@ -36,11 +36,6 @@ class UsedJob:
     job: Job
     values: Sequence[LatestValue]
     course: Course | None
-
-    @property
-    def load(self) -> list[float]:
-        """The sort key of the busiest jobs first."""
-        return [joined(self.values, metric).value or 0.0 for metric in BUSY]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +89,7 @@ class Watch:
         page = self._api.jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
         used = [UsedJob(job, newest(self._api, job), self._course(job)) for job in page.jobs]
         if running:
-            used.sort(key=lambda one: one.load, reverse=True)
+            used.sort(key=lambda one: load(one.values), reverse=True)
         return Overview(self._clock.now_ms(), page.total, used)
 
     def parts(self, job: str, project: str | None) -> Parts:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import numpy as np
 
 from jobmeter.diagnose.examine import examine
@@ -60,13 +61,13 @@ def main() -> int:
     parser.add_argument("--no-real", action="store_true", help="leave out the real jobs")
     given = parser.parse_args()
     trials = list(generated(max(given.seeds, 1)))
-    _print(f"Generated series with known truth, {len(trials)} jobs (half of them healthy):")
+    click.echo(f"Generated series with known truth, {len(trials)} jobs (half of them healthy):")
     good = _table(trials)
     if not given.no_real:
-        _print("\nReal jobs on this machine, a minute of each threshold being a quarter of a second:")
-        found = list(real(_print))
+        click.echo("\nReal jobs on this machine, a minute of each threshold being a quarter of a second:")
+        found = list(real(click.echo))
         good = _table(found) and good
-        _print("\nAltogether:")
+        click.echo("\nAltogether:")
         good = _table([*trials, *found]) and good
     return 0 if good else 1
 
@@ -74,23 +75,18 @@ def main() -> int:
 def _table(trials: list[Trial]) -> bool:
     """Print a row a rule; whether precision and recall of all are high enough."""
     table = scores(trials)
-    _print(f"\n  {'rule':<22}{'right':>7}{'wrong':>7}{'missed':>8}{'precision':>11}{'recall':>8}")
+    click.echo(f"\n  {'rule':<22}{'right':>7}{'wrong':>7}{'missed':>8}{'precision':>11}{'recall':>8}")
     for rule, score in table.items():
-        _print(
+        click.echo(
             f"  {rule or 'all':<22}{score.right:>7}{score.wrong:>7}{score.missed:>8}"
             f"{score.precision:>11.3f}{score.recall:>8.3f}"
         )
     for trial in trials:
         if trial.wrong or (trial.rule and not trial.hit):
             names = ", ".join(f"{one.rule} ({one.role})" for one in trial.findings)
-            _print(f"  not as it should be: {trial.name} gave {names or 'nothing'}")
+            click.echo(f"  not as it should be: {trial.name} gave {names or 'nothing'}")
     whole = table[""]
     return whole.precision >= LEAST and whole.recall >= LEAST
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

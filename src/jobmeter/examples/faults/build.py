@@ -1,6 +1,6 @@
 """Builds cases out of nothing: a healthy job's series with noise and gaps, which a fault then changes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,7 +38,6 @@ class Made:
     lines: list[LogLine] = field(default_factory=list)
     kernel: list[LogLine] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    limits: dict[str, float] = field(default_factory=dict)
     error: str = ""
     last_sample: int | None = None
     gap: tuple[str, int, int] | None = None
@@ -91,26 +90,33 @@ class Made:
     def case(self) -> Case:
         """What the rules see: about one point in 40 is missing."""
         time = self.time
-        means: dict[str, list[Signal]] = {}
-        for (metric, replica, device), value in self.series.items():
-            selected = self.random.random(len(time)) > 0.025
-            if self.gap and self.gap[0] == replica:
-                selected &= (time < START + self.gap[1]) | (time >= START + self.gap[2])
-            node = f"node-{replica}"
-            own = Signal(metric, time[selected], value[selected], replica, node if device else "", device)
-            means.setdefault(metric, []).append(own)
+        increases = (
+            Signal(metric, time, value, replica, f"node-{replica}", device)
+            for (metric, replica, device), value in self.increases.items()
+        )
+        nodes = (
+            Signal(metric, time, value, node=node, part=part) for (metric, node, part), value in self.nodes.items()
+        )
         return Case(
             view=self._view(),
             span=TimeRange(START, START + self.length),
             now_ms=START + self.length,
             step_ms=STEP,
-            means=means,
-            increases=_plain(self.increases, time),
-            nodes=_of_nodes(self.nodes, time),
+            means=_grouped(self._means(time)),
+            increases=_grouped(increases),
+            nodes=_grouped(nodes),
             events=self.events,
             lines=sorted(self.lines, key=lambda line: line.order),
             kernel=sorted(self.kernel, key=lambda line: line.order),
         )
+
+    def _means(self, time: Int64s) -> Iterator[Signal]:
+        for (metric, replica, device), value in self.series.items():
+            selected = self.random.random(len(time)) > 0.025
+            if self.gap and self.gap[0] == replica:
+                selected &= (time < START + self.gap[1]) | (time >= START + self.gap[2])
+            node = f"node-{replica}" if device else ""
+            yield Signal(metric, time[selected], value[selected], replica, node, device)
 
     def _view(self) -> JobView:
         ended = self.state.finished
@@ -124,7 +130,6 @@ class Made:
             end=end,
             error=self.error,
             exit_code=codes[0] if codes else None,
-            limits=self.limits,
             recorded=True,
             updated=end,
             last_sample=self.last_sample or int(self.time[-1]),
@@ -147,18 +152,11 @@ class Made:
         )
 
 
-def _plain(series: dict[Key, Float64s], time: Int64s) -> dict[str, Sequence[Signal]]:
+def _grouped(signals: Iterable[Signal]) -> dict[str, list[Signal]]:
     found: dict[str, list[Signal]] = {}
-    for (metric, replica, device), value in series.items():
-        found.setdefault(metric, []).append(Signal(metric, time, value, replica, f"node-{replica}", device))
-    return dict(found)
-
-
-def _of_nodes(series: dict[tuple[str, str, str], Float64s], time: Int64s) -> dict[str, Sequence[Signal]]:
-    found: dict[str, list[Signal]] = {}
-    for (metric, node, part), value in series.items():
-        found.setdefault(metric, []).append(Signal(metric, time, value, node=node, part=part))
-    return dict(found)
+    for one in signals:
+        found.setdefault(one.metric, []).append(one)
+    return found
 
 
 def training(random: np.random.Generator) -> Made:

@@ -1,6 +1,7 @@
 """Generated jobs with one fault each, and healthy ones of different kinds."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,30 +11,54 @@ from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
 
 Fault = Callable[[np.random.Generator], Made]
+Change = Callable[[Made, str, str], None]
+"""Changes one member of a job, by replica and device (empty: the replica itself)."""
 _TRACE = "Traceback (most recent call last):"
 _FRAME = '  File "train.py", line 12, in <module>'
 
 
-def _devices(change: Callable[[Made, str, str], None], only: int | None = None) -> Fault:
-    """A training job with a change to its devices, or to one of them."""
+def _whole(base: Fault) -> Callable[[Callable[[Made], None]], Fault]:
+    """A job with a change to all of it."""
 
-    def make(random: np.random.Generator) -> Made:
-        made = training(random)
-        for replica, device in made.gpus if only is None else [made.gpus[int(random.integers(len(made.gpus)))]]:
+    def fault(change: Callable[[Made], None]) -> Fault:
+        def make(random: np.random.Generator) -> Made:
+            made = base(random)
+            change(made)
+            return made
+
+        return make
+
+    return fault
+
+
+def _members(base: Fault, members: Callable[[Made], Sequence[tuple[str, str]]], change: Change, *, only: bool) -> Fault:
+    @_whole(base)
+    def fault(made: Made) -> None:
+        every = members(made)
+        for replica, device in [every[int(made.random.integers(len(every)))]] if only else every:
             change(made, replica, device)
-        return made
 
-    return make
+    return fault
 
 
-def _set(metric: str, mean: float, spread: float) -> Callable[[Made, str, str], None]:
+def _devices(change: Change, *, only: bool = False) -> Fault:
+    """A training job with a change to its devices, or to one of them."""
+    return _members(training, lambda made: made.gpus, change, only=only)
+
+
+def _replicas(base: Fault, change: Change, *, only: bool = False) -> Fault:
+    """A job with a change to its replicas, or to one of them."""
+    return _members(base, lambda made: [(name, "") for name in made.names], change, only=only)
+
+
+def _set(metric: str, mean: float, spread: float) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
         made.series[metric, replica, device] = made.noise(mean, spread)
 
     return change
 
 
-def _all(*changes: Callable[[Made, str, str], None]) -> Callable[[Made, str, str], None]:
+def _all(*changes: Change) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
         for one in changes:
             one(made, replica, device)
@@ -48,89 +73,57 @@ _IDLE = _all(
     _set("gpu.power", 90, 2),
 )
 _STARVED = _all(_set("gpu.utilization", 0.05, 0.01), _set("gpu.sm.active", 0.04, 0.01))
+_IO_BOUND = _all(_set("pressure.io", 0.8, 0.05), _set("cpu.utilization", 0.1, 0.02))
 
 
-def _replicas(base: Fault, change: Callable[[Made, str], None], only: bool = False) -> Fault:
-    """A job with a change to its replicas, or to one of them."""
-
-    def make(random: np.random.Generator) -> Made:
-        made = base(random)
-        for name in [made.names[int(random.integers(made.replicas))]] if only else made.names:
-            change(made, name)
-        return made
-
-    return make
+def _overrequest(made: Made, name: str, device: str) -> None:
+    made.series["cpu.limit", name, device] = np.full(len(made.time), 64.0)
 
 
-def _cpu_bound(made: Made, name: str) -> None:
-    made.series["cpu.utilization", name, ""] = made.noise(0.98, 0.01)
-
-
-def _io_bound(made: Made, name: str) -> None:
-    made.series["pressure.io", name, ""] = made.noise(0.8, 0.05)
-    made.series["cpu.utilization", name, ""] = made.noise(0.1, 0.02)
-
-
-def _throttled(made: Made, name: str) -> None:
-    made.series["cpu.throttled.time", name, ""] = made.noise(1.2, 0.2)
-
-
-def _overrequest(made: Made, name: str) -> None:
-    made.series["cpu.limit", name, ""] = np.full(len(made.time), 64.0)
-
-
-def _busy_rank(made: Made, name: str) -> None:
+def _busy_rank(made: Made, name: str, _: str) -> None:
     for other in made.names:
         made.series["cpu.usage", other, ""] = made.noise(1.9 if other == name else 0.1, 0.05)
 
 
-def _busy_rank_starved(made: Made, name: str) -> None:
+def _busy_rank_starved(made: Made, name: str, _: str) -> None:
     """As on a full machine: the busy rank is given hardly more than the others, and waits for more."""
     for other in made.names:
         made.series["cpu.usage", other, ""] = made.noise(0.1, 0.03) if other == name else made.noise(0.01, 0.005)
         made.series["pressure.cpu", other, ""] = made.noise(0.6, 0.15) if other == name else made.noise(0.02, 0.02)
 
 
-def _full_machine(random: np.random.Generator) -> Made:
+@_whole(batch)
+def _full_machine(made: Made) -> None:
     """All replicas alike, given little CPU and waiting for more."""
-    made = batch(random)
     made.put("cpu.usage", lambda: made.noise(0.1, 0.05))
     made.put("cpu.utilization", lambda: made.noise(0.05, 0.02))
     made.put("pressure.cpu", lambda: made.noise(0.4, 0.15))
-    return made
 
 
-def _leak(metric: str, total: float) -> Callable[[Made, str], None]:
-    def change(made: Made, name: str) -> None:
-        grown = np.linspace(0, total, len(made.time))
-        for key in list(made.series):
-            if key[0] == metric and key[1] == name:
-                made.series[key] = made.series[key] + grown
+def _leak(metric: str, total: float) -> Change:
+    def change(made: Made, name: str, _: str) -> None:
+        for key in made.series:
+            if key[:2] == (metric, name):
+                made.series[key] += np.linspace(0, total, len(made.time))
 
     return change
 
 
-def _near_limit(made: Made, name: str) -> None:
-    made.series["memory.utilization", name, ""] = made.noise(0.96, 0.005)
-
-
-def _hang(random: np.random.Generator) -> Made:
-    made = batch(random)
-    stop = int(random.integers(100, 250))
+@_whole(batch)
+def _hang(made: Made) -> None:
+    stop = int(made.random.integers(100, 250))
     for metric in ("cpu.usage", "network.receive", "disk.read", "cpu.utilization", "pressure.io"):
         for name in made.names:
             made.series[metric, name, ""][stop:] = 0.001
-    return made
 
 
-def _silence(random: np.random.Generator) -> Made:
-    made = batch(random)
-    limit = START + made.length - int(random.integers(35, 50)) * MINUTE
+@_whole(batch)
+def _silence(made: Made) -> None:
+    limit = START + made.length - int(made.random.integers(35, 50)) * MINUTE
     made.lines = [line for line in made.lines if line.time_ns // 1_000_000 < limit]
-    return made
 
 
-def _counter(metric: str, count: int, each: float) -> Callable[[Made, str, str], None]:
+def _counter(metric: str, count: int, each: float) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
         grown = np.zeros(len(made.time))
         grown[np.linspace(200, len(grown) - 20, count).astype(int)] = each
@@ -139,126 +132,99 @@ def _counter(metric: str, count: int, each: float) -> Callable[[Made, str, str],
     return change
 
 
-def _flag(metric: str) -> Callable[[Made, str, str], None]:
+def _flag(metric: str) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
         made.series[metric, replica, device] = (np.arange(len(made.time)) > 300).astype(np.float64)
 
     return change
 
 
-def _full(random: np.random.Generator) -> Made:
-    made = batch(random)
+@_whole(batch)
+def _full(made: Made) -> None:
     free = np.linspace(5e11, 5e9, len(made.time))
     made.nodes["node.filesystem.available", "node-worker-1", "/data"] = free
-    return made
 
 
-def _blocked(random: np.random.Generator) -> Made:
-    made = batch(random)
+@_whole(batch)
+def _blocked(made: Made) -> None:
     made.nodes["node.processes.blocked", "node-worker-1", ""][100:200] = 3.0
-    return made
 
 
-def _skewed(random: np.random.Generator) -> Made:
-    made = batch(random)
-    made.last_sample = START + made.length + int(random.integers(3_000, 100_000))
-    return made
+@_whole(batch)
+def _skewed(made: Made) -> None:
+    made.last_sample = START + made.length + int(made.random.integers(3_000, 100_000))
 
 
-def _gap(random: np.random.Generator) -> Made:
-    made = batch(random)
-    made.gap = ("worker-2", 10 * MINUTE, int(random.integers(20, 40)) * MINUTE)
-    return made
+@_whole(batch)
+def _gap(made: Made) -> None:
+    made.gap = ("worker-2", 10 * MINUTE, int(made.random.integers(20, 40)) * MINUTE)
 
 
-def _xid(random: np.random.Generator) -> Made:
-    made = training(random)
-    code = int(random.choice([31, 48, 63, 74, 79, 95, 119]))
+@_whole(training)
+def _xid(made: Made) -> None:
+    code = int(made.random.choice([31, 48, 63, 74, 79, 95, 119]))
     made.say(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=1234, name=python", 50 * MINUTE, "worker-1", Level.ERROR)
-    return made
 
 
 def _kernel(*texts: str) -> Fault:
     """A node whose kernel says these lines, some seconds apart."""
 
-    def make(random: np.random.Generator) -> Made:
-        made = training(random)
-        at = int(random.integers(20, 90)) * MINUTE
+    @_whole(training)
+    def fault(made: Made) -> None:
+        at = int(made.random.integers(20, 90)) * MINUTE
         for number, text in enumerate(texts):
-            made.say_kernel(text, at + number * int(random.integers(1, 9)) * SECOND)
-        return made
+            made.say_kernel(text, at + number * int(made.random.integers(1, 9)) * SECOND)
 
-    return make
+    return fault
 
 
-def _oom(random: np.random.Generator) -> Made:
-    made = batch(random)
+@_whole(batch)
+def _oom(made: Made) -> None:
     made.increases["memory.oom.kills", "worker-1", ""] = np.append(np.zeros(len(made.time) - 1), 1.0)
     made.fail("worker-1", 137, reason="OOMKilled: the limit of the control group")
-    return made
 
 
-def _dies(code: int, *texts: str, reason: str = "", error: str = "", cascade: tuple[str, ...] = ()) -> Fault:
+def _dies(code: int, *texts: str, reason: str = "", cascade: tuple[str, ...] = ()) -> Fault:
     """One replica fails with these lines; the others may follow."""
 
-    def make(random: np.random.Generator) -> Made:
-        made = batch(random)
-        first = made.names[int(random.integers(made.replicas))]
+    @_whole(batch)
+    def fault(made: Made) -> None:
+        first = made.names[int(made.random.integers(made.replicas))]
         made.fail(first, code, *texts, early=2_000 if cascade else 0, reason=reason)
         for other in made.names if cascade else ():
             if other != first:
-                made.fail(other, 1, *cascade, early=int(random.integers(0, 900)))
-        made.error = error
-        return made
+                made.fail(other, 1, *cascade, early=int(made.random.integers(0, 900)))
 
-    return make
+    return fault
 
 
 def _raises(text: str) -> Fault:
     return _dies(1, _TRACE, _FRAME, "    main()", text)
 
 
-def _stopped(random: np.random.Generator) -> Made:
-    made = batch(random)
+@_whole(batch)
+def _stopped(made: Made) -> None:
     for name in made.names:
         made.fail(name, 143)
     made.state = JobState.STOPPED
-    return made
 
 
-def _evicted(random: np.random.Generator) -> Made:
-    made = batch(random)
+def _warn(made: Made, at: int, **facts: Any) -> None:  # noqa: ANN401 - fields of an event
+    """An event of the first replica that warns."""
+    source, level = EventSource.REPLICA, Level.WARNING
+    made.events = [Event(time=START + at, job="made", replica="worker-0", source=source, level=level, **facts)]
+
+
+@_whole(batch)
+def _evicted(made: Made) -> None:
     made.fail("worker-0", 143)
-    made.events = [
-        Event(
-            time=START + made.length - 500,
-            job="made",
-            replica="worker-0",
-            source=EventSource.REPLICA,
-            level=Level.WARNING,
-            reason="Preempted",
-            message="Preempted by a job of higher priority.",
-        )
-    ]
-    return made
+    _warn(made, made.length - 500, reason="Preempted", message="Preempted by a job of higher priority.")
 
 
-def _misplaced(random: np.random.Generator) -> Made:
-    made = training(random)
-    made.events = [
-        Event(
-            time=START + made.length // 2,
-            job="made",
-            replica="worker-0",
-            node="n0",
-            source=EventSource.REPLICA,
-            level=Level.WARNING,
-            reason=ALLOCATION_MISMATCH,
-            message="It computes on gpu3, but SLURM_JOB_GPUS gives it gpu2.",
-            subject="device gpu3",
-        )
-    ]
-    return made
+@_whole(training)
+def _misplaced(made: Made) -> None:
+    message = "It computes on gpu3, but SLURM_JOB_GPUS gives it gpu2."
+    _warn(made, made.length // 2, node="n0", reason=ALLOCATION_MISMATCH, message=message, subject="device gpu3")
 
 
 _NCCL = "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)"
@@ -266,36 +232,36 @@ _NCCL = "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operat
 FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "allocation_mismatch": (_misplaced,),
     "gpu_idle_allocated": (_devices(_IDLE),),
-    "gpu_partly_unused": (_devices(_IDLE, only=1),),
+    "gpu_partly_unused": (_devices(_IDLE, only=True),),
     "gpu_low_util": (_devices(_all(_set("gpu.utilization", 0.12, 0.04), _set("gpu.sm.active", 0.1, 0.03))),),
     "gpu_busy_but_empty": (
         _devices(_all(_set("gpu.utilization", 0.98, 0.01), _set("gpu.sm.active", 0.2, 0.02))),
         _devices(_all(_set("gpu.utilization", 0.97, 0.01), _set("gpu.memory.utilization", 0.02, 0.002))),
     ),
-    "cpu_bound_input": (_replicas(_devices(_STARVED), _cpu_bound),),
-    "io_bound_input": (_replicas(_devices(_STARVED), _io_bound), _replicas(batch, _io_bound)),
-    "cpu_throttled": (_replicas(batch, _throttled),),
+    "cpu_bound_input": (_replicas(_devices(_STARVED), _set("cpu.utilization", 0.98, 0.01)),),
+    "io_bound_input": (_replicas(_devices(_STARVED), _IO_BOUND), _replicas(batch, _IO_BOUND)),
+    "cpu_throttled": (_replicas(batch, _set("cpu.throttled.time", 1.2, 0.2)),),
     "cpu_overrequest": (_replicas(batch, _overrequest),),
     "straggler_rank": (_replicas(batch, _busy_rank, only=True), _replicas(batch, _busy_rank_starved, only=True)),
     "straggler_gpu": (
-        _devices(_all(_set("gpu.power", 380, 10), _set("gpu.sm.active", 0.45, 0.03)), only=1),
-        _devices(_set("gpu.clock.sm", 1.3e9, 1e7), only=1),
+        _devices(_all(_set("gpu.power", 380, 10), _set("gpu.sm.active", 0.45, 0.03)), only=True),
+        _devices(_set("gpu.clock.sm", 1.3e9, 1e7), only=True),
     ),
     "hang_hw": (_hang,),
     "hang_log": (_silence,),
     "host_oom_kill": (_oom,),
-    "host_mem_near_limit": (_replicas(batch, _near_limit, only=True),),
+    "host_mem_near_limit": (_replicas(batch, _set("memory.utilization", 0.96, 0.005), only=True),),
     "host_mem_leak": (_replicas(batch, _leak("memory.usage", 30 * GIB), only=True),),
     "gpu_mem_leak": (_replicas(training, _leak("gpu.memory.usage", 14 * GIB), only=True),),
-    "gpu_mem_near_full": (_devices(_set("gpu.memory.utilization", 0.992, 0.001), only=1),),
-    "ecc_uncorrected": (_devices(_counter("gpu.ecc.uncorrected", 1, 1.0), only=1),),
-    "ecc_corrected_storm": (_devices(_counter("gpu.ecc.corrected", 400, 3.0), only=1),),
-    "remap_pending": (_devices(_flag("gpu.remapped.rows.pending"), only=1),),
-    "remap_failure": (_devices(_flag("gpu.remapped.rows.failed"), only=1),),
-    "thermal": (_devices(_set("gpu.temperature", 92, 0.5), only=1),),
+    "gpu_mem_near_full": (_devices(_set("gpu.memory.utilization", 0.992, 0.001), only=True),),
+    "ecc_uncorrected": (_devices(_counter("gpu.ecc.uncorrected", 1, 1.0), only=True),),
+    "ecc_corrected_storm": (_devices(_counter("gpu.ecc.corrected", 400, 3.0), only=True),),
+    "remap_pending": (_devices(_flag("gpu.remapped.rows.pending"), only=True),),
+    "remap_failure": (_devices(_flag("gpu.remapped.rows.failed"), only=True),),
+    "thermal": (_devices(_set("gpu.temperature", 92, 0.5), only=True),),
     "throttle_power": (
-        _devices(_set("gpu.throttle.power", 0.6, 0.05), only=1),
-        _devices(_set("gpu.throttle.power.brake", 0.2, 0.02), only=1),
+        _devices(_set("gpu.throttle.power", 0.6, 0.05), only=True),
+        _devices(_set("gpu.throttle.power.brake", 0.2, 0.02), only=True),
     ),
     "fs_full": (_full,),
     "d_state": (_blocked,),
@@ -362,62 +328,55 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
 """By rule the faults that it must name as their root."""
 
 
-def _plateau(random: np.random.Generator) -> Made:
+@_whole(batch)
+def _plateau(made: Made) -> None:
     """Memory that grows while caches fill, and then no more."""
-    made = batch(random)
     for name in made.names:
         made.series["memory.usage", name, ""] += 20 * GIB * (1 - np.exp(-np.arange(len(made.time)) / 40))
-    return made
 
 
-def _sawtooth(random: np.random.Generator) -> Made:
+@_whole(batch)
+def _sawtooth(made: Made) -> None:
     """Memory that grows within an epoch and is given back."""
-    made = batch(random)
     for name in made.names:
         made.series["memory.usage", name, ""] += 10 * GIB * ((np.arange(len(made.time)) % 45) / 45)
-    return made
 
 
-def _waves(random: np.random.Generator) -> Made:
+@_whole(training)
+def _waves(made: Made) -> None:
     """Devices that pause for checkpoints and evaluation."""
-    made = training(random)
     for key, value in made.series.items():
         if key[0] in {"gpu.utilization", "gpu.sm.active", "gpu.power", "gpu.tensor.active"}:
             value[np.arange(len(value)) % 60 < 5] *= 0.1
-    return made
 
 
-def _uneven(random: np.random.Generator) -> Made:
+@_whole(batch)
+def _uneven(made: Made) -> None:
     """Half of the replicas have more to do, by design."""
-    made = batch(random)
     for rank, name in enumerate(made.names):
         made.series["cpu.usage", name, ""] *= 1.0 if rank % 2 else 0.3
-    return made
 
 
-def _short(random: np.random.Generator) -> Made:
+@_whole(training)
+def _short(made: Made) -> None:
     """A job that is over before there is anything to judge, with devices that it hardly used."""
-    made = training(random)
     made.series = {key: value[:30] for key, value in made.series.items()}
     made.nodes, made.length, made.state = {}, 30 * 10_000, JobState.SUCCEEDED
     made.lines = made.lines[:5]
-    return made
 
 
-def _caught(random: np.random.Generator) -> Made:
+@_whole(batch)
+def _caught(made: Made) -> None:
     """Exceptions that were caught, in a job that succeeded."""
-    made = batch(random)
     for text in (_TRACE, _FRAME, "ConnectionResetError: [Errno 104] Connection reset by peer", "trying again"):
         made.say(text, 20 * MINUTE, level=Level.ERROR)
     made.say("RuntimeError: CUDA out of memory. (caught, halving the batch)", 21 * MINUTE, level=Level.WARNING)
     made.state = JobState.SUCCEEDED
-    return made
 
 
-def _done(random: np.random.Generator) -> Made:
-    made = training(random)
+@_whole(training)
+def _done(made: Made) -> None:
     made.state = JobState.SUCCEEDED
-    return made
 
 
 _boots = _kernel(

@@ -43,8 +43,8 @@ class Script:
     """
 
     name: str
-    rule: str
     code: str
+    rule: str = ""
     replicas: int = 1
     hangs: bool = False
     group: tuple[str, str, str] | None = None
@@ -136,54 +136,46 @@ SCRIPTS = (
         "    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)\n",
         group=("blkio", "blkio.throttle.read_bps_device", "{device} 1048576"),
     ),
-    Script(name="clean: short", rule="", code="print('done')"),
-    Script(name="clean: computes", rule="", code=_SPIN.format(seconds=5)),
-    Script(name="clean: works and waits", rule="", code=_WORK.format(steps=200)),
-    Script(name="clean: sleeps", rule="", code="import time\ntime.sleep(5)"),
+    Script(name="clean: short", code="print('done')"),
+    Script(name="clean: computes", code=_SPIN.format(seconds=5)),
+    Script(name="clean: works and waits", code=_WORK.format(steps=200)),
+    Script(name="clean: sleeps", code="import time\ntime.sleep(5)"),
     Script(
         name="clean: memory up to a plateau",
-        rule="",
         code="import time\nkept = [bytearray(4_000_000) for _ in range(30)]\ntime.sleep(5)",
     ),
-    Script(name="clean: four alike", rule="", replicas=4, code=_WORK.format(steps=150)),
+    Script(name="clean: four alike", replicas=4, code=_WORK.format(steps=150)),
     Script(
         name="clean: an error that is caught",
-        rule="",
         code="import traceback\ntry:\n    open('/nowhere')\nexcept OSError:\n    traceback.print_exc()\n",
     ),
     Script(
         name="clean: memory that comes and goes",
-        rule="",
         code="import time\nfor _ in range(8):\n    kept = []\n    for _ in range(10):\n"
         "        kept.append(bytearray(8_000_000)); time.sleep(0.05)\n",
     ),
     Script(
         name="clean: child processes",
-        rule="",
         code="import subprocess, sys\nfor _ in range(10):\n"
         "    subprocess.run([sys.executable, '-c', 'sum(range(3000000))'], check=True)\n",
     ),
     Script(
         name="clean: threads",
-        rule="",
         code="import threading, zlib\ndef work():\n    for _ in range(150): zlib.compress(bytes(1_000_000))\n"
         "threads = [threading.Thread(target=work) for _ in range(4)]\n"
         "for one in threads: one.start()\nfor one in threads: one.join()\n",
     ),
     Script(
         name="clean: warns",
-        rule="",
         code="import sys, time\nfor at in range(60):\n"
         "    print('WARNING: lr is high at step', at, file=sys.stderr, flush=True); time.sleep(0.05)\n",
     ),
     Script(
         name="clean: reads a file over and over",
-        rule="",
         code="import sys\nfor _ in range(4000):\n    open(sys.executable, 'rb').read(1_000_000)\n",
     ),
     Script(
         name="clean: talks over the loopback",
-        rule="",
         code="import socket, threading\nserver = socket.create_server(('127.0.0.1', 0))\n"
         "def give():\n    other, _ = server.accept()\n    for _ in range(2000): other.sendall(bytes(65536))\n"
         "    other.close()\n"
@@ -192,13 +184,14 @@ SCRIPTS = (
     ),
     Script(
         name="clean: retries and succeeds",
-        rule="",
         code="import sys\nfor at in range(3):\n    print('ConnectionError: attempt', at, 'failed', file=sys.stderr)\n"
         "print('done')\n",
     ),
-    Script(name="clean: writes files", rule="", code="import tempfile\nf = tempfile.TemporaryFile()\n"
-           "for _ in range(200):\n    f.write(b'x' * 65536)\n"),
-)  # fmt: skip
+    Script(
+        name="clean: writes files",
+        code="import tempfile\nf = tempfile.TemporaryFile()\nfor _ in range(200):\n    f.write(b'x' * 65536)\n",
+    ),
+)
 
 
 def run(script: Script, server: OwnServer, environment: Mapping[str, str]) -> list[Finding] | None:
@@ -257,15 +250,8 @@ def _measure_when_full(process: "subprocess.Popen[bytes]", environment: Mapping[
     for line in process.stdout or ():
         if FULL in line.decode(errors="replace"):
             break
-    command = [
-        sys.executable,
-        "-m",
-        "jobmeter",
-        "agent",
-        "--once",
-        "--spool",
-        str(Path(environment["JOBMETER_DATA"]) / "agent"),
-    ]
+    spool = Path(environment["JOBMETER_DATA"]) / "agent"
+    command = [sys.executable, "-m", "jobmeter", "agent", "--once", "--spool", str(spool)]
     subprocess.run(command, env=dict(environment), capture_output=True, timeout=_PATIENCE, check=False)
     (disk / "checkpoint").unlink()
 

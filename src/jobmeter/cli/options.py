@@ -1,0 +1,128 @@
+"""Options that several verbs have, and their checks."""
+
+import os
+import signal
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.cluster import JobIds
+from jobmeter.model.time import parse_duration
+from jobmeter.settings import default_data_directory
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+data_option = click.option("--data", type=FOLDER, metavar="DIR", help="The data folder (JOBMETER_DATA).")
+ca_file_option = click.option(
+    "--ca-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Certificates, in PEM, to verify the server.",
+)
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_ARGUMENTS_BEGIN = 48
+"""The field of ``/proc/PID/stat``, counted from 1, with the address of the command line: see proc_pid_stat(5)."""
+
+
+def key_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
+    """The option. Its value is overwritten in the command line that other users see."""
+    return click.option("--key", metavar="TOKEN", help=help_text, callback=_hidden, **more)
+
+
+def _hidden(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+        overwrite_argument(value)
+    return value
+
+
+def overwrite_argument(value: str, process: Path = Path("/proc/self")) -> None:
+    """Put ``x`` in place of each character of ``value`` in this process' own command line, where the system lets it.
+
+    Until then, some milliseconds after the start, anybody on the machine can read it.
+    """
+    try:
+        line = (process / "cmdline").read_bytes()
+        fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
+        begin = int(fields[_ARGUMENTS_BEGIN - 3])  # the first two fields are before the bracket
+        memory = os.open(process / "mem", os.O_RDWR)
+    except (OSError, IndexError, ValueError):
+        return
+    try:
+        if line and os.pread(memory, len(line), begin) == line:
+            secret = os.fsencode(value)
+            os.pwrite(memory, line.replace(secret, b"x" * len(secret)), begin)
+    except (OSError, OverflowError):
+        return
+    finally:
+        os.close(memory)
+
+
+def choice(kind: type[StrEnum]) -> click.Choice[str]:
+    """One of those words, in any case."""
+    return click.Choice([str(one) for one in kind], case_sensitive=False)
+
+
+def job_ids_option(help_text: str) -> Callable[[_Function], _Function]:
+    """What is in the ids of jobs, ``JobIds`` as text."""
+    return click.option(
+        "--job-ids",
+        type=click.Choice([one.value for one in JobIds]),
+        default=JobIds.PLAIN.value,
+        show_default=True,
+        envvar="JOBMETER_JOB_IDS",
+        help=help_text,
+    )
+
+
+def data_folder(given: Path | None = None) -> Path:
+    """The folder given, else that of JOBMETER_DATA, else the user's own."""
+    return given or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
+
+
+def checked_interval(text: str, shortest_ms: int) -> int:
+    """Milliseconds of an ``--interval``.
+
+    Raises a usage error for one that is malformed or shorter than ``shortest_ms``.
+    """
+    try:
+        interval_ms = parse_duration(text, "--interval", bare_unit="s")
+    except InvalidRequestError as error:
+        raise click.UsageError(error.message) from error
+    if interval_ms < shortest_ms:
+        raise click.UsageError(f"--interval must be at least {shortest_ms} ms, it is {interval_ms} ms")
+    return interval_ms
+
+
+def check_server(server: str) -> None:
+    """Raise a usage error unless ``server`` is an address."""
+    if not server.startswith(("http://", "https://")):
+        raise click.UsageError(f"--server {server!r} is not an address such as https://host:8400")
+
+
+def checked(check: Callable[[str, str], str], value: str, option: str) -> str:
+    """The value, if ``check`` accepts it; else raises a usage error."""
+    try:
+        return check(value, option)
+    except InvalidRequestError as error:
+        raise click.UsageError(error.message) from error
+
+
+def stopped() -> Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = Event()
+
+    def stopping(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stopping)
+    return stop
