@@ -75,7 +75,9 @@ class Agent:
         ]
         pods = PodJobs(jobs.table.processes, clock.monotonic, spool.directory if spool else None)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
-        self._poller = CheckPoller(place, connect, NodeChecks(jobs.nvidia, clock), interval_ms)
+        self._poller = CheckPoller(
+            place, connect, NodeChecks(lambda: jobs.nvidia.devices, lambda: clock.difference), interval_ms
+        )
         refused = self._delivery.refused
         self._loop = Loop(
             workers,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError
+from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError, Reading
 
 _DEFAULTS: Mapping[str, Any] = {
     "utilization": (83, 41),
@@ -31,10 +31,10 @@ _DEFAULTS: Mapping[str, Any] = {
 
 @dataclass
 class FakeDevice:
-    """See ``NvmlDevice``. ``values`` has the result of each method, by its name; one that is missing is not supported.
+    """See ``NvmlDevice``. ``values`` has each reading and the result of each other method, by its name.
 
-    ``minor`` is ``index`` unless a test says otherwise. ``energy`` grows by ``joules`` at every look. ``lost`` makes
-    every call fail as for a device that fell off the bus.
+    What is missing there is not supported. ``minor`` is ``index`` unless a test says otherwise. ``energy`` grows by
+    ``joules`` at every look. ``lost`` makes every call fail as for a device that fell off the bus.
     """
 
     index: int = 0
@@ -57,71 +57,12 @@ class FakeDevice:
             raise NotSupportedError(what)
         return self.values[what]
 
-    def utilization(self) -> tuple[int, int]:
+    def read(self, reading: Reading) -> Sequence[int]:
         """See ``NvmlDevice``."""
-        kernels, copies = self._give("utilization")
-        return kernels, copies
-
-    def memory(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        used, total = self._give("memory")
-        return used, total
-
-    def power(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("power"))
-
-    def power_limit(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("power_limit"))
-
-    def energy(self) -> int:
-        """See ``NvmlDevice``."""
-        self.values["energy"] = self._give("energy") + self.joules * 1000
-        return int(self.values["energy"])
-
-    def temperature(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("temperature"))
-
-    def fan(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("fan"))
-
-    def clocks(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        multiprocessors, memory = self._give("clocks")
-        return multiprocessors, memory
-
-    def highest_clock(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("highest_clock"))
-
-    def performance_state(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("performance_state"))
-
-    def encoder(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("encoder"))
-
-    def decoder(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("decoder"))
-
-    def ecc_errors(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        corrected, uncorrected = self._give("ecc_errors")
-        return corrected, uncorrected
-
-    def remapped_rows(self) -> tuple[int, int, int, int]:
-        """See ``NvmlDevice``."""
-        correctable, uncorrectable, pending, failed = self._give("remapped_rows")
-        return correctable, uncorrectable, pending, failed
-
-    def pcie_replays(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._give("pcie_replays"))
+        found = self._give(reading)
+        if reading is Reading.ENERGY:
+            found = self.values[reading] = found + self.joules * 1000
+        return found if isinstance(found, tuple) else (found,)
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
         """See ``NvmlDevice``."""

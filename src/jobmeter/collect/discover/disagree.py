@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.devices import (
     Claim,
-    DeviceId,
+    Device,
     Permitted,
     device_name,
     no_device_list,
@@ -34,7 +34,7 @@ class Disagreement:
 
 
 def disagreements(
-    devices: Sequence[DeviceId],
+    devices: Sequence[Device],
     users: Mapping[int, Sequence[Member]],
     given: Mapping[int, Sequence[Claim]] | None = None,
     members: Iterable[Member] = (),
@@ -64,7 +64,7 @@ def disagreements(
 
 
 def _of_use(
-    index: int, member: Member, devices: Sequence[DeviceId], given: Sequence[Claim], allowed: Sequence[int] | None
+    index: int, member: Member, devices: Sequence[Device], given: Sequence[Claim], allowed: Sequence[int] | None
 ) -> str:
     if given:
         return "" if _has(given, member.owner) else f"which {_givers(given)}"
@@ -78,7 +78,7 @@ def _of_use(
 
 def _of_visible(
     member: Member,
-    devices: Sequence[DeviceId],
+    devices: Sequence[Device],
     given: Mapping[int, Sequence[Claim]],
     allowed: Sequence[int] | None,
 ) -> Iterator[tuple[int, str]]:
@@ -118,7 +118,7 @@ def _names(devices: Sequence[int]) -> str:
     return ", ".join(device_name(one) for one in devices) or "none"
 
 
-def _named(member: Member, devices: Sequence[DeviceId]) -> list[int]:
+def _named(member: Member, devices: Sequence[Device]) -> list[int]:
     """The devices that the environment names; none where any word may mean another device.
 
     The numbers of CUDA_VISIBLE_DEVICES count from the first device that a container or a group lets the process see.

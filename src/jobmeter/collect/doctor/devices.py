@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from jobmeter.collect.discover.report import Described
+from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.collect.nvidia.binding import LIBRARY, PynvmlLibrary
 
@@ -21,7 +21,7 @@ def _has_library() -> bool:
 
 def check_devices(
     machine: Machine,
-    devices: Callable[[], Sequence[Described]] | None = None,
+    devices: Callable[[], Sequence[Device]] | None = None,
     has_library: Callable[[], bool] = _has_library,
 ) -> Iterator[Check]:
     """NVIDIA's, AMD's and Huawei's. ``devices`` gives those that NVML shows."""
@@ -36,9 +36,7 @@ def check_devices(
         yield Check(_AREA, "ascend", Status.ABSENT, "the machine has no Ascend NPU")
 
 
-def _check_nvidia(
-    machine: Machine, devices: Callable[[], Sequence[Described]], has_library: Callable[[], bool]
-) -> Check:
+def _check_nvidia(machine: Machine, devices: Callable[[], Sequence[Device]], has_library: Callable[[], bool]) -> Check:
     found = devices()
     nodes = sorted(path.name for path in Path(machine.dev).glob("nvidia[0-9]*"))
     driver = Path(machine.proc, "driver/nvidia").is_dir()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.devices import DeviceId
+from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.kubelet.messages import ContainerDevices
 from jobmeter.errors import UnavailableError
@@ -45,7 +45,7 @@ class KubeletAllocations:
         self._given: list[ContainerDevices] = []
         self._problem = ""
 
-    def owners(self, devices: Sequence[DeviceId], now_ms: int) -> dict[int, list[Owner]]:
+    def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:
         """By the number of a device, the pods that have it; empty where the kubelet does not answer."""
         if self._listed_ms is None or not 0 <= now_ms - self._listed_ms < _LIST_MS:
             self._listed_ms = now_ms
@@ -94,7 +94,7 @@ class KubeletAllocations:
         return found
 
 
-def indices(ids: Iterable[str], devices: Sequence[DeviceId]) -> list[int]:
+def indices(ids: Iterable[str], devices: Sequence[Device]) -> list[int]:
     """The numbers of the devices that a plug-in's ids name, each once.
 
     An id is a device's UUID; ``UUID::N`` is one of several that share it in turns, ``UUID/N`` a part of it, and
