@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobmeter.model.record import Records
+from jobmeter.model.event import EventSource, Level
+from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 
@@ -99,6 +100,25 @@ class Place:
             replica=owner.replica,
             attempt=owner.attempt,
             labels=labels,
+        )
+
+    def event(
+        self, time_ms: int, level: Level, reason: str, message: str, *, owner: "Owner | None" = None, subject: str = ""
+    ) -> EventRecord:
+        """An event of a replica on this node, or of the node itself where there is no ``owner``."""
+        return EventRecord(
+            time=time_ms,
+            project=self.project,
+            job=owner.job if owner else "",
+            replica=owner.replica if owner else "",
+            attempt=owner.attempt if owner else 0,
+            cluster=self.cluster,
+            node=self.node,
+            source=EventSource.REPLICA if owner else EventSource.NODE,
+            level=level,
+            reason=reason,
+            message=message,
+            subject=subject,
         )
 
 

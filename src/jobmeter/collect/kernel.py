@@ -8,7 +8,7 @@ from contextlib import suppress
 from jobmeter.collect.base import Place
 from jobmeter.collect.syslog.kernel import Record, parse_record, since_boot_ns
 from jobmeter.collect.text import valid_text
-from jobmeter.model.event import EventSource, Level
+from jobmeter.model.event import Level
 from jobmeter.model.finding import Severity
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.xid import read_xid
@@ -38,25 +38,11 @@ def event_of_line(text: str, time_ms: int, place: Place) -> EventRecord | None:
         meaning = xid.meaning
         message = f"{text[:_LONGEST]} - {meaning.text}. {meaning.advice}"
         subject = f"device {xid.device}" if xid.device else ""
-        return _event("Xid", message, time_ms, place, _LEVELS[meaning.severity], subject)
+        return place.event(time_ms, _LEVELS[meaning.severity], "Xid", valid_text(message), subject=subject)
     for reason, sign in _SIGNS:
         if sign.search(text):
-            return _event(reason, text[:_LONGEST], time_ms, place, Level.ERROR)
+            return place.event(time_ms, Level.ERROR, reason, valid_text(text[:_LONGEST]))
     return None
-
-
-def _event(reason: str, message: str, time_ms: int, place: Place, level: Level, subject: str = "") -> EventRecord:
-    return EventRecord(
-        time=time_ms,
-        project=place.project,
-        cluster=place.cluster,
-        node=place.node,
-        source=EventSource.NODE,
-        level=level,
-        reason=reason,
-        message=valid_text(message),
-        subject=subject,
-    )
 
 
 class KernelWatch:

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from jobmeter.collect.base import Place, RecordSource, Samples
 from jobmeter.collect.kernel import OOM_KILLING
-from jobmeter.model.event import EventSource, Level
-from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.event import Level
+from jobmeter.model.record import Records
 
 _COUNTER = "node.memory.oom.kills"
 
@@ -44,17 +44,7 @@ class NodeKills:
             events[place] = replace(events[place], message=message)
         self._ahead += max(0, len(lines) - grown)
         if grown > len(lines):
-            events.append(self._counted(grown - len(lines)))
+            text = "processes were killed because memory ran out; the kernel's log shows no line of it."
+            message = f"{grown - len(lines)} {text}"
+            events.append(self._place.event(self._time, Level.ERROR, "SystemOOM", message))
         return Records(events=events)
-
-    def _counted(self, kills: int) -> EventRecord:
-        return EventRecord(
-            time=self._time,
-            project=self._place.project,
-            cluster=self._place.cluster,
-            node=self._place.node,
-            source=EventSource.NODE,
-            level=Level.ERROR,
-            reason="SystemOOM",
-            message=f"{kills} processes were killed because memory ran out; the kernel's log shows no line of it.",
-        )

@@ -13,7 +13,7 @@ from jobmeter.collect.discover.devices import (
     visible_devices,
 )
 from jobmeter.collect.discover.member import Member
-from jobmeter.model.event import ALLOCATION_MISMATCH, EventSource, Level
+from jobmeter.model.event import ALLOCATION_MISMATCH, Level
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import EventRecord, Records
 
@@ -148,25 +148,13 @@ class DisagreementWatch:
             key = one.owner, one.device
             self._scans[key] = scans = before.get(key, 0) + 1
             if scans == HOLD:
-                self._events = [*self._events, self._event(now_ms, one)]
+                subject = f"device {device_name(one.device)}"
+                event = self._place.event(
+                    now_ms, Level.WARNING, ALLOCATION_MISMATCH, one.message, owner=one.owner, subject=subject
+                )
+                self._events = [*self._events, event]
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their scans
         """See ``RecordSource.records``."""
         events, self._events = self._events, []
         return Records(events=events)
-
-    def _event(self, now_ms: int, one: Disagreement) -> EventRecord:
-        return EventRecord(
-            time=now_ms,
-            project=self._place.project,
-            job=one.owner.job,
-            replica=one.owner.replica,
-            attempt=one.owner.attempt,
-            cluster=self._place.cluster,
-            node=self._place.node,
-            source=EventSource.REPLICA,
-            level=Level.WARNING,
-            reason=ALLOCATION_MISMATCH,
-            message=one.message,
-            subject=f"device {device_name(one.device)}",
-        )

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from signal import Signals
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.redact import redacted
 from jobmeter.collect.text import valid_text
-from jobmeter.model.event import EventSource, Level
+from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.record import MAX_SHORT_TEXT, EventRecord, JobRecord, Lease, Records, ReplicaRecord
 
@@ -81,19 +81,8 @@ class JobRecorder:
         return records
 
     def _event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
-        return EventRecord(
-            time=time_ms,
-            project=self._place.project,
-            job=self._plan.job,
-            replica=life.name,
-            attempt=self._plan.attempt,
-            cluster=self._place.cluster,
-            node=self._place.node,
-            source=EventSource.REPLICA,
-            level=level,
-            reason=reason,
-            message=message,
-        )
+        owner = Owner(self._plan.job, life.name, self._plan.attempt)
+        return self._place.event(time_ms, level, reason, message, owner=owner)
 
     def _records(
         self,
