@@ -6,21 +6,25 @@ from pathlib import Path
 
 import msgspec
 
+from jobmeter.collect.state_file import StateFile
 from jobmeter.model.pod import PodReplica
 
 _FILE = "pods.json"
 _MOST = 2_000
 """Pods that are remembered; those that were learnt of longest ago are forgotten first."""
 
-_log = logging.getLogger(__name__)
-
 
 class PodDirectory:
     """Stores pods in a folder, None: in memory only. Not for concurrent changes."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._path = folder / _FILE if folder else None
-        self._pods = {one.uid: one for one in self._load()}
+        self._file = StateFile(
+            folder / _FILE if folder else None,
+            msgspec.json.Decoder(list[PodReplica]),
+            "%s cannot be read (%s): all pods are requested from the server again",
+            logging.WARNING,
+        )
+        self._pods = {one.uid: one for one in self._file.load() or ()}
 
     def __bool__(self) -> bool:
         return bool(self._pods)
@@ -36,23 +40,4 @@ class PodDirectory:
             return
         pods = {**{uid: one for uid, one in self._pods.items() if uid not in fresh}, **fresh}
         self._pods = dict(list(pods.items())[-_MOST:])
-        self._save()
-
-    def _load(self) -> list[PodReplica]:
-        if self._path is None or not self._path.exists():
-            return []
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=list[PodReplica])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            _log.warning("%s cannot be read (%s): all pods are requested from the server again", self._path, error)
-            return []
-
-    def _save(self) -> None:
-        if self._path is None:
-            return
-        fresh = self._path.with_suffix(".new")
-        try:
-            fresh.write_bytes(msgspec.json.encode(list(self._pods.values())))
-            fresh.replace(self._path)
-        except OSError as error:
-            _log.warning("%s cannot be written: %s", self._path, error)
+        self._file.save(list(self._pods.values()))

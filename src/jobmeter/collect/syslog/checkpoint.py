@@ -1,13 +1,11 @@
 """Stored read positions of sources."""
 
-import logging
 from pathlib import Path
 
 import msgspec
 
+from jobmeter.collect.state_file import StateFile
 from jobmeter.collect.syslog.base import Position
-
-_log = logging.getLogger(__name__)
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -37,21 +35,7 @@ class Checkpoint(msgspec.Struct):
     last_ns: int = 0
 
 
-def load(path: Path | None) -> Checkpoint:
-    """The stored checkpoint; an empty one where there is no file, or it cannot be read, which is logged."""
-    if path is None or not path.exists():
-        return Checkpoint()
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        _log.warning("the positions in %s cannot be read (%s): sources are read from where they begin", path, error)
-        return Checkpoint()
-
-
-def save(path: Path | None, checkpoint: Checkpoint) -> None:
-    """Store the checkpoint atomically. Raises OSError."""
-    if path is None:
-        return
-    aside = path.with_suffix(".new")
-    aside.write_bytes(msgspec.json.encode(checkpoint))
-    aside.replace(path)
+def checkpoint_file(path: Path | None) -> StateFile[Checkpoint]:
+    """Where the checkpoint is stored."""
+    unreadable = "the positions in %s cannot be read (%s): sources are read from where they begin"
+    return StateFile(path, msgspec.json.Decoder(Checkpoint), unreadable)

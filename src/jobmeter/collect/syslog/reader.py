@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.syslog import checkpoint
 from jobmeter.collect.syslog.base import Entry, Reading, Source
-from jobmeter.collect.syslog.checkpoint import Intent
+from jobmeter.collect.syslog.checkpoint import Checkpoint, Intent, SourcePosition, checkpoint_file
 from jobmeter.collect.syslog.limit import LineRate
 from jobmeter.collect.syslog.watch import FileWatch, is_gone
 from jobmeter.model.log import LogLine
@@ -70,8 +69,8 @@ class SystemLogReader:
         self._monotonic = monotonic
         self._rate = lines_a_second
         self._owner_of = owner_of
-        self._state = state
-        self._saved = checkpoint.load(state)
+        self._file = checkpoint_file(state)
+        self._saved = self._file.load() or Checkpoint()
         self._unsaved = False
         self._unsaveable = False
         self._waits = False
@@ -173,15 +172,15 @@ class SystemLogReader:
                 self._saved.places[source.key].intent = intent
                 self._save()
             self._put(source, entries, intent)
-        self._saved.places[source.key] = checkpoint.SourcePosition(reading.end)
+        self._saved.places[source.key] = SourcePosition(reading.end)
         self._unsaved = True
 
-    def _repeat(self, source: Source, place: checkpoint.SourcePosition, intent: Intent) -> None:
+    def _repeat(self, source: Source, place: SourcePosition, intent: Intent) -> None:
         """Send again the lines that may have been sent before the agent died."""
         reading = source.read(place.position, intent.end)
         if reading is not None and reading.entries:
             self._put(source, reading.entries, intent)
-        self._saved.places[source.key] = checkpoint.SourcePosition(intent.end)
+        self._saved.places[source.key] = SourcePosition(intent.end)
         self._unsaved = True
 
     def _put(self, source: Source, entries: list[Entry], intent: Intent) -> None:
@@ -216,7 +215,7 @@ class SystemLogReader:
         self._saved.patterns = self._watch.patterns
         self._unsaved = False
         try:
-            checkpoint.save(self._state, self._saved)
+            self._file.write(self._saved)
         except OSError as error:
             if not self._unsaveable:
                 _log.warning("positions in system logs cannot be remembered: %s", error)

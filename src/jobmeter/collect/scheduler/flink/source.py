@@ -18,6 +18,7 @@ from jobmeter.collect.scheduler.flink.answers import (
 from jobmeter.collect.scheduler.flink.job import FlinkJob, job_events, job_records, lost_record
 from jobmeter.collect.scheduler.flink.meter import Meter, exclusive_task_managers
 from jobmeter.collect.scheduler.flink.rest import Rest
+from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.record import EventRecord, JobRecord, Records, check_event, check_record
 from jobmeter.model.sample import Sample
@@ -46,7 +47,7 @@ class FlinkCluster:
     def __init__(self, cluster: str, rest: Rest, state: Path | None = None) -> None:
         self._cluster = cluster
         self._rest = rest
-        self._state = state / _STATE if state else None
+        self._state = StateFile(state / _STATE if state else None, msgspec.json.Decoder(_SavedState))
         self._meter = Meter(rest, cluster)
         self._answered_ms: int | None = None
         self._jobs = self._stored_jobs()
@@ -71,7 +72,8 @@ class FlinkCluster:
         for jid in gone:
             del self._jobs[jid]
         self._answered_ms = now_ms
-        self._store_state()
+        # So that a job that is gone after a restart of this program is reported.
+        self._state.save(_SavedState(now_ms, [job.listed for job in self._jobs.values() if not job.over]))
         return Records(jobs=jobs, events=events)
 
     def close(self) -> None:
@@ -133,26 +135,11 @@ class FlinkCluster:
         return lost_record(self._jobs[jid], now_ms if self._answered_ms is None else self._answered_ms)
 
     def _stored_jobs(self) -> dict[str, FlinkJob]:
-        try:
-            memory = msgspec.json.decode(self._state.read_bytes(), type=_SavedState) if self._state else None
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            memory = None
+        memory = self._state.load()
         if memory is None:
             return {}
         self._answered_ms = memory.answered_ms
         return {one.jid: FlinkJob(one) for one in memory.jobs}
-
-    def _store_state(self) -> None:
-        """Store which jobs have not ended, so that one that is gone after a restart of this program is reported."""
-        if self._state is None or self._answered_ms is None:
-            return
-        fresh = self._state.with_suffix(".new")
-        open_jobs = [job.listed for job in self._jobs.values() if not job.over]
-        try:
-            fresh.write_bytes(msgspec.json.encode(_SavedState(self._answered_ms, open_jobs)))
-            fresh.replace(self._state)
-        except OSError as error:
-            _log.debug("the jobs that run cannot be remembered: %s", error)
 
 
 def _legal(found: JobRecord | EventRecord | Sample) -> bool:

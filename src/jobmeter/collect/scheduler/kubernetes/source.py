@@ -12,7 +12,7 @@ from jobmeter.collect.scheduler.kubernetes.informer import Change
 from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
 from jobmeter.collect.scheduler.kubernetes.records import job_record, replica_records
-from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedStateFile
+from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedState, saved_state_file
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord, check_record
@@ -65,8 +65,9 @@ class KubernetesScheduler:
         self._pods = pods
         self._owners = list(owners)
         self._user_label = user_label
-        self._file = SavedStateFile(state)
-        self._cluster_state = ClusterState(self._file.load(), by_namespace=by_namespace, namespaces=namespaces)
+        self._file = saved_state_file(state)
+        saved = self._file.load() or SavedState()
+        self._cluster_state = ClusterState(saved, by_namespace=by_namespace, namespaces=namespaces)
         self._sent: dict[str, dict[tuple[str, int], bytes]] = {}
         self._reported_problem = ""
         self._started = self._listed = False

@@ -10,6 +10,7 @@ import msgspec
 from jobmeter.collect.scheduler.slurm.events import job_events
 from jobmeter.collect.scheduler.slurm.records import records
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
+from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import UnavailableError
 from jobmeter.model.record import EventRecord, JobRecord, Records
 
@@ -65,7 +66,7 @@ class SlurmScheduler:
         self._cluster = cluster
         self._queue = queue
         self._database = database
-        self._state = state / _STATE if state else None
+        self._state = StateFile(state / _STATE if state else None, msgspec.json.Decoder(_SavedState))
         self._jobs: dict[int, _Job] = {}
         self._answered_ms: int | None = None
         self._silent = ""
@@ -73,7 +74,9 @@ class SlurmScheduler:
     def poll(self, now_ms: int) -> Records:
         """See ``Scheduler.poll``."""
         listed = {facts.number: facts for facts in self._queue()}
-        self._store_state()
+        if self._answered_ms is not None:
+            # The records of the last answer are in the outbox by now.
+            self._state.save(_SavedState(self._answered_ms))
         accounted = self._accounts(listed, now_ms)
         for number, facts in listed.items():
             self._observe(number, facts)
@@ -169,23 +172,9 @@ class SlurmScheduler:
                 del self._jobs[number]
 
     def _back_ms(self, now_ms: int) -> int:
-        try:
-            memory = msgspec.json.decode(self._state.read_bytes(), type=_SavedState) if self._state else None
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            memory = None
+        memory = self._state.load()
         back = _BACK_MS if memory is None else now_ms - memory.answered_ms + _MARGIN_MS
         return min(max(back, _MARGIN_MS), _LONGEST_BACK_MS)
-
-    def _store_state(self) -> None:
-        """Store the time of the last answer, whose records are in the outbox by now."""
-        if self._state is None or self._answered_ms is None:
-            return
-        fresh = self._state.with_suffix(".new")
-        try:
-            fresh.write_bytes(msgspec.json.encode(_SavedState(self._answered_ms)))
-            fresh.replace(self._state)
-        except OSError as error:
-            _log.debug("the time of the last answer cannot be stored: %s", error)
 
 
 def _identity(facts: SlurmJob) -> tuple[object, ...]:
