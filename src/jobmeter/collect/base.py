@@ -43,30 +43,6 @@ class RecordSource(Protocol):
         ...
 
 
-class Attribution(Protocol):
-    """Renames samples and records of pods to those of their jobs, once these are known. Called by the loop's thread.
-
-    Samples that wait for a name are returned later, with their own times.
-    """
-
-    @property
-    def waiting(self) -> int:
-        """Samples that wait."""
-        ...
-
-    def samples(self, samples: Samples) -> Samples:
-        """These samples and earlier ones whose names are now known."""
-        ...
-
-    def records(self, records: Records) -> Records:
-        """Those of these records whose names are known; the others are ``released`` later."""
-        ...
-
-    def released(self) -> Records:
-        """Earlier records whose names are now known."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where the agent measures. ``project`` empty means that of the agent's key.

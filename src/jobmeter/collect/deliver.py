@@ -4,7 +4,7 @@ import logging
 import random
 from collections.abc import Callable
 from threading import Condition, Event, Thread
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -15,6 +15,9 @@ from jobmeter.collect.spool import Batch, Position
 from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError, UnavailableError
 from jobmeter.model.time import Clock, iso
 from jobmeter.wire.native.times import newest_time
+
+if TYPE_CHECKING:
+    from jobmeter.collect.launch.lease import RunLease
 
 MAX_BODY = 4 * 2**20
 _RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
@@ -33,18 +36,6 @@ class Requester(Protocol):
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> Response:
         """See ``Transport.request``."""
-        ...
-
-
-class Renewal(Protocol):
-    """A frame that is added to a request when it is due: see ``jobmeter.collect.launch.lease.RunLease``."""
-
-    def frame(self) -> bytes:
-        """The frame, empty when none is due."""
-        ...
-
-    def renewed(self) -> None:
-        """It was delivered."""
         ...
 
 
@@ -73,7 +64,7 @@ class Delivery:
     """
 
     def __init__(self, outbox: Outbox, connect: Callable[[], Requester], clock: Clock) -> None:
-        self.renewal: Renewal | None = None
+        self.renewal: RunLease | None = None
         self.refused: dict[str, int] = {}
         self.refused_lines = 0
         self.last_error = ""

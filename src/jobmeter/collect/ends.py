@@ -14,7 +14,8 @@ from threading import Lock, Thread
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupKey
-from jobmeter.collect.cgroup.job_group import JobGroupReader, JobUsage, Reads
+from jobmeter.collect.cgroup.job_group import JobGroupReader, JobUsage
+from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.discover.table import Process
@@ -66,7 +67,7 @@ class EndWatch:
     ``watch`` and ``drain`` are for one thread; the groups are read in another one.
     """
 
-    def __init__(self, reader: Reads) -> None:
+    def __init__(self, reader: GroupReader) -> None:
         self._reader = reader
         self.job_groups = JobGroupReader(reader)
         self._lock = Lock()

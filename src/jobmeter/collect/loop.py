@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from threading import Event
 
 from jobmeter.collect.agent_metrics import AgentMetrics
-from jobmeter.collect.base import Attribution, RecordSource, Samples
+from jobmeter.collect.base import RecordSource, Samples
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.worker import Outcome, Worker
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import Records
@@ -34,7 +35,7 @@ class Loop:
         *,
         watch: Callable[[Samples], None] | None = None,
         refused: Callable[[], dict[str, int]] = dict,
-        attribution: Attribution | None = None,
+        attribution: PodJobs | None = None,
     ) -> None:
         self._workers = workers
         self._sources = sources

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.fakes import SetClock
 
-from jobmeter.client.transport import Response
+from jobmeter.client.transport import Response, Transport
 from jobmeter.collect.doctor.base import Machine, Status
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.devices import check_devices
@@ -134,7 +134,7 @@ def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):
     assert broken["ascend"].text.startswith("the machine has 1 NPUs, and this version has no collector")
 
 
-class Answers:
+class Answers(Transport):
     """A transport with fixed bodies and errors by path."""
 
     server = "https://jobmeter.example"
@@ -143,7 +143,7 @@ class Answers:
         self.key = key
         self._answers = answers
 
-    def request(self, method, path):
+    def request(self, method, path, body=None, headers=None):
         found = self._answers[path.rpartition("/")[2]]
         if isinstance(found, Exception):
             raise found

@@ -311,7 +311,7 @@ class Ring:
         return RingDevice(self)
 
 
-class RingDevice:
+class RingDevice(Device):
     def __init__(self, ring):
         self._ring, self._at = ring, ring.first
 

@@ -4,12 +4,11 @@ import os
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from jobmeter.client.bodies import WhoAmI
-from jobmeter.client.transport import API, Response
+from jobmeter.client.transport import API, Response, Transport
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.errors import ForbiddenError, JobmeterError, UnauthenticatedError
 from jobmeter.model.time import Clock, iso
@@ -23,18 +22,7 @@ _ROOM = 256 * 2**20
 _OLD_MS = 600_000
 
 
-class Server(Protocol):
-    """A way to a server; see ``Transport``."""
-
-    server: str
-    key: str
-
-    def request(self, method: str, path: str) -> Response:
-        """See ``Transport.request``."""
-        ...
-
-
-def check_server(transport: Server | None, clock: Clock) -> Iterator[Check]:
+def check_server(transport: Transport | None, clock: Clock) -> Iterator[Check]:
     """The server, the key and the clocks; None where no server is named."""
     if transport is None:
         text = "no server is named, and none runs on the data folder"
@@ -53,7 +41,7 @@ def check_server(transport: Server | None, clock: Clock) -> Iterator[Check]:
     yield _check_clock(health, begin, clock.now_ms())
 
 
-def _check_key(transport: Server) -> Check:
+def _check_key(transport: Transport) -> Check:
     if not transport.key:
         advice = "make one with `jobmeter key create --name nodes --role writer` and give it as JOBMETER_KEY"
         return Check(_AREA, "key", Status.PROBLEM, "no key is given", advice)

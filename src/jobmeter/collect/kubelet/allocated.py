@@ -3,11 +3,11 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
+from jobmeter.collect.kubelet.client import PodResources
 from jobmeter.collect.kubelet.messages import ContainerDevices
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
@@ -19,25 +19,12 @@ _LIST_MS = 10_000
 _log = logging.getLogger(__name__)
 
 
-class Kubelet(Protocol):
-    """The part of ``jobmeter.collect.kubelet.client.PodResources`` that is used here."""
-
-    @property
-    def present(self) -> bool:
-        """See ``PodResources.present``."""
-        ...
-
-    def devices(self) -> list[ContainerDevices]:
-        """See ``PodResources.devices``."""
-        ...
-
-
 class KubeletAllocations:
     """See ``jobmeter.collect.discover.devices.DeviceAllocator``. Reads at most every 10 s. For one thread."""
 
     source = AllocationSource.KUBELET
 
-    def __init__(self, kubelet: Kubelet, members: Callable[[], Iterable[Member]], folder: str = PODS) -> None:
+    def __init__(self, kubelet: PodResources, members: Callable[[], Iterable[Member]], folder: str = PODS) -> None:
         self._kubelet = kubelet
         self._members = members
         self._folder = folder

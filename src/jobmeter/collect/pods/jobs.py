@@ -24,7 +24,9 @@ _MOST = 10_000
 
 
 class PodJobs:
-    """See ``Attribution``. ``samples``, ``records`` and ``released`` are for one thread; the others are thread safe.
+    """Renames samples and records of pods to those of their jobs, once these are known.
+
+    ``samples``, ``records`` and ``released`` are for one thread; the others are thread safe.
 
     A pod with an unknown job waits, unless no pod of this node ever had a known one: without a watcher in the cluster
     no pod waits after the first minute. Nothing is dropped: after the longest wait samples are sent under the name that
@@ -60,7 +62,7 @@ class PodJobs:
             return pod.owner(owner.attempt) if pod is not None and pod.resolved else None
 
     def samples(self, samples: Samples) -> Samples:
-        """See ``Attribution.samples``."""
+        """These samples and earlier ones whose names are now known, each with its own time."""
         now = self._monotonic()
         with self._lock:
             self._find_pods(now)
@@ -82,7 +84,7 @@ class PodJobs:
         return ready
 
     def records(self, records: Records) -> Records:
-        """See ``Attribution.records``."""
+        """Those of these records whose names are known; the others are ``released`` later."""
         now = self._monotonic()
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
@@ -106,7 +108,7 @@ class PodJobs:
         return Records(jobs=jobs, nodes=records.nodes, events=events)
 
     def released(self) -> Records:
-        """See ``Attribution.released``."""
+        """Earlier records whose names are now known."""
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
         with self._lock:

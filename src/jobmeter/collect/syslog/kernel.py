@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from jobmeter.collect.syslog.base import Entry, Position, Reading
 from jobmeter.model.syslog import facility_name
@@ -50,18 +49,6 @@ def since_boot_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-class KernelDevice(Protocol):
-    """The part of ``/dev/kmsg`` that is used."""
-
-    def read(self) -> bytes | None:
-        """The next record, None where there is none yet. BrokenPipeError: records were overwritten before."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
-
-
 class Device:
     """``/dev/kmsg``, from the oldest record that the kernel still has."""
 
@@ -70,14 +57,14 @@ class Device:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def read(self) -> bytes | None:
-        """See ``KernelDevice.read``."""
+        """The next record, None where there is none yet. BrokenPipeError: records were overwritten before."""
         try:
             return os.read(self._descriptor, _RECORD_BYTES)
         except BlockingIOError:
             return None
 
     def close(self) -> None:
-        """See ``KernelDevice.close``."""
+        """Let go of it."""
         os.close(self._descriptor)
 
 
@@ -104,14 +91,14 @@ class KernelSource:
         now_ns: Callable[[], int],
         since_boot_ns: Callable[[], int],
         *,
-        connect: Callable[[], KernelDevice] = Device,
+        connect: Callable[[], Device] = Device,
         boot: Callable[[], str] = boot_id,
     ) -> None:
         self._now_ns = now_ns
         self._since_boot_ns = since_boot_ns
         self._connect = connect
         self._boot = boot()
-        self._device: KernelDevice | None = None
+        self._device: Device | None = None
         self._last = -1
 
     def read(self, position: Position | None, until: Position | None = None) -> Reading | None:

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.collect.kubernetes.replay import PATHS, Replay, recorded, replaying
 from tests.waiting import wait_until
 
-from jobmeter.collect.scheduler.kubernetes.informer import Change
+from jobmeter.collect.scheduler.kubernetes.informer import Change, Informer
 from jobmeter.collect.scheduler.kubernetes.kind import KIND
 from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
@@ -46,7 +46,7 @@ class Together:
         return [(key[1], key[2], str(one.state), one.exit_code, one.reason) for key, one in found]
 
 
-class Fed:
+class Fed(Informer[Any]):
     """A feed whose changes a test gives."""
 
     def __init__(self, *changes: Change[Any]) -> None:
@@ -59,7 +59,7 @@ class Fed:
     def stop(self) -> None:
         pass
 
-    def wait_ready(self) -> bool:
+    def wait_ready(self, seconds: float = 0.0) -> bool:
         return not self.problem
 
     def take(self) -> list[Change[Any]]:
