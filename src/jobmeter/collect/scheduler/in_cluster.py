@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import msgspec
 
-from jobmeter.collect.scheduler.base import MeasuringScheduler, Scheduler
+from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.record import Records
 from jobmeter.model.sample import Sample
 
 
-class InCluster:
+class InCluster(Scheduler):
     """See ``Scheduler``."""
 
     def __init__(self, scheduler: Scheduler, cluster: str) -> None:
@@ -24,31 +24,16 @@ class InCluster:
         events = [msgspec.structs.replace(one, job=self._named(one.job)) for one in found.events]
         return msgspec.structs.replace(found, jobs=jobs, events=events)
 
+    def measure(self, now_ms: int) -> list[Sample]:
+        """See ``Scheduler.measure``."""
+        return [
+            Sample(replace(one.series, job=self._named(one.series.job)), one.time_ms, one.value)
+            for one in self._scheduler.measure(now_ms)
+        ]
+
     def close(self) -> None:
         """See ``Scheduler.close``."""
         self._scheduler.close()
 
     def _named(self, job: str) -> str:
         return job_in_cluster(job, self._cluster) if job else ""
-
-
-class MeasuringInCluster(InCluster):
-    """See ``MeasuringScheduler``."""
-
-    def __init__(self, scheduler: MeasuringScheduler, cluster: str) -> None:
-        super().__init__(scheduler, cluster)
-        self._measuring = scheduler
-
-    def measure(self, now_ms: int) -> list[Sample]:
-        """See ``MeasuringScheduler.measure``."""
-        return [
-            Sample(replace(one.series, job=self._named(one.series.job)), one.time_ms, one.value)
-            for one in self._measuring.measure(now_ms)
-        ]
-
-
-def in_cluster(scheduler: Scheduler, cluster: str) -> Scheduler:
-    """The scheduler with the cluster's name in the ids of its jobs."""
-    if isinstance(scheduler, MeasuringScheduler):
-        return MeasuringInCluster(scheduler, cluster)
-    return InCluster(scheduler, cluster)

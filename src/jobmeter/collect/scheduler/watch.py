@@ -4,7 +4,7 @@ import logging
 from threading import Event
 
 from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.scheduler.base import MeasuringScheduler, Scheduler
+from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.errors import JobmeterError
 from jobmeter.model.record import Records
 from jobmeter.model.sample import Sample
@@ -44,8 +44,7 @@ class Watch:
         """Poll once; gives why that failed, empty when it did not."""
         try:
             self._spool_records(self._scheduler.poll(self._clock.now_ms()))
-            if isinstance(self._scheduler, MeasuringScheduler):
-                self._spool_samples(self._scheduler.measure(self._clock.now_ms()))
+            self._spool_samples(self._scheduler.measure(self._clock.now_ms()))
         except JobmeterError as error:
             self._failed(error.message)
             return error.message

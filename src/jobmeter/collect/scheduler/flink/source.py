@@ -1,4 +1,4 @@
-"""A cluster of Flink as a ``MeasuringScheduler``: its jobs and their metrics."""
+"""A cluster of Flink as a ``Scheduler``: its jobs and their metrics."""
 
 import logging
 from dataclasses import replace
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.flink.answers import (
     Details,
     Exceptions,
@@ -41,8 +42,8 @@ class _SavedState(msgspec.Struct):
     jobs: list[Summary] = []
 
 
-class FlinkCluster:
-    """See ``MeasuringScheduler``. One thread calls it; ``state`` is a folder that outlives the program."""
+class FlinkCluster(Scheduler):
+    """See ``Scheduler``. One thread calls it; ``state`` is a folder that outlives the program."""
 
     def __init__(self, cluster: str, rest: Rest, state: Path | None = None) -> None:
         self._cluster = cluster
@@ -81,7 +82,7 @@ class FlinkCluster:
         self._rest.close()
 
     def measure(self, now_ms: int) -> list[Sample]:
-        """See ``MeasuringScheduler.measure``. Where the requests of an interval are too few, jobs take turns."""
+        """See ``Scheduler.measure``. Where the requests of an interval are too few, jobs take turns."""
         running = [job for job in self._jobs.values() if job.listed.state == "RUNNING"]
         self._meter.forget(job.listed.jid for job in running)
         exclusive, found, self._turn = exclusive_task_managers(running), list[Sample](), self._turn + 1

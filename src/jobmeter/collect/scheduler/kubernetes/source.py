@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterState, Job, Presence, ordered
 from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
@@ -19,7 +20,7 @@ from jobmeter.model.record import JobRecord, Records, ReplicaRecord, check_recor
 _log = logging.getLogger(__name__)
 
 
-class KubernetesScheduler:
+class KubernetesScheduler(Scheduler):
     """See ``Scheduler``. ``owners`` are the informers of workloads by their kind."""
 
     def __init__(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.slurm.events import job_events
 from jobmeter.collect.scheduler.slurm.records import records
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
@@ -57,7 +58,7 @@ class _Job:
         return self.current.over or (self.accounted is not None and self.accounted.over)
 
 
-class SlurmScheduler:
+class SlurmScheduler(Scheduler):
     """See ``Scheduler``. ``queue`` gives the controller's jobs, ``database`` None means that there is none."""
 
     def __init__(
