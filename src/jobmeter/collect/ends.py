@@ -9,7 +9,7 @@ import os
 import select
 from collections.abc import Iterable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Lock, Thread
 
 from jobmeter.collect.base import Owner
@@ -95,12 +95,7 @@ class EndWatch:
 
     def drain(self) -> list[Final]:
         """What was read since the last call, oldest first."""
-        finals: list[Final] = []
-        while True:
-            try:
-                finals.append(self._finals.get_nowait())
-            except Empty:
-                return finals
+        return [self._finals.get_nowait() for _ in range(self._finals.qsize())]
 
     def _add(self, process: Process) -> None:
         key = process.stat.key

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey
@@ -120,7 +120,7 @@ class JobsCollector:
         """
         if self._starts:
             self._starts.begin_scan()
-        ended = list(_drain(self._ended))
+        ended = [self._ended.get_nowait() for _ in range(self._ended.qsize())]
         gone = {final.key for final in ended}
         processes = [
             process for process in self._table.refresh() if not process.member.measured and process.stat.key not in gone
@@ -311,11 +311,3 @@ def _pressure(groups: Mapping[GroupKey, Usage]) -> _Values:
 
 def _most(*counts: float | None) -> float | None:
     return max((count for count in counts if count is not None), default=None)
-
-
-def _drain(queue: SimpleQueue[Ended]) -> Iterable[Ended]:
-    while True:
-        try:
-            yield queue.get_nowait()
-        except Empty:
-            return

@@ -8,7 +8,6 @@ from jobmeter.collect.base import Owner
 from jobmeter.model.pod import PodReplica, job_of_pod
 from jobmeter.model.record import AllocationRecord, EventRecord, JobRecord, ReplicaRecord
 from jobmeter.model.sample import Sample
-from jobmeter.model.series import Series
 
 MOST_RECORDS = 64
 """Records of one pod that wait; the oldest go out under the pod's own name beyond that."""
@@ -57,18 +56,14 @@ class Pod:
         """The sample under the name of that replica."""
         series = sample.series
         owner = self.owner(series.attempt)
-        renamed = Series(
-            series.metric,
-            owner.project or series.project,
-            series.cluster,
-            series.node,
-            series.device,
-            owner.job,
-            owner.replica if series.replica else "",
-            owner.attempt,
-            series.labels,
+        renamed = replace(
+            series,
+            project=owner.project or series.project,
+            job=owner.job,
+            replica=owner.replica if series.replica else "",
+            attempt=owner.attempt,
         )
-        return Sample(renamed, sample.time_ms, sample.value)
+        return sample._replace(series=renamed)
 
     def event(self, event: EventRecord) -> EventRecord:
         """The event under the name of that replica."""

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobmeter.collect.scheduler.flink import meaning
-from jobmeter.collect.scheduler.flink.answers import Details, Subtask, Vertex
+from jobmeter.collect.scheduler.flink.answers import Details, Vertex
 from jobmeter.collect.scheduler.flink.job import FlinkJob, endpoint_host, task_manager
 from jobmeter.collect.scheduler.flink.rest import Rest
 from jobmeter.collect.text import valid_text
@@ -94,7 +94,7 @@ class Meter:
             number, _, metric = name.partition(".")
             by_subtask.setdefault(int(number), {})[metric] = value
         for at, read in by_subtask.items():
-            place = self._place(job, subtasks[at])
+            place = self._place(job, task_manager(subtasks[at]), endpoint_host(subtasks[at].endpoint))
             labels = (("subtask", str(at)), ("task", task))
             for one in meaning.of_subtask(read):
                 yield _sample(place, one._replace(labels=(*_short(one.labels), *labels)), now_ms)
@@ -103,15 +103,13 @@ class Meter:
         self, job: FlinkJob, name: str, node: str, exclusive: frozenset[str], now_ms: int
     ) -> Iterator[Sample]:
         read = self.rest.values(f"/taskmanagers/{name}/metrics", meaning.TASK_MANAGER)
-        place = Series("", "", self.cluster, node, job=job.listed.jid, replica=name, attempt=job.restarts)
+        place = self._place(job, name, node)
         for one in meaning.of_task_manager(read):
             yield _sample(place, one, now_ms)
         if name in exclusive and (used := read.get(meaning.CPU_TIME, -1.0)) >= 0:
-            yield Sample(_series("cpu.time", place), now_ms, used / 1e9)
+            yield Sample(replace(place, metric="cpu.time"), now_ms, used / 1e9)
 
-    def _place(self, job: FlinkJob, subtask: Subtask) -> Series:
-        node = endpoint_host(subtask.endpoint)
-        replica = task_manager(subtask)
+    def _place(self, job: FlinkJob, replica: str, node: str) -> Series:
         return Series("", "", self.cluster, node, job=job.listed.jid, replica=replica, attempt=job.restarts)
 
 
@@ -149,17 +147,4 @@ def _short(labels: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def _sample(place: Series, one: meaning.Measured, now_ms: int) -> Sample:
-    return Sample(_series(f"flink.{one.name}", place, one.labels), now_ms, one.value)
-
-
-def _series(metric: str, place: Series, labels: tuple[tuple[str, str], ...] = ()) -> Series:
-    return Series(
-        metric,
-        place.project,
-        place.cluster,
-        place.node,
-        job=place.job,
-        replica=place.replica,
-        attempt=place.attempt,
-        labels=labels,
-    )
+    return Sample(replace(place, metric=f"flink.{one.name}", labels=one.labels), now_ms, one.value)

@@ -127,8 +127,8 @@ class FlinkCluster(Scheduler):
         for vertex in details.vertices:
             found = self._rest.get(f"{path}/vertices/{vertex.id}", Subtasks)
             subtasks[vertex.id] = found.subtasks if found else []
-        failures = sorted(exceptions.exception_history.entries, key=lambda one: one.timestamp)
-        job.update(details, subtasks, failures)
+        job.details, job.subtasks = details, subtasks
+        job.failures = sorted(exceptions.exception_history.entries, key=lambda one: one.timestamp)
         # The answers are from different times: a job whose state changed meanwhile is read again.
         job.read_ms = now_ms if details.state == job.listed.state else None
 

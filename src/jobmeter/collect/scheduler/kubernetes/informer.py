@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, Full, Queue
+from queue import Full, Queue
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
@@ -102,12 +102,7 @@ class Informer(Generic[T]):
 
     def take(self) -> list[Change[T]]:
         """What has changed since the last call, oldest first."""
-        found: list[Change[T]] = []
-        while True:
-            try:
-                found.append(self._changes.get_nowait())
-            except Empty:
-                return found
+        return [self._changes.get_nowait() for _ in range(self._changes.qsize())]
 
     def run(self) -> None:
         """List, watch, and begin again where that ends, until ``stop``."""
