@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from jobmeter.collect.base import Place
-from jobmeter.collect.syslog.kernel import Record, parse_record, since_boot_ns
+from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.syslog.kernel import Record, parse_record
 from jobmeter.collect.text import valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.finding import Severity
@@ -48,7 +49,7 @@ def event_of_line(text: str, time_ms: int, place: Place) -> EventRecord | None:
 class KernelWatch:
     """See ``RecordSource``. Reads new lines of the kernel's log; none where it may not be read."""
 
-    def __init__(self, place: Place, path: str = "/dev/kmsg", since_boot_ns: Callable[[], int] = since_boot_ns) -> None:
+    def __init__(self, place: Place, path: str = "/dev/kmsg", since_boot_ns: Callable[[], int] = elapsed_ns) -> None:
         self._place = place
         self._since_boot_ns = since_boot_ns
         self._file: int | None = None

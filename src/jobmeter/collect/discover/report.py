@@ -129,7 +129,7 @@ class NodeReporter:
             "cores": os.cpu_count(),
             "memory": None if memory is None else memory * 1024,
             "agent": __version__,
-            "boot_id": (files.read(f"{self._proc}/sys/kernel/random/boot_id") or b"").decode(errors="replace").strip(),
+            "boot_id": files.boot_id(self._proc),
             "booted": None if booted is None else booted * 1000,
             "interval_ms": self._interval_ms,
             "devices": [

@@ -9,6 +9,7 @@ import msgspec
 
 from jobmeter.client.bodies import WhoAmI
 from jobmeter.client.transport import API, Response, Transport
+from jobmeter.collect import files
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.errors import ForbiddenError, JobmeterError, UnauthenticatedError
 from jobmeter.model.time import Clock, iso
@@ -122,7 +123,7 @@ def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
 def lock_holder(machine: Machine, lock: os.stat_result) -> int:
     """The process that has a file locked, by the kernel's own list; 0 for none."""
     place = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
-    for line in machine.text(f"{machine.proc}/locks").splitlines():
+    for line in files.read_text(f"{machine.proc}/locks").splitlines():
         words = line.split()
         if len(words) > 5 and words[1] == "FLOCK" and words[5] == place:
             return int(words[4])

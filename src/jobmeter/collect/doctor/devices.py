@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from jobmeter.collect import files
 from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.collect.nvidia.binding import LIBRARY, PynvmlLibrary
@@ -60,7 +61,7 @@ def _check_amd(machine: Machine) -> Check:
     cards = [
         card
         for card in sorted(Path(machine.sys, "class/drm").glob("card[0-9]*"))
-        if machine.text(str(card / "device/vendor")) == "0x1002"
+        if files.read_text(str(card / "device/vendor")) == "0x1002"
     ]
     if cards:
         text = f"the machine has {len(cards)} AMD GPUs, and this version has no collector for them"

@@ -42,7 +42,7 @@ def check_rights(machine: Machine, uid: int | None = None) -> Iterator[Check]:
 
 def effective_capabilities(machine: Machine) -> int:
     """The mask of this process's effective capabilities, 0 where the kernel does not say."""
-    for line in machine.text(f"{machine.proc}/self/status").splitlines():
+    for line in files.read_text(f"{machine.proc}/self/status").splitlines():
         name, _, value = line.partition(":")
         if name == "CapEff":
             return int(value, 16)
@@ -75,7 +75,7 @@ def _hidden(machine: Machine) -> str:
     """The option by which /proc hides other users' processes from this one, empty where it does not."""
     if has_capability(machine, "CAP_SYS_PTRACE"):
         return ""
-    for line in machine.text(f"{machine.proc}/self/mounts").splitlines():
+    for line in files.read_text(f"{machine.proc}/self/mounts").splitlines():
         words = line.split()
         if len(words) > 3 and words[1] == "/proc":
             options = [option for option in words[3].split(",") if option.startswith("hidepid=")]

@@ -1,7 +1,6 @@
 """Size and free space of mounted filesystems. A mount that hangs (a lost NFS server) does not affect the others."""
 
 import os
-import re
 import threading
 from collections.abc import Callable
 
@@ -11,7 +10,6 @@ from jobmeter.model.sample import Sample
 
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "vfat", "exfat"})
 _REMOTE = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "virtiofs"})
-_ESCAPE = re.compile(rb"\\([0-7]{3})")
 _MOST_MOUNTS = 256
 _LONGEST_LABEL = 256
 
@@ -88,15 +86,10 @@ class FilesystemCollector:
 def mount_points(mountinfo: bytes) -> list[str]:
     """The mount points with data, each filesystem once (where it was mounted first)."""
     points: dict[bytes, str] = {}
-    for line in mountinfo.splitlines():
-        before, dash, behind = line.partition(b" - ")
-        words = before.split()
-        if not dash or len(words) < 5:
-            continue
-        point = _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), words[4]).decode(errors="replace")
-        kind = behind.split()[0].decode()
-        if _holds_data(kind, point) and point.isprintable() and len(point) <= _LONGEST_LABEL:
-            points.setdefault(words[2], point)
+    for mount in files.parse_mounts(mountinfo):
+        point = mount.point
+        if _holds_data(mount.kind, point) and point.isprintable() and len(point) <= _LONGEST_LABEL:
+            points.setdefault(mount.device, point)
     return list(points.values())[:_MOST_MOUNTS]
 
 

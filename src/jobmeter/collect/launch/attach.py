@@ -186,7 +186,7 @@ class Attachment:
             self._outbox,
             AgentMetrics(self._place, self._plan.job),
             self._clock,
-            watch=self._watch,
+            watch=[self._watch],
             refused=lambda: self._delivery.refused,
         )
 

@@ -7,10 +7,10 @@ from signal import Signals
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.redact import redacted
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import short_text, valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
-from jobmeter.model.record import MAX_SHORT_TEXT, EventRecord, JobRecord, Lease, Records, ReplicaRecord
+from jobmeter.model.record import EventRecord, JobRecord, Lease, Records, ReplicaRecord
 
 _LONGEST_COMMAND = 8_192
 _SIGNALS = 128
@@ -96,8 +96,8 @@ class JobRecorder:
         job = JobRecord(
             job_id=plan.job,
             project=self._place.project or None,
-            name=valid_text(plan.name)[:MAX_SHORT_TEXT] if plan.named or not plan.attempt else None,
-            type=valid_text(plan.kind)[:MAX_SHORT_TEXT] if plan.kind or not plan.attempt else None,
+            name=short_text(plan.name) if plan.named or not plan.attempt else None,
+            type=short_text(plan.kind) if plan.kind or not plan.attempt else None,
             state=state,
             user=valid_text(plan.user),
             created=self._start,

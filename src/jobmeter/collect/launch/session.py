@@ -264,7 +264,7 @@ class Session:
             self._outbox,
             cost,
             self._clock,
-            watch=self._watch,
+            watch=[self._watch],
             refused=lambda: self._delivery.refused,
         )
 

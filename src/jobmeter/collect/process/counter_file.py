@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from jobmeter.collect import files
 from jobmeter.collect.base import Owner
 from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.files import boot_id
 from jobmeter.collect.state_file import StateFile
 
 Reached = dict[Owner, dict[str, float]]
@@ -48,7 +48,7 @@ class CounterFile:
         found = self._file.load()
         if isinstance(found, list):
             entries = found  # the format without the time
-        elif found is not None and found.boot == _boot():
+        elif found is not None and found.boot == boot_id():
             entries, self.saved_ms = found.entries, found.elapsed_ms
         return {Owner(entry.job, entry.replica, entry.attempt): entry.reached for entry in entries}
 
@@ -58,9 +58,4 @@ class CounterFile:
             return
         self._last = {owner: dict(counts) for owner, counts in reached.items()}
         entries = [_Entry(owner.job, owner.replica, owner.attempt, dict(counts)) for owner, counts in reached.items()]
-        self._file.save(_File(_boot(), elapsed_ns() // 1_000_000, entries))
-
-
-def _boot() -> str:
-    """The identity of this start of the machine, empty where the kernel does not say."""
-    return (files.read("/proc/sys/kernel/random/boot_id") or b"").decode(errors="replace").strip()
+        self._file.save(_File(boot_id(), elapsed_ns() // 1_000_000, entries))

@@ -5,16 +5,15 @@ Format: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg
 
 import os
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobmeter.collect.files import boot_id
 from jobmeter.collect.syslog.base import Entry, Position, Reading
 from jobmeter.model.syslog import facility_name
 
 DEVICE = Path("/dev/kmsg")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _RECORD_BYTES = 16_384
 _RECORDS = 2_000
 _DRIFT_NS = 1_000_000_000
@@ -44,11 +43,6 @@ def parse_record(data: bytes) -> Record | None:
     return Record(priority, sequence, micros, line.decode(errors="replace"))
 
 
-def since_boot_ns() -> int:
-    """Nanoseconds since the kernel began, those of sleep included."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
 class Device:
     """``/dev/kmsg``, from the oldest record that the kernel still has."""
 
@@ -66,14 +60,6 @@ class Device:
     def close(self) -> None:
         """Let go of it."""
         os.close(self._descriptor)
-
-
-def boot_id() -> str:
-    """The id of this start of the kernel, empty where it has none."""
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
 
 
 class KernelSource:

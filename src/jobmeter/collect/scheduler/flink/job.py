@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, Failure, Subtask, Summary
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import short_text, valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
-from jobmeter.model.record import MAX_REASON, MAX_SHORT_TEXT, EventRecord, JobRecord, ReplicaRecord
+from jobmeter.model.record import MAX_REASON, EventRecord, JobRecord, ReplicaRecord
 from jobmeter.model.series import is_name
 
 _STATES = {
@@ -129,7 +129,7 @@ def _record(job: FlinkJob, cluster: str) -> JobRecord:
     }
     return JobRecord(
         job_id=listed.jid,
-        name=valid_text(listed.name)[:MAX_SHORT_TEXT] or None,
+        name=short_text(listed.name) or None,
         type="FlinkBatch" if details and details.job_type == "BATCH" else "FlinkStream",
         state=state,
         created=listed.start_time,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from jobmeter.collect.scheduler.slurm.events import oom_steps
 from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, WAITING, Attempt, SlurmJob, Step
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import short_text
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import AllocationSource, JobState
 from jobmeter.model.record import MAX_SHORT_TEXT, AllocationRecord, JobRecord, ReplicaRecord, check_record
@@ -57,12 +57,12 @@ def _job(facts: SlurmJob, cluster: str, attempts: Sequence[tuple[int, Attempt]])
     replicas = [replica for number, attempt in attempts for replica in _replicas(facts, cluster, number, attempt)]
     return JobRecord(
         job_id=str(facts.number),
-        name=_short(facts.name) or None,
+        name=short_text(facts.name) or None,
         type="Slurm",
         state=job_state(now.state),
-        user=_short(facts.user) or None,
-        workspace=_short(facts.account) or None,
-        resource_group=_short(facts.partition) or None,
+        user=short_text(facts.user) or None,
+        workspace=short_text(facts.account) or None,
+        resource_group=short_text(facts.partition) or None,
         created=_ms(facts.attempts[0].submit),
         start=_ms(now.start),
         end=_ms(now.end) if facts.over else None,
@@ -171,7 +171,7 @@ def _labels(facts: SlurmJob, cluster: str) -> dict[str, str]:
         "requested.memory": _text(facts.memory),
         "requested.gpus": _text(facts.gpu_count),
     }
-    return {name: _short(value) for name, value in described.items() if value}
+    return {name: short_text(value) for name, value in described.items() if value}
 
 
 def _share(facts: SlurmJob, tasks: int) -> dict[str, int | float | str] | None:
@@ -220,7 +220,3 @@ def _ms(seconds: int | None) -> int | None:
 
 def _text(value: int | None) -> str:
     return "" if value is None else str(value)
-
-
-def _short(text: str) -> str:
-    return valid_text(text)[:MAX_SHORT_TEXT]
