@@ -14,9 +14,8 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.deliver import Delivery
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Kind
-from jobmeter.collect.scheduler.in_cluster import InCluster
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
-from jobmeter.collect.scheduler.watch import Watch
+from jobmeter.collect.scheduler.watch import InCluster, Watch
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds

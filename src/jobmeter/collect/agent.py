@@ -16,9 +16,8 @@ from jobmeter.collect.discover.clusters import SlurmClusters
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.incidents import IncidentWatch
-from jobmeter.collect.kernel import KernelWatch
+from jobmeter.collect.kernel import KernelWatch, NodeKills
 from jobmeter.collect.loop import Loop
-from jobmeter.collect.node_kills import NodeKills
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller

@@ -3,7 +3,7 @@
 import pytest
 
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.in_cluster import InCluster
+from jobmeter.collect.scheduler.watch import InCluster
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.sample import Sample

@@ -5,10 +5,8 @@ import os
 import pytest
 
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.incidents import MOST, IncidentWatch
-from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, event_of_line
-from jobmeter.collect.launch.kills import RunIncidents
-from jobmeter.collect.node_kills import NodeKills
+from jobmeter.collect.incidents import MOST, IncidentWatch, RunIncidents
+from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, NodeKills, event_of_line
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.record import EventRecord, Records, check_event
 from jobmeter.model.sample import Sample

@@ -9,8 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.kubelet.allocated import KubeletAllocations, indices
-from jobmeter.collect.kubelet.client import PodResources
-from jobmeter.collect.kubelet.messages import ContainerDevices, read_devices
+from jobmeter.collect.kubelet.client import ContainerDevices, PodResources, read_devices
 from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.errors import UnavailableError
 from jobmeter.model.pod import job_of_pod

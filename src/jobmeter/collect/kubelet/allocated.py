@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
-from jobmeter.collect.kubelet.client import PodResources
-from jobmeter.collect.kubelet.messages import ContainerDevices
+from jobmeter.collect.kubelet.client import ContainerDevices, PodResources
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.pod import job_of_pod

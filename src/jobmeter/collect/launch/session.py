@@ -1,11 +1,13 @@
 """One run: start the replicas, measure them until they have ended, and deliver everything."""
 
+import logging
 import os
 import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from signal import SIGTERM
 from threading import Event, Thread
+from typing import TypeVar
 
 from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
@@ -15,12 +17,11 @@ from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.host.network import NetworkCollector
+from jobmeter.collect.incidents import RunIncidents
 from jobmeter.collect.launch.children import Children, Exit
 from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.groups import OwnGroups
-from jobmeter.collect.launch.guard import Guard
-from jobmeter.collect.launch.kills import RunIncidents
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch
@@ -48,6 +49,30 @@ _KILLED = 128 + 9
 _TICKS = os.sysconf("SC_CLK_TCK")
 _QUIET_SECONDS = 1.5
 """How long the end may wait for the server without a word."""
+
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Guard:
+    """Calls functions that may fail, and reports the first failure of each kind of work. Safe from any thread."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._warned: set[str] = set()
+
+    def __call__(self, what: str, work: Callable[[], T], otherwise: T) -> T:
+        """The result of the work; ``otherwise`` when it fails."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - the command runs on whatever is wrong with its measuring
+            _log.debug("%s failed", what, exc_info=True)
+            if what not in self._warned:
+                self._warned.add(what)
+                self._say(f"{what} failed ({type(error).__name__}: {error}), which does not affect the command")
+            return otherwise
 
 
 @dataclass(slots=True)

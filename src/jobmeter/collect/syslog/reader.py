@@ -11,7 +11,6 @@ from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.syslog.base import Entry, Reading, Source
 from jobmeter.collect.syslog.checkpoint import Checkpoint, Intent, SourcePosition, checkpoint_file
-from jobmeter.collect.syslog.limit import LineRate
 from jobmeter.collect.syslog.watch import FileWatch, is_gone
 from jobmeter.model.log import LogLine
 from jobmeter.model.syslog import level_of_severity
@@ -36,6 +35,25 @@ class LogSettings:
     journal: bool = True
     files: tuple[str, ...] = ()
     lines_a_second: float = 10_000.0
+
+
+class LineRate:
+    """A bucket of lines that fills at ``rate`` a second up to ten seconds' lines. For one thread."""
+
+    def __init__(self, rate: float, monotonic: Callable[[], float]) -> None:
+        self.rate = rate
+        self._monotonic = monotonic
+        self._lines = 10 * rate
+        self._at = monotonic()
+
+    def take(self, wanted: int) -> int:
+        """How many of ``wanted`` lines may pass now."""
+        now = self._monotonic()
+        self._lines = min(self._lines + (now - self._at) * self.rate, 10 * self.rate)
+        self._at = now
+        taken = min(wanted, int(self._lines))
+        self._lines -= taken
+        return taken
 
 
 class SystemLogReader:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from jobmeter.collect.scheduler.slurm.events import oom_steps
 from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, WAITING, Attempt, SlurmJob, Step
 from jobmeter.collect.text import short_text
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.event import Level
 from jobmeter.model.job import AllocationSource, JobState
-from jobmeter.model.record import MAX_SHORT_TEXT, AllocationRecord, JobRecord, ReplicaRecord, check_record
+from jobmeter.model.record import MAX_SHORT_TEXT, AllocationRecord, EventRecord, JobRecord, ReplicaRecord, check_record
 
 _STOPPED = frozenset({"CANCELLED", "PREEMPTED", "REVOKED"})
 _MEANING = {
@@ -19,6 +19,7 @@ _MEANING = {
     "REVOKED": "it runs in another cluster of the federation",
 }
 _MOST_REPLICAS = 65_536
+_OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
 
 def job_state(state: str) -> JobState:
@@ -220,3 +221,26 @@ def _ms(seconds: int | None) -> int | None:
 
 def _text(value: int | None) -> str:
     return "" if value is None else str(value)
+
+
+def oom_steps(attempt: Attempt) -> list[str]:
+    """The steps of an attempt in which the kernel ended a process at the limit of memory, in Slurm's order."""
+    return [step.id for step in attempt.steps if step.state == _OUT_OF_MEMORY]
+
+
+def job_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
+    """An event for each step that ran out of memory: a script may go on, and its job be COMPLETED or FAILED."""
+    for attempt in facts.attempts:
+        for step in attempt.steps:
+            ended = step.end if step.end is not None else attempt.end
+            if step.state != _OUT_OF_MEMORY or ended is None:
+                continue
+            yield EventRecord(
+                time=ended * 1000,
+                job=str(facts.number),
+                cluster=cluster,
+                node=step.nodes[0] if len(step.nodes) == 1 else "",
+                level=Level.ERROR,
+                reason="OOMKilled",
+                message=f"Step {step.id} ran out of memory: the kernel ended a process at the limit of memory.",
+            )

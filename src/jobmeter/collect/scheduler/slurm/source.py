@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.slurm.events import job_events
-from jobmeter.collect.scheduler.slurm.records import records
+from jobmeter.collect.scheduler.slurm.records import job_events, records
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
 from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import UnavailableError
