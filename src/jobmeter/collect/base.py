@@ -22,7 +22,8 @@ class Collector(Protocol):
         """A short name, unique among the collectors: the label of ``agent.collect.*``."""
         ...
 
-    def describe(self) -> Sequence[str]:
+    @property
+    def metrics(self) -> Sequence[str]:
         """Every catalogue name that ``collect`` may return, whether this machine has it or not."""
         ...
 

@@ -25,24 +25,6 @@ from jobmeter.collect.process.counter_file import CounterFile
 from jobmeter.collect.starts import COUNTERS, SHORTEST_MS, Starts
 from jobmeter.model.sample import Sample
 
-_METRICS = (
-    "cpu.time",
-    "cpu.limit",
-    "cpu.throttled.time",
-    "memory.usage",
-    "memory.peak",
-    "memory.limit",
-    "memory.oom.kills",
-    "network.receive",
-    "network.transmit",
-    "disk.read",
-    "disk.write",
-    "pressure.cpu",
-    "pressure.memory",
-    "pressure.io",
-    "process.count",
-    "thread.count",
-)
 _FORGET_AFTER_MS = 600_000
 """How long the sums of a replica without a process are retained: a job may pause between two steps."""
 
@@ -63,6 +45,24 @@ class JobsCollector:
     """See ``Collector``. Its counters never decrease as processes come and go."""
 
     name = "jobs"
+    metrics = (
+        "cpu.time",
+        "cpu.limit",
+        "cpu.throttled.time",
+        "memory.usage",
+        "memory.peak",
+        "memory.limit",
+        "memory.oom.kills",
+        "network.receive",
+        "network.transmit",
+        "disk.read",
+        "disk.write",
+        "pressure.cpu",
+        "pressure.memory",
+        "pressure.io",
+        "process.count",
+        "thread.count",
+    )
 
     def __init__(
         self,
@@ -104,10 +104,6 @@ class JobsCollector:
         self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._machine = surroundings.machine_limits(proc_root)
         self._own_network = surroundings.network_namespace(proc_root, "self")
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return _METRICS
 
     def ended(self, final: Ended) -> None:
         """Take the final figures of a process, scanned before or not. Thread safe."""

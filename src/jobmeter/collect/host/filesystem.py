@@ -37,6 +37,7 @@ class FilesystemCollector:
     """See ``Collector``. ``patience`` is how many seconds all mounts together may take."""
 
     name = "host.filesystem"
+    metrics = ("node.filesystem.size", "node.filesystem.available")
 
     def __init__(
         self,
@@ -50,10 +51,6 @@ class FilesystemCollector:
         self._statvfs = statvfs
         self._patience = patience
         self._calls: dict[str, _StatvfsCall] = {}
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return ("node.filesystem.size", "node.filesystem.available")
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``. A mount that still hangs from an earlier call is skipped."""

@@ -43,6 +43,10 @@ class NvidiaCollector:
     """
 
     name = "nvidia"
+    metrics = (
+        *(metric for measure in (*MEASURES, *SLOW_MEASURES) for metric in measure.metrics),
+        *_PROCESS_METRICS,
+    )
 
     def __init__(
         self,
@@ -68,11 +72,6 @@ class NvidiaCollector:
         self._groups = groups
         self._slow_ms: int | None = None
         self._lost: set[int] = set()
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        measured = (metric for measure in (*MEASURES, *SLOW_MEASURES) for metric in measure.metrics)
-        return (*measured, *_PROCESS_METRICS)
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``. A value that a device does not give is absent; a lost device stops no other."""
