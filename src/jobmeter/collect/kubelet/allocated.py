@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
-from jobmeter.collect.kubelet.client import ContainerDevices, PodResources
+from jobmeter.collect.kubelet.client import PodDevices, PodResources
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.pod import job_of_pod
@@ -28,7 +28,7 @@ class KubeletAllocations:
         self._members = members
         self._folder = folder
         self._listed_ms: int | None = None
-        self._given: list[ContainerDevices] = []
+        self._given: list[PodDevices] = []
         self._problem = ""
 
     def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:
@@ -51,7 +51,7 @@ class KubeletAllocations:
                     found[index].append(owner)
         return found
 
-    def _list(self) -> list[ContainerDevices]:
+    def _list(self) -> list[PodDevices]:
         if not self._kubelet.present:
             return []
         try:

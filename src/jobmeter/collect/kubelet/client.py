@@ -29,61 +29,44 @@ _log = logging.getLogger(__name__)
 
 _PODS = 1 << 3 | BYTES
 _POD_NAME, _POD_NAMESPACE, _POD_CONTAINERS = 1 << 3 | BYTES, 2 << 3 | BYTES, 3 << 3 | BYTES
-_CONTAINER_NAME, _CONTAINER_DEVICES = 1 << 3 | BYTES, 2 << 3 | BYTES
-_CONTAINER_DYNAMIC = 5 << 3 | BYTES
-_RESOURCE, _DEVICE_IDS = 1 << 3 | BYTES, 2 << 3 | BYTES
-_CLAIM_RESOURCES, _CDI_DEVICES, _CLAIM_DRIVER, _CLAIM_DEVICE = (
-    4 << 3 | BYTES,
-    1 << 3 | BYTES,
-    2 << 3 | BYTES,
-    4 << 3 | BYTES,
-)
+_CONTAINER_DEVICES, _CONTAINER_DYNAMIC = 2 << 3 | BYTES, 5 << 3 | BYTES
+_DEVICE_IDS = 2 << 3 | BYTES
+_CLAIM_RESOURCES, _CDI_DEVICES, _CLAIM_DEVICE = 4 << 3 | BYTES, 1 << 3 | BYTES, 4 << 3 | BYTES
 _CDI_NAME = 1 << 3 | BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerDevices:
-    """Devices that a container was given.
+class PodDevices:
+    """Devices that a container of a pod was given.
 
-    ``resource`` is what a device plug-in calls them (``nvidia.com/gpu``), or the driver of a resource claim. ``ids``
-    are the plug-in's, or of a claim the driver's names of devices and their CDI names.
+    ``ids`` are a device plug-in's, or of a resource claim the driver's names of devices and their CDI names.
     """
 
     namespace: str
     pod: str
-    container: str
-    resource: str
     ids: tuple[str, ...]
 
 
-def read_devices(body: bytes) -> list[ContainerDevices]:
+def read_devices(body: bytes) -> list[PodDevices]:
     """The devices in a ``ListPodResourcesResponse``. Raises InvalidRequestError for bytes that are none."""
-    return [found for tag, content in _parts(body) if tag == _PODS for found in _pod(content)]
+    return [found for tag, content in _parts(body) if tag == _PODS for found in _pod(list(_parts(content)))]
 
 
-def _pod(body: bytes) -> Iterator[ContainerDevices]:
-    parts = list(_parts(body))
+def _pod(parts: list[tuple[int, bytes]]) -> Iterator[PodDevices]:
     name, namespace = _text(parts, _POD_NAME), _text(parts, _POD_NAMESPACE)
     for tag, content in parts:
-        if tag == _POD_CONTAINERS:
-            container = list(_parts(content))
-            for resource, ids in _container(container):
-                yield ContainerDevices(namespace, name, _text(container, _CONTAINER_NAME), resource, ids)
+        for kind, given in _parts(content) if tag == _POD_CONTAINERS else ():
+            inner = list(_parts(given)) if kind in {_CONTAINER_DEVICES, _CONTAINER_DYNAMIC} else []
+            if kind == _CONTAINER_DEVICES:
+                yield PodDevices(namespace, name, tuple(_decoded(one) for key, one in inner if key == _DEVICE_IDS))
+            for key, claim in inner:
+                if kind == _CONTAINER_DYNAMIC and key == _CLAIM_RESOURCES:
+                    yield PodDevices(namespace, name, _claim(list(_parts(claim))))
 
 
-def _container(parts: list[tuple[int, bytes]]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for tag, content in parts:
-        inner = list(_parts(content)) if tag in {_CONTAINER_DEVICES, _CONTAINER_DYNAMIC} else []
-        if tag == _CONTAINER_DEVICES:
-            yield _text(inner, _RESOURCE), tuple(_decoded(one) for kind, one in inner if kind == _DEVICE_IDS)
-        for kind, claim in inner:
-            if tag == _CONTAINER_DYNAMIC and kind == _CLAIM_RESOURCES:
-                yield _claim(list(_parts(claim)))
-
-
-def _claim(parts: list[tuple[int, bytes]]) -> tuple[str, tuple[str, ...]]:
+def _claim(parts: list[tuple[int, bytes]]) -> tuple[str, ...]:
     cdi = [_text(list(_parts(content)), _CDI_NAME) for tag, content in parts if tag == _CDI_DEVICES]
-    return _text(parts, _CLAIM_DRIVER), tuple(filter(None, [_text(parts, _CLAIM_DEVICE), *cdi]))
+    return tuple(filter(None, [_text(parts, _CLAIM_DEVICE), *cdi]))
 
 
 def _parts(body: bytes) -> Iterator[tuple[int, bytes]]:
@@ -114,7 +97,7 @@ class PodResources:
         except OSError:
             return False
 
-    def devices(self) -> list[ContainerDevices]:
+    def devices(self) -> list[PodDevices]:
         """The devices of every container of the node.
 
         Raises UnavailableError where the kubelet does not answer, or what gRPC needs is not installed.
