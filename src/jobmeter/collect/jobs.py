@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from jobmeter.collect.base import Owner, Place, Samples
-from jobmeter.collect.cgroup.count import GroupCounters, GroupKey
+from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
@@ -171,7 +171,7 @@ class JobsCollector:
     def _read_job_groups(self, processes: Iterable[Process]) -> None:
         """What the groups of whole jobs have used until now, before those of their replicas are read."""
         found = {
-            (tuple(sorted(process.member.job_groups.items())), process.member.owner)
+            (group_key(process.member.job_groups), process.member.owner)
             for process in processes
             if process.member.job_groups
         }
@@ -218,11 +218,11 @@ class JobsCollector:
             if not process.stat.ended:
                 replicas[owner].living.append(process)
             if process.member.groups:
-                keys[owner].add(tuple(sorted(process.member.groups.items())))
+                keys[owner].add(group_key(process.member.groups))
         for final in ended:
             replicas[final.owner].ended.append(final)
             if final.groups:
-                keys[final.owner].add(tuple(sorted(final.groups.items())))
+                keys[final.owner].add(group_key(final.groups))
         for owner, paths in keys.items():
             replicas[owner].groups = {path: self._reader.read(dict(path)) for path in paths}
         for owner, last in finals.items():

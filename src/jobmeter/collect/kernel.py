@@ -1,15 +1,15 @@
 """Events from the kernel's log: errors of GPUs (XID), memory and disks, processes killed for memory."""
 
-import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from jobmeter.collect.base import Place, RecordSource, Samples
 from jobmeter.collect.clock import elapsed_ns
-from jobmeter.collect.syslog.kernel import Record, parse_record
+from jobmeter.collect.syslog.kernel import DEVICE, Device, Record, parse_record
 from jobmeter.collect.text import valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.finding import Severity
@@ -20,7 +20,6 @@ MOST_LINES = 2_000
 """Lines read in one tick; the rest waits in the kernel's own buffer."""
 MOST_EVENTS = 50
 OOM_KILLING = "OOMKilling"
-_LINE_BYTES = 8_192
 _LONGEST = 1_000
 _NS = 1_000_000
 _NOTHING = Record(0, 0, 0, "")
@@ -51,13 +50,13 @@ def event_of_line(text: str, time_ms: int, place: Place) -> EventRecord | None:
 class KernelWatch:
     """See ``RecordSource``. Reads new lines of the kernel's log; none where it may not be read."""
 
-    def __init__(self, place: Place, path: str = "/dev/kmsg", since_boot_ns: Callable[[], int] = elapsed_ns) -> None:
+    def __init__(self, place: Place, path: Path = DEVICE, since_boot_ns: Callable[[], int] = elapsed_ns) -> None:
         self._place = place
         self._since_boot_ns = since_boot_ns
-        self._file: int | None = None
+        self._device: Device | None = None
         with suppress(OSError):
-            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            os.lseek(self._file, 0, os.SEEK_END)
+            self._device = Device(path)
+            self._device.skip()
 
     def records(self, now_ms: int) -> Records:
         """See ``RecordSource.records``: at most 50 events, at the times of their lines.
@@ -77,10 +76,8 @@ class KernelWatch:
 
     def _next(self) -> Record | None:
         """The next message; an empty one where the kernel has overwritten it, None for none."""
-        if self._file is None:
-            return None
         try:
-            line = os.read(self._file, _LINE_BYTES)
+            line = self._device.read() if self._device else None
         except BrokenPipeError:  # the reader was too slow: the next read gives the oldest that is left
             return _NOTHING
         except OSError:

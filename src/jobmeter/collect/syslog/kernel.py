@@ -50,6 +50,10 @@ class Device:
         """Raises OSError where it may not be read."""
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
+    def skip(self) -> None:
+        """Pass over the records that there are. Raises OSError where that cannot be done."""
+        os.lseek(self._descriptor, 0, os.SEEK_END)
+
     def read(self) -> bytes | None:
         """The next record, None where there is none yet. BrokenPipeError: records were overwritten before."""
         try:

@@ -59,7 +59,7 @@ class Fed(Informer[Any]):
     def stop(self) -> None:
         pass
 
-    def wait_ready(self, seconds: float = 0.0) -> bool:
+    def wait_ready(self) -> bool:
         return not self.problem
 
     def take(self) -> list[Change[Any]]:

@@ -5,7 +5,6 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
 
 import logging
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Full, Queue
 from threading import Event, Thread
@@ -13,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from jobmeter.collect.scheduler.kubernetes.api import AbsentError, Api, GoneError
+from jobmeter.collect.scheduler.kubernetes.api import AbsentError, GoneError, HttpApi
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata
 from jobmeter.errors import UnavailableError
 
@@ -71,16 +70,13 @@ class _Status(msgspec.Struct, frozen=True):
 class Informer(Generic[T]):
     """Reads on a thread of its own from ``start`` on. ``take`` belongs to one thread."""
 
-    def __init__(
-        self, api: Api, path: str, kind: type[T], *, optional: bool, rest: Callable[[float], bool] | None = None
-    ) -> None:
-        """``optional``: the API server may not have the kind. ``rest`` waits for so many seconds; True: stop."""
+    def __init__(self, api: HttpApi, path: str, kind: type[T], *, optional: bool) -> None:
+        """``optional``: the API server may not have the kind."""
         self.path = path
         self._api = api
         self._kind = kind
         self._optional = optional
         self._stop = Event()
-        self._rest = rest or self._stop.wait
         self._changes: Queue[Change[T]] = Queue(_MOST_CHANGES)
         self._version = ""
         self.ready = Event()
@@ -92,9 +88,9 @@ class Informer(Generic[T]):
         """Begin to read."""
         Thread(target=self.run, name=f"watch {self.path}", daemon=True).start()
 
-    def wait_ready(self, seconds: float = _READY_SECONDS) -> bool:
-        """Whether the first list was read within so many seconds, or the kind is known to be absent."""
-        return self.ready.wait(seconds)
+    def wait_ready(self) -> bool:
+        """Whether the first list was read within 20 seconds, or the kind is known to be absent."""
+        return self.ready.wait(_READY_SECONDS)
 
     def stop(self) -> None:
         """Stop reading after the current event."""
@@ -126,7 +122,7 @@ class Informer(Generic[T]):
                 spread = _RANDOM.uniform(0.5, 1.0)
                 wait = spread * min(_FIRST_REST * 2 ** min(failures, 8), _LONGEST_REST)
                 failures += 1
-            if self._rest(wait):
+            if self._stop.wait(wait):
                 return
 
     def _absent(self, error: AbsentError) -> float:
