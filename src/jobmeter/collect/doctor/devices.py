@@ -1,29 +1,20 @@
 """Checks of accelerators: those that are measured, and those without a collector."""
 
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jobmeter.collect import files
 from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.doctor.base import Check, Machine, Status
-from jobmeter.collect.nvidia.binding import LIBRARY, PynvmlLibrary
+from jobmeter.collect.nvidia.binding import LIBRARY, PynvmlLibrary, has_library
 
 _AREA = "devices"
-
-
-def _has_library() -> bool:
-    try:
-        ctypes.CDLL(LIBRARY)
-    except OSError:
-        return False
-    return True
 
 
 def check_devices(
     machine: Machine,
     devices: Callable[[], Sequence[Device]] | None = None,
-    has_library: Callable[[], bool] = _has_library,
+    has_library: Callable[[], bool] = has_library,
 ) -> Iterator[Check]:
     """NVIDIA's, AMD's and Huawei's. ``devices`` gives those that NVML shows."""
     yield _check_nvidia(machine, devices or PynvmlLibrary().devices, has_library)

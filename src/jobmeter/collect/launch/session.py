@@ -12,7 +12,6 @@ from typing import TypeVar
 from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
-from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, Source
@@ -33,7 +32,7 @@ from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
 from jobmeter.collect.process.stat import Key, read_io, read_stat
-from jobmeter.collect.process.surroundings import allowance, machine_limits
+from jobmeter.collect.process.surroundings import own_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.worker import Worker
@@ -186,7 +185,9 @@ class Session:
         loop = self._loop(interval_ms)
         lease = RunLease(self._plan.job, self._place.project, self._plan.lease_owner, interval_ms, self._clock)
         self._delivery.renewal = lease
-        self._recorder = JobRecorder(self._plan, self._place, self._limits(), start, lease.lease)
+        self._recorder = JobRecorder(
+            self._plan, self._place, own_limits(_PROC, os.getpid(), self._hierarchies), start, lease.lease
+        )
         loop.spool_records(self._recorder.started(self._lives))
         return loop
 
@@ -271,11 +272,6 @@ class Session:
     def _lines_dropped(self) -> int:
         given_up = self._logs.dropped if self._logs else 0
         return given_up + self._outbox.dropped_lines + self._delivery.refused_lines
-
-    def _limits(self) -> dict[str, float]:
-        cpu, memory = allowance(_PROC, os.getpid(), GroupReader(self._hierarchies), machine_limits(_PROC))
-        limits = {"cpu.limit": cpu, "memory.limit": memory}
-        return {name: limit for name, limit in limits.items() if limit is not None}
 
     def _loop(self, interval_ms: int) -> Loop:
         timeout = max(0.8 * interval_ms / 1000, 0.5)

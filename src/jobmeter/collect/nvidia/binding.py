@@ -226,9 +226,14 @@ def _text(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _load() -> ModuleType | None:
+def has_library() -> bool:
+    """Whether the driver's library is there."""
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:
-        return None
-    return import_module("pynvml")
+        return False
+    return True
+
+
+def _load() -> ModuleType | None:
+    return import_module("pynvml") if has_library() else None
