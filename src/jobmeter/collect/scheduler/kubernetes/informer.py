@@ -6,7 +6,7 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
 import logging
 import random
 from dataclasses import dataclass
-from queue import Full, Queue
+from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
@@ -18,7 +18,7 @@ from jobmeter.errors import UnavailableError
 
 _RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
 _MOST_CHANGES = 50_000
-"""Changes that wait for the next poll; the API server is read no faster than they are taken."""
+"""Changes that wait for the next poll, besides the objects of a list; a watch is read no faster than they are taken."""
 _FIRST_REST, _LONGEST_REST = 1.0, 60.0
 _ABSENT_REST = 300.0
 """Seconds until a kind that the API server did not have is listed again."""
@@ -77,7 +77,7 @@ class Informer(Generic[T]):
         self._kind = kind
         self._optional = optional
         self._stop = Event()
-        self._changes: Queue[Change[T]] = Queue(_MOST_CHANGES)
+        self._changes: SimpleQueue[Change[T]] = SimpleQueue()
         self._version = ""
         self.ready = Event()
         """Set when the first list was read, or the kind is known to be absent."""
@@ -144,7 +144,7 @@ class Informer(Generic[T]):
             token = page.metadata.continue_
             if not token:
                 break
-        self._put(Change("", None, frozenset(uids)))
+        self._changes.put(Change("", None, frozenset(uids)))
         self._version = page.metadata.resource_version
         self.ready.set()
 
@@ -158,9 +158,11 @@ class Informer(Generic[T]):
             if event.type != "BOOKMARK":
                 self._changed(event.object)
                 if event.type == "DELETED":
-                    self._put(Change(metadata.uid, None))
+                    self._changes.put(Change(metadata.uid, None))
             # Stored after it is in the queue: an event is read again if the watch breaks off in between.
             self._version = metadata.resource_version
+            while self._changes.qsize() >= _MOST_CHANGES and not self._stop.wait(_FULL_SECONDS):
+                pass
             if self._stop.is_set():
                 return
 
@@ -172,13 +174,5 @@ class Informer(Generic[T]):
             _log.warning("an object of %s is not understood: %s", self.path, error)
             return ""
         uid = msgspec.json.decode(item, type=_Object).metadata.uid
-        self._put(Change(uid, found))
+        self._changes.put(Change(uid, found))
         return uid
-
-    def _put(self, change: Change[T]) -> None:
-        while not self._stop.is_set():
-            try:
-                self._changes.put(change, timeout=_FULL_SECONDS)
-            except Full:
-                continue
-            return
