@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from jobmeter.collect import files
 from jobmeter.collect.doctor.base import Check, Machine, Status
 
+_SYS_PTRACE = 19
 CAPABILITIES = {
     2: ("CAP_DAC_READ_SEARCH", "log files of other users, and with CAP_SYS_PTRACE their processes"),
-    19: ("CAP_SYS_PTRACE", "environment, storage traffic and devices of other users' processes"),
+    _SYS_PTRACE: ("CAP_SYS_PTRACE", "environment, storage traffic and devices of other users' processes"),
     23: ("CAP_SYS_NICE", "the last use of a task that ends on a busy machine, before its control group is removed"),
     34: ("CAP_SYSLOG", "the kernel's log"),
 }
@@ -49,12 +50,6 @@ def effective_capabilities(machine: Machine) -> int:
     return 0
 
 
-def has_capability(machine: Machine, name: str) -> bool:
-    """Whether this process has one of ``CAPABILITIES``, by its name."""
-    effective = effective_capabilities(machine)
-    return any(capability == name and effective >> number & 1 for number, (capability, _) in CAPABILITIES.items())
-
-
 def _check_environments(machine: Machine) -> Check:
     pids = [name for name in os.listdir(machine.proc) if name.isdigit()][:_MOST]  # noqa: PTH208 - a look is one call
     # A thread of the kernel has no command line, and no environment either.
@@ -73,7 +68,7 @@ def _check_environments(machine: Machine) -> Check:
 
 def _hidden(machine: Machine) -> str:
     """The option by which /proc hides other users' processes from this one, empty where it does not."""
-    if has_capability(machine, "CAP_SYS_PTRACE"):
+    if effective_capabilities(machine) >> _SYS_PTRACE & 1:
         return ""
     for line in files.read_text(f"{machine.proc}/self/mounts").splitlines():
         words = line.split()

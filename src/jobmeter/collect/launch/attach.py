@@ -1,7 +1,6 @@
 """Attaching to a process that runs already: it and its descendants are measured until it ends, and left as they are."""
 
 import os
-import pwd
 import select
 import signal
 from collections.abc import Callable, Iterator
@@ -29,7 +28,7 @@ from jobmeter.collect.launch.result import Result
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
-from jobmeter.collect.process.stat import read_io, read_stat
+from jobmeter.collect.process.stat import read_io, read_stat, user_name
 from jobmeter.collect.process.surroundings import own_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
@@ -213,10 +212,6 @@ def _leaving() -> Iterator[int]:
 
 def _owner(pid: int) -> str:
     try:
-        uid = Path(_PROC, str(pid)).stat().st_uid
+        return user_name(Path(_PROC, str(pid)).stat().st_uid)
     except OSError:
         return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

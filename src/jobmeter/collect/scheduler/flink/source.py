@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -33,6 +34,7 @@ _STATE = "flink.json"
 _TOUCH = "/jobmanager/metrics?get=taskSlotsTotal"
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class _SavedState(msgspec.Struct):
@@ -86,9 +88,8 @@ class FlinkCluster(Scheduler):
         running = [job for job in self._jobs.values() if job.listed.state == "RUNNING"]
         self._meter.forget(job.listed.jid for job in running)
         exclusive, found, self._turn = exclusive_task_managers(running), list[Sample](), self._turn + 1
-        first = self._turn % len(running) if running else 0
         try:
-            for job in running[first:] + running[:first]:
+            for job in self._in_turn(running):
                 found += [one for one in self._meter.measure(job, exclusive, now_ms) if _legal(one)]
         except LimitExceededError as error:
             if not self._short:
@@ -98,7 +99,7 @@ class FlinkCluster(Scheduler):
             self._short = True
         return found
 
-    def _in_turn(self, listed: list[Summary]) -> list[Summary]:
+    def _in_turn(self, listed: list[T]) -> list[T]:
         first = self._turn % len(listed) if listed else 0
         return listed[first:] + listed[:first]
 
