@@ -7,10 +7,12 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.syslog.base import Entry, Reading, Source
-from jobmeter.collect.syslog.checkpoint import Checkpoint, Intent, SourcePosition, checkpoint_file
+from jobmeter.collect.state_file import StateFile
+from jobmeter.collect.syslog.base import Entry, Position, Reading, Source
 from jobmeter.collect.syslog.watch import FileWatch, is_gone
 from jobmeter.model.log import LogLine
 from jobmeter.model.syslog import level_of_severity
@@ -25,6 +27,33 @@ _SCAN_EVERY = 8
 _READINGS = 8
 """Readings of one source in a round, before the others have their turn."""
 _log = logging.getLogger(__name__)
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """Lines that are about to be put into the outbox: up to ``end``, the first ``taken`` of them from ``first_ns`` on.
+
+    Stored before that, so that an agent that dies meanwhile sends the same lines with the same times, and each counts
+    once.
+    """
+
+    end: Position
+    first_ns: int
+    taken: int
+
+
+class SourcePosition(msgspec.Struct):
+    """The read position of a source, and the intent of the next lines, which may have been sent already."""
+
+    position: Position
+    intent: Intent | None = None
+
+
+class Checkpoint(msgspec.Struct):
+    """The positions of all sources. ``last_ns`` is the newest time that a line of a source without times was given."""
+
+    places: dict[str, SourcePosition] = {}
+    patterns: list[str] = []
+    last_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +116,8 @@ class SystemLogReader:
         self._monotonic = monotonic
         self._rate = lines_a_second
         self._owner_of = owner_of
-        self._file = checkpoint_file(state)
+        unreadable = "the positions in %s cannot be read (%s): sources are read from where they begin"
+        self._file = StateFile(state, msgspec.json.Decoder(Checkpoint), unreadable)
         self._saved = self._file.load() or Checkpoint()
         self._unsaved = False
         self._unsaveable = False
