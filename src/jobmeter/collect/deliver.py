@@ -195,7 +195,8 @@ class Delivery:
         ahead_ms = self._ahead_ms(receipt)
         clocks = f"this node's clock says {iso(now_ms)}"
         if receipt.time:
-            clocks += f", the server's {iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {_side(-ahead_ms)}"
+            side = "ahead" if ahead_ms < 0 else "behind"
+            clocks += f", the server's {iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {side}"
         error = UnavailableError(f"the server refuses samples as too far ahead: {clocks}")
         if self._clocks_apart_ms is None or abs(ahead_ms - self._clocks_apart_ms) > _AGREE_MS:
             _log.warning("%s; they stay in the spool until the clocks agree", error.message)
@@ -235,10 +236,6 @@ def _receipt(answer: Response) -> _Receipt:
         return msgspec.json.decode(answer.body, type=_Receipt)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _Receipt()
-
-
-def _side(difference_ms: int) -> str:
-    return "ahead" if difference_ms > 0 else "behind"
 
 
 def _pause(error: Exception, failures: int) -> float:

@@ -234,10 +234,10 @@ class JobsCollector:
         # but include what processes moved between their last reading and their end.
         return {
             "cpu.time": self._pick(owner, "cpu", group.get("cpu"), process.get("cpu")),
-            "disk.read": _most(self._pick(owner, "disk", process.get("read"), group.get("read")), group.get("read")),
-            "disk.write": _most(
-                self._pick(owner, "disk", process.get("write"), group.get("write")), group.get("write")
-            ),
+            **{
+                f"disk.{kind}": _most(self._pick(owner, "disk", process.get(kind), group.get(kind)), group.get(kind))
+                for kind in ("read", "write")
+            },
             "cpu.throttled.time": group.get("throttled"),
             "memory.oom.kills": group.get("oom"),
         }

@@ -6,7 +6,7 @@ import msgspec
 
 from jobmeter.collect.base import Owner
 from jobmeter.model.pod import PodReplica, job_of_pod
-from jobmeter.model.record import AllocationRecord, EventRecord, JobRecord, ReplicaRecord
+from jobmeter.model.record import EventRecord, JobRecord, ReplicaRecord
 from jobmeter.model.sample import Sample
 
 MOST_RECORDS = 64
@@ -82,8 +82,8 @@ class Pod:
         None where nothing is left; the watcher reports starts and ends.
         """
         replicas = [self._replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
-        allocations = [self._allocation(one) for one in record.allocations or ()]
         owner = self.owner(0)
+        allocations = [msgspec.structs.replace(one, replica=owner.replica) for one in record.allocations or ()]
         if self.replica is None:
             return msgspec.structs.replace(record, job_id=owner.job, replicas=replicas, allocations=allocations)
         ranked = [one for one in replicas if one.rank is not None]
@@ -108,6 +108,3 @@ class Pod:
             node=record.node,
             pod_id=record.pod_id,
         )
-
-    def _allocation(self, record: AllocationRecord) -> AllocationRecord:
-        return msgspec.structs.replace(record, replica=self.owner(0).replica)

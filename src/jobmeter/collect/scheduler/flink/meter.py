@@ -25,12 +25,6 @@ class _Listed:
     names: list[str]
 
 
-@dataclass(slots=True)
-class _Restarts:
-    count: float
-    time_ms: int
-
-
 @dataclass(slots=True, eq=False)
 class Meter:
     """Measures jobs. It caches, for each running job, the names of its tasks' metrics, and its count of restarts."""
@@ -38,7 +32,7 @@ class Meter:
     rest: Rest
     cluster: str
     _lists: dict[tuple[str, str], _Listed] = field(default_factory=dict)
-    _restarts: dict[str, _Restarts] = field(default_factory=dict)
+    _restarts: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def measure(self, job: FlinkJob, exclusive: frozenset[str], now_ms: int) -> list[Sample]:
         """The samples of a running job. ``exclusive`` are the task managers that work for this job only.
@@ -71,11 +65,11 @@ class Meter:
         if count is None:
             return
         job.counted = max(job.counted, int(count))
-        before = self._restarts.get(jid)
-        if before is not None and now_ms > before.time_ms and count >= before.count:
-            rate = (count - before.count) / (now_ms - before.time_ms) * 1000
+        before, before_ms = self._restarts.get(jid, (count, now_ms))
+        if now_ms > before_ms and count >= before:
+            rate = (count - before) / (now_ms - before_ms) * 1000
             yield _sample(place, meaning.Measured("task_failover.rate", rate), now_ms)
-        self._restarts[jid] = _Restarts(count, now_ms)
+        self._restarts[jid] = count, now_ms
 
     def _of_task(self, job: FlinkJob, vertex: Vertex, task: str, now_ms: int) -> Iterator[Sample]:
         jid = job.listed.jid

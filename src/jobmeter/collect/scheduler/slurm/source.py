@@ -216,7 +216,10 @@ def _joined(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...]:
     before = tuple(
         one
         for one in earlier
-        if one is not same and one.start is not None and _ended_before(one, now) and current.restarts
+        if one is not same
+        and one.start is not None
+        and (now.start is None or one.start < now.start)
+        and current.restarts
     )
     if same is None:
         return (*before, now)
@@ -224,7 +227,3 @@ def _joined(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...]:
         return (*before, replace(now, steps=same.steps))
     # For a cancelled job the controller gives the signal, the accounting 0:0: the accounting's is used always.
     return (*before, replace(now, steps=same.steps, by=same.by, exit=same.exit or now.exit))
-
-
-def _ended_before(one: Attempt, now: Attempt) -> bool:
-    return now.start is None or (one.start is not None and one.start < now.start)
