@@ -21,7 +21,7 @@ class StateFile(Generic[T]):
     def __init__(
         self, path: Path | None, decoder: msgspec.json.Decoder[T], unreadable: str = "", level: int = logging.DEBUG
     ) -> None:
-        self._path = path
+        self.path = path
         self._decoder = decoder
         self._unreadable = unreadable
         self._level = level
@@ -30,12 +30,12 @@ class StateFile(Generic[T]):
     def load(self) -> T | None:
         """The stored value; None where there is none, or where it cannot be read."""
         try:
-            return self._decoder.decode(self._path.read_bytes()) if self._path else None
+            return self._decoder.decode(self.path.read_bytes()) if self.path else None
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             if self._unreadable:
-                _log.warning(self._unreadable, self._path, error)
+                _log.warning(self._unreadable, self.path, error)
             return None
 
     def save(self, value: T) -> None:
@@ -43,14 +43,16 @@ class StateFile(Generic[T]):
         try:
             self.write(value)
         except OSError as error:
-            _log.log(self._level, "%s cannot be written: %s", self._path, error)
+            _log.log(self._level, "%s cannot be written: %s", self.path, error)
 
     def write(self, value: T) -> None:
         """Write the value where it has changed, replacing the file as a whole. Raises OSError."""
-        body = msgspec.json.encode(value)
-        if self._path is None or body == self._written:
+        if self.path is None:
             return
-        fresh = self._path.with_suffix(".new")
+        body = msgspec.json.encode(value)
+        if body == self._written:
+            return
+        fresh = self.path.with_suffix(".new")
         fresh.write_bytes(body)
-        fresh.replace(self._path)
+        fresh.replace(self.path)
         self._written = body

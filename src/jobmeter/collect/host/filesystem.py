@@ -69,14 +69,10 @@ class FilesystemCollector:
         return samples
 
     def _samples(self, now_ms: int, path: str, found: os.statvfs_result) -> Samples:
-        labels = (("mount", path),)
+        blocks = zip(self.metrics, (found.f_blocks, found.f_bavail), strict=True)
         return [
-            Sample(self._place.of_node("node.filesystem.size", labels), now_ms, float(found.f_blocks * found.f_frsize)),
-            Sample(
-                self._place.of_node("node.filesystem.available", labels),
-                now_ms,
-                float(found.f_bavail * found.f_frsize),
-            ),
+            Sample(self._place.of_node(metric, (("mount", path),)), now_ms, float(count * found.f_frsize))
+            for metric, count in blocks
         ]
 
 

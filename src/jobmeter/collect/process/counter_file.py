@@ -54,7 +54,7 @@ class CounterFile:
 
     def save(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
         """Save what the counters have reached, when that has changed."""
-        if reached == self._last:
+        if self._file.path is None or reached == self._last:
             return
         self._last = {owner: dict(counts) for owner, counts in reached.items()}
         entries = [_Entry(owner.job, owner.replica, owner.attempt, dict(counts)) for owner, counts in reached.items()]
