@@ -197,7 +197,7 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
             "Outbox": Power,
         },
         loop_module: {"samples_frame": counted},
-        counter_module: {"_boot": lambda: machine.boot, "elapsed_ns": machine.elapsed},
+        counter_module: {"boot_id": lambda: machine.boot, "elapsed_ns": machine.elapsed},
     }
     for module, names in replaced.items():
         for name, value in names.items():

@@ -15,7 +15,7 @@ FAULTS = {
     "samples cannot be encoded": "jobmeter.collect.loop:samples_frame",
     "control groups cannot be read": "jobmeter.collect.launch.groups:OwnGroups.__init__",
     "groups cannot be checked": "jobmeter.collect.launch.groups:OwnGroups.entered",
-    "the limits cannot be read": "jobmeter.collect.launch.session:allowance",
+    "the limits cannot be read": "jobmeter.collect.launch.session:own_limits",
     "processes cannot be read": "jobmeter.collect.launch.session:read_stat",
     "storage traffic cannot be read": "jobmeter.collect.launch.session:read_io",
     "the table fails": "jobmeter.collect.discover.table:ProcessTable.refresh",

@@ -21,9 +21,8 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.deliver import Delivery
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Kind
-from jobmeter.collect.scheduler.in_cluster import in_cluster
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
-from jobmeter.collect.scheduler.watch import Watch
+from jobmeter.collect.scheduler.watch import InCluster, Watch
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
@@ -112,7 +111,7 @@ def _run(  # noqa: PLR0913 - one for each option
     delivery = Delivery(outbox, lambda: transport, clock)
     scheduler = kind.make(cluster, options, spool_folder.directory)
     if job_ids == JobIds.CLUSTER:
-        scheduler = in_cluster(scheduler, cluster.lower())
+        scheduler = InCluster(scheduler, cluster.lower())
     watch = Watch(scheduler, outbox, clock, interval_ms)
     delivery.start()
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Event
 
 from jobmeter.collect.agent_metrics import AgentMetrics
-from jobmeter.collect.base import Place, RecordSource, Samples
+from jobmeter.collect.base import Place, RecordSource
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import ClockReporter, SampleClock
@@ -16,13 +16,12 @@ from jobmeter.collect.discover.clusters import SlurmClusters
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.incidents import IncidentWatch
-from jobmeter.collect.kernel import KernelWatch
+from jobmeter.collect.kernel import KernelWatch, NodeKills
 from jobmeter.collect.loop import Loop
-from jobmeter.collect.node_kills import NodeKills
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
-from jobmeter.collect.registry import JobCollectors, host_collectors, job_collectors
+from jobmeter.collect.registry import host_collectors, job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.make import system_logs
 from jobmeter.collect.syslog.reader import LogSettings
@@ -58,7 +57,10 @@ class Agent:
         self._interval_ms = interval_ms
         self._outbox = Outbox(spool)
         self._delivery = Delivery(self._outbox, connect, clock)
-        jobs = _discovered_jobs(place, clock, spool, finding or JobDiscovery())
+        finding = finding or JobDiscovery()
+        state = spool.directory if spool else None
+        classifier = NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters)
+        jobs = job_collectors(place, classifier, clock, alone=False, state=state, job_mapping=finding.job_mapping)
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
         workers = [
             Worker(planned.collector, planned.every_ms, clock, timeout)
@@ -73,9 +75,11 @@ class Agent:
             incidents,
             kills,
         ]
-        pods = PodJobs(jobs.table.processes, clock.monotonic, spool.directory if spool else None)
+        pods = PodJobs(jobs.table.processes, clock.monotonic, state)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
-        self._poller = CheckPoller(place, connect, NodeChecks(jobs.nvidia, clock), interval_ms)
+        self._poller = CheckPoller(
+            place, connect, NodeChecks(lambda: jobs.nvidia.devices, lambda: clock.difference), interval_ms
+        )
         refused = self._delivery.refused
         self._loop = Loop(
             workers,
@@ -83,7 +87,7 @@ class Agent:
             self._outbox,
             AgentMetrics(place),
             clock,
-            watch=lambda samples: _watch(samples, incidents, kills),
+            watch=(incidents.watch, kills.watch),
             refused=lambda: dict(refused),
             attribution=pods,
         )
@@ -93,7 +97,7 @@ class Agent:
             self._outbox,
             clock,
             owner_of=lambda pid: pods.owner(member.owner) if (member := jobs.table.member_of(pid)) else None,
-            state=spool.directory / "logs.json" if spool else None,
+            state=state / "logs.json" if state else None,
         )
 
     def run(self, stop: Event) -> bool:
@@ -132,19 +136,3 @@ class Agent:
         self._delivery.stop()
         self._outbox.close()
         return delivered
-
-
-def _discovered_jobs(place: Place, clock: SampleClock, spool: Spool | None, finding: JobDiscovery) -> JobCollectors:
-    return job_collectors(
-        place,
-        NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters),
-        clock,
-        alone=False,
-        state=spool.directory if spool else None,
-        job_mapping=finding.job_mapping,
-    )
-
-
-def _watch(samples: Samples, incidents: IncidentWatch, kills: NodeKills) -> None:
-    incidents.watch(samples)
-    kills.watch(samples)

@@ -12,19 +12,6 @@ from jobmeter.model.series import Series
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
-METRICS = (
-    "agent.cpu.time",
-    "agent.memory.usage",
-    "agent.collect.duration",
-    "agent.collect.success",
-    "agent.clock.offset",
-    "agent.samples",
-    "agent.samples.waiting",
-    "agent.dropped",
-    "agent.spool.damaged",
-    "agent.spool.size",
-)
-
 
 class AgentMetrics:
     """Makes the ``agent.*`` samples.

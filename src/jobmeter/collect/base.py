@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from jobmeter.model.record import Records
+from jobmeter.model.event import EventSource, Level
+from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 
@@ -21,7 +22,8 @@ class Collector(Protocol):
         """A short name, unique among the collectors: the label of ``agent.collect.*``."""
         ...
 
-    def describe(self) -> Sequence[str]:
+    @property
+    def metrics(self) -> Sequence[str]:
         """Every catalogue name that ``collect`` may return, whether this machine has it or not."""
         ...
 
@@ -39,30 +41,6 @@ class RecordSource(Protocol):
 
     def records(self, now_ms: int) -> Records:
         """What changed since the last call; may be empty."""
-        ...
-
-
-class Attribution(Protocol):
-    """Renames samples and records of pods to those of their jobs, once these are known. Called by the loop's thread.
-
-    Samples that wait for a name are returned later, with their own times.
-    """
-
-    @property
-    def waiting(self) -> int:
-        """Samples that wait."""
-        ...
-
-    def samples(self, samples: Samples) -> Samples:
-        """These samples and earlier ones whose names are now known."""
-        ...
-
-    def records(self, records: Records) -> Records:
-        """Those of these records whose names are known; the others are ``released`` later."""
-        ...
-
-    def released(self) -> Records:
-        """Earlier records whose names are now known."""
         ...
 
 
@@ -99,6 +77,25 @@ class Place:
             replica=owner.replica,
             attempt=owner.attempt,
             labels=labels,
+        )
+
+    def event(
+        self, time_ms: int, level: Level, reason: str, message: str, *, owner: "Owner | None" = None, subject: str = ""
+    ) -> EventRecord:
+        """An event of a replica on this node, or of the node itself where there is no ``owner``."""
+        return EventRecord(
+            time=time_ms,
+            project=self.project,
+            job=owner.job if owner else "",
+            replica=owner.replica if owner else "",
+            attempt=owner.attempt if owner else 0,
+            cluster=self.cluster,
+            node=self.node,
+            source=EventSource.REPLICA if owner else EventSource.NODE,
+            level=level,
+            reason=reason,
+            message=message,
+            subject=subject,
         )
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from threading import Lock
 
 from jobmeter.collect.base import Place
-from jobmeter.model.event import EventSource, Level
-from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.event import Level
+from jobmeter.model.record import Records
 from jobmeter.model.time import Clock
 
 _SECOND_NS = 1_000_000_000
@@ -182,19 +182,5 @@ class ClockReporter:
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - the changes have times of their own
         """See ``RecordSource.records``."""
-        place = self._place
-        return Records(
-            events=[
-                EventRecord(
-                    time=change.time_ms,
-                    project=place.project,
-                    cluster=place.cluster,
-                    node=place.node,
-                    source=EventSource.NODE,
-                    level=change.level,
-                    reason=change.reason,
-                    message=change.message,
-                )
-                for change in self._clock.changes()
-            ]
-        )
+        changes = self._clock.changes()
+        return Records(events=[self._place.event(one.time_ms, one.level, one.reason, one.message) for one in changes])

@@ -4,7 +4,7 @@ import logging
 import random
 from collections.abc import Callable
 from threading import Condition, Event, Thread
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -15,6 +15,9 @@ from jobmeter.collect.spool import Batch, Position
 from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError, UnavailableError
 from jobmeter.model.time import Clock, iso
 from jobmeter.wire.native.times import newest_time
+
+if TYPE_CHECKING:
+    from jobmeter.collect.launch.lease import RunLease
 
 MAX_BODY = 4 * 2**20
 _RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
@@ -33,18 +36,6 @@ class Requester(Protocol):
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> Response:
         """See ``Transport.request``."""
-        ...
-
-
-class Renewal(Protocol):
-    """A frame that is added to a request when it is due: see ``jobmeter.collect.launch.lease.RunLease``."""
-
-    def frame(self) -> bytes:
-        """The frame, empty when none is due."""
-        ...
-
-    def renewed(self) -> None:
-        """It was delivered."""
         ...
 
 
@@ -73,7 +64,7 @@ class Delivery:
     """
 
     def __init__(self, outbox: Outbox, connect: Callable[[], Requester], clock: Clock) -> None:
-        self.renewal: Renewal | None = None
+        self.renewal: RunLease | None = None
         self.refused: dict[str, int] = {}
         self.refused_lines = 0
         self.last_error = ""
@@ -204,7 +195,8 @@ class Delivery:
         ahead_ms = self._ahead_ms(receipt)
         clocks = f"this node's clock says {iso(now_ms)}"
         if receipt.time:
-            clocks += f", the server's {iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {_side(-ahead_ms)}"
+            side = "ahead" if ahead_ms < 0 else "behind"
+            clocks += f", the server's {iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {side}"
         error = UnavailableError(f"the server refuses samples as too far ahead: {clocks}")
         if self._clocks_apart_ms is None or abs(ahead_ms - self._clocks_apart_ms) > _AGREE_MS:
             _log.warning("%s; they stay in the spool until the clocks agree", error.message)
@@ -244,10 +236,6 @@ def _receipt(answer: Response) -> _Receipt:
         return msgspec.json.decode(answer.body, type=_Receipt)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _Receipt()
-
-
-def _side(difference_ms: int) -> str:
-    return "ahead" if difference_ms > 0 else "behind"
 
 
 def _pause(error: Exception, failures: int) -> float:

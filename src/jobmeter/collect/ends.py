@@ -9,12 +9,13 @@ import os
 import select
 from collections.abc import Iterable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Lock, Thread
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.cgroup.count import GroupKey
-from jobmeter.collect.cgroup.job_group import JobGroupReader, JobUsage, Reads
+from jobmeter.collect.cgroup.count import GroupKey, group_key
+from jobmeter.collect.cgroup.job_group import JobGroupReader, JobUsage
+from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.discover.table import Process
@@ -42,14 +43,6 @@ class Final:
     job_usage: JobUsage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    descriptor: int
-    owner: Owner
-    groups: GroupKey
-    job_groups: GroupKey
-
-
 def take_precedence() -> bool:
     """Let this thread run before those of other programs; False where it may not, without CAP_SYS_NICE."""
     try:
@@ -66,11 +59,12 @@ class EndWatch:
     ``watch`` and ``drain`` are for one thread; the groups are read in another one.
     """
 
-    def __init__(self, reader: Reads) -> None:
+    def __init__(self, reader: GroupReader) -> None:
         self._reader = reader
         self.job_groups = JobGroupReader(reader)
         self._lock = Lock()
-        self._watched: dict[Key, _Watched] = {}
+        self._watched: dict[Key, tuple[int, Member]] = {}
+        """The pidfd of each process, and its place in a job."""
         self._by_descriptor: dict[int, Key] = {}
         self._finals: SimpleQueue[Final] = SimpleQueue()
         self._poll: select.epoll | None = None
@@ -83,23 +77,18 @@ class EndWatch:
         with self._lock:
             for key in [key for key in self._watched if key not in targets]:
                 # One that has ended is still to be read by the thread.
-                if not _has_ended(self._watched[key].descriptor):
+                if not _has_ended(self._watched[key][0]):
                     self._drop(key)
             for key in self._watched.keys() & targets.keys():
                 # Its groups may be made, and its task known, only after it was first found.
-                self._watched[key] = _watched(self._watched[key].descriptor, targets[key].member)
+                self._watched[key] = self._watched[key][0], targets[key].member
             fresh = [process for key, process in targets.items() if key not in self._watched]
             for process in fresh[: max(MOST - len(self._watched), 0)]:
                 self._add(process)
 
     def drain(self) -> list[Final]:
         """What was read since the last call, oldest first."""
-        finals: list[Final] = []
-        while True:
-            try:
-                finals.append(self._finals.get_nowait())
-            except Empty:
-                return finals
+        return [self._finals.get_nowait() for _ in range(self._finals.qsize())]
 
     def _add(self, process: Process) -> None:
         key = process.stat.key
@@ -112,7 +101,7 @@ class EndWatch:
         if stat is None or stat.key != key:
             os.close(descriptor)  # the number is another process's by now
             return
-        self._watched[key] = _watched(descriptor, process.member)
+        self._watched[key] = descriptor, process.member
         self._by_descriptor[descriptor] = key
         self._started().register(descriptor, select.EPOLLIN)
 
@@ -131,26 +120,20 @@ class EndWatch:
                     watched = self._watched.get(key) if key else None
                 if key is None or watched is None:
                     continue
-                self._finals.put(self._final(watched))
+                self._finals.put(self._final(watched[1]))
                 with self._lock:
                     if self._by_descriptor.get(descriptor) == key:
                         self._drop(key)
 
-    def _final(self, watched: _Watched) -> Final:
-        usage = self._reader.read(dict(watched.groups))
-        of_job = self.job_groups.read(watched.job_groups) if watched.job_groups else None
-        return Final(watched.owner, watched.groups, usage, watched.job_groups, of_job)
+    def _final(self, member: Member) -> Final:
+        usage = self._reader.read(member.groups)  # first: it may be gone in a moment
+        job = group_key(member.job_groups)
+        return Final(member.owner, group_key(member.groups), usage, job, self.job_groups.read(job) if job else None)
 
     def _drop(self, key: Key) -> None:
-        watched = self._watched.pop(key)
-        del self._by_descriptor[watched.descriptor]
-        os.close(watched.descriptor)  # which takes it out of the poll, too
-
-
-def _watched(descriptor: int, member: Member) -> _Watched:
-    return _Watched(
-        descriptor, member.owner, tuple(sorted(member.groups.items())), tuple(sorted(member.job_groups.items()))
-    )
+        descriptor, _ = self._watched.pop(key)
+        del self._by_descriptor[descriptor]
+        os.close(descriptor)  # which takes it out of the poll, too
 
 
 def _has_ended(descriptor: int) -> bool:

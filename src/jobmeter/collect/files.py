@@ -1,9 +1,12 @@
 """Reads small files of /proc and /sys with as few system calls as possible."""
 
 import os
+import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 _CHUNK = 65_536
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 def read(path: str) -> bytes | None:
@@ -29,6 +32,16 @@ def required(*paths: str) -> bytes:
     if text is None:
         raise OSError(f"{paths[-1]} cannot be read")
     return text
+
+
+def read_text(path: str) -> str:
+    """The stripped text of the file, empty where it is missing or may not be read."""
+    return (read(path) or b"").decode(errors="replace").strip()
+
+
+def boot_id(proc_root: str = "/proc") -> str:
+    """The id of this start of the kernel, empty where it has none."""
+    return read_text(f"{proc_root}/sys/kernel/random/boot_id")
 
 
 def read_number(path: str) -> int | None:
@@ -57,3 +70,26 @@ def _pairs(text: bytes) -> Iterator[tuple[bytes, int]]:
                 yield words[0].rstrip(b":"), int(words[1])
             except ValueError:
                 continue
+
+
+class Mount(NamedTuple):
+    """A mount: ``root`` is the part of the filesystem that is mounted at ``point``."""
+
+    device: bytes
+    root: str
+    point: str
+    kind: str
+    options: str
+
+
+def parse_mounts(mountinfo: bytes) -> Iterator[Mount]:
+    """The mounts in a mountinfo file (proc_pid_mountinfo(5)), with the options of their filesystems."""
+    for line in mountinfo.splitlines():
+        before, _, behind = line.partition(b" - ")
+        words, details = before.split(), behind.split()
+        if len(words) >= 5 and details:
+            yield Mount(words[2], *map(_plain, (words[3], words[4], details[0], details[-1])))
+
+
+def _plain(text: bytes) -> str:
+    return _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), text).decode(errors="replace")

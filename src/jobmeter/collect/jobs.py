@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from jobmeter.collect.base import Owner, Place, Samples
-from jobmeter.collect.cgroup.count import GroupCounters, GroupKey
+from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
@@ -25,24 +25,6 @@ from jobmeter.collect.process.counter_file import CounterFile
 from jobmeter.collect.starts import COUNTERS, SHORTEST_MS, Starts
 from jobmeter.model.sample import Sample
 
-_METRICS = (
-    "cpu.time",
-    "cpu.limit",
-    "cpu.throttled.time",
-    "memory.usage",
-    "memory.peak",
-    "memory.limit",
-    "memory.oom.kills",
-    "network.receive",
-    "network.transmit",
-    "disk.read",
-    "disk.write",
-    "pressure.cpu",
-    "pressure.memory",
-    "pressure.io",
-    "process.count",
-    "thread.count",
-)
 _FORGET_AFTER_MS = 600_000
 """How long the sums of a replica without a process are retained: a job may pause between two steps."""
 
@@ -63,6 +45,24 @@ class JobsCollector:
     """See ``Collector``. Its counters never decrease as processes come and go."""
 
     name = "jobs"
+    metrics = (
+        "cpu.time",
+        "cpu.limit",
+        "cpu.throttled.time",
+        "memory.usage",
+        "memory.peak",
+        "memory.limit",
+        "memory.oom.kills",
+        "network.receive",
+        "network.transmit",
+        "disk.read",
+        "disk.write",
+        "pressure.cpu",
+        "pressure.memory",
+        "pressure.io",
+        "process.count",
+        "thread.count",
+    )
 
     def __init__(
         self,
@@ -105,10 +105,6 @@ class JobsCollector:
         self._machine = surroundings.machine_limits(proc_root)
         self._own_network = surroundings.network_namespace(proc_root, "self")
 
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return _METRICS
-
     def ended(self, final: Ended) -> None:
         """Take the final figures of a process, scanned before or not. Thread safe."""
         self._ended.put(final)
@@ -120,7 +116,7 @@ class JobsCollector:
         """
         if self._starts:
             self._starts.begin_scan()
-        ended = list(_drain(self._ended))
+        ended = [self._ended.get_nowait() for _ in range(self._ended.qsize())]
         gone = {final.key for final in ended}
         processes = [
             process for process in self._table.refresh() if not process.member.measured and process.stat.key not in gone
@@ -175,7 +171,7 @@ class JobsCollector:
     def _read_job_groups(self, processes: Iterable[Process]) -> None:
         """What the groups of whole jobs have used until now, before those of their replicas are read."""
         found = {
-            (tuple(sorted(process.member.job_groups.items())), process.member.owner)
+            (group_key(process.member.job_groups), process.member.owner)
             for process in processes
             if process.member.job_groups
         }
@@ -222,11 +218,11 @@ class JobsCollector:
             if not process.stat.ended:
                 replicas[owner].living.append(process)
             if process.member.groups:
-                keys[owner].add(tuple(sorted(process.member.groups.items())))
+                keys[owner].add(group_key(process.member.groups))
         for final in ended:
             replicas[final.owner].ended.append(final)
             if final.groups:
-                keys[final.owner].add(tuple(sorted(final.groups.items())))
+                keys[final.owner].add(group_key(final.groups))
         for owner, paths in keys.items():
             replicas[owner].groups = {path: self._reader.read(dict(path)) for path in paths}
         for owner, last in finals.items():
@@ -238,10 +234,10 @@ class JobsCollector:
         # but include what processes moved between their last reading and their end.
         return {
             "cpu.time": self._pick(owner, "cpu", group.get("cpu"), process.get("cpu")),
-            "disk.read": _most(self._pick(owner, "disk", process.get("read"), group.get("read")), group.get("read")),
-            "disk.write": _most(
-                self._pick(owner, "disk", process.get("write"), group.get("write")), group.get("write")
-            ),
+            **{
+                f"disk.{kind}": _most(self._pick(owner, "disk", process.get(kind), group.get(kind)), group.get(kind))
+                for kind in ("read", "write")
+            },
             "cpu.throttled.time": group.get("throttled"),
             "memory.oom.kills": group.get("oom"),
         }
@@ -311,11 +307,3 @@ def _pressure(groups: Mapping[GroupKey, Usage]) -> _Values:
 
 def _most(*counts: float | None) -> float | None:
     return max((count for count in counts if count is not None), default=None)
-
-
-def _drain(queue: SimpleQueue[Ended]) -> Iterable[Ended]:
-    while True:
-        try:
-            yield queue.get_nowait()
-        except Empty:
-            return

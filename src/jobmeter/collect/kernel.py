@@ -1,14 +1,17 @@
 """Events from the kernel's log: errors of GPUs (XID), memory and disks, processes killed for memory."""
 
-import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
-from jobmeter.collect.base import Place
-from jobmeter.collect.syslog.kernel import Record, parse_record, since_boot_ns
+from msgspec.structs import replace
+
+from jobmeter.collect.base import Place, RecordSource, Samples
+from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.syslog.kernel import DEVICE, Device, Record, parse_record
 from jobmeter.collect.text import valid_text
-from jobmeter.model.event import EventSource, Level
+from jobmeter.model.event import Level
 from jobmeter.model.finding import Severity
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.xid import read_xid
@@ -17,7 +20,6 @@ MOST_LINES = 2_000
 """Lines read in one tick; the rest waits in the kernel's own buffer."""
 MOST_EVENTS = 50
 OOM_KILLING = "OOMKilling"
-_LINE_BYTES = 8_192
 _LONGEST = 1_000
 _NS = 1_000_000
 _NOTHING = Record(0, 0, 0, "")
@@ -38,37 +40,23 @@ def event_of_line(text: str, time_ms: int, place: Place) -> EventRecord | None:
         meaning = xid.meaning
         message = f"{text[:_LONGEST]} - {meaning.text}. {meaning.advice}"
         subject = f"device {xid.device}" if xid.device else ""
-        return _event("Xid", message, time_ms, place, _LEVELS[meaning.severity], subject)
+        return place.event(time_ms, _LEVELS[meaning.severity], "Xid", valid_text(message), subject=subject)
     for reason, sign in _SIGNS:
         if sign.search(text):
-            return _event(reason, text[:_LONGEST], time_ms, place, Level.ERROR)
+            return place.event(time_ms, Level.ERROR, reason, valid_text(text[:_LONGEST]))
     return None
-
-
-def _event(reason: str, message: str, time_ms: int, place: Place, level: Level, subject: str = "") -> EventRecord:
-    return EventRecord(
-        time=time_ms,
-        project=place.project,
-        cluster=place.cluster,
-        node=place.node,
-        source=EventSource.NODE,
-        level=level,
-        reason=reason,
-        message=valid_text(message),
-        subject=subject,
-    )
 
 
 class KernelWatch:
     """See ``RecordSource``. Reads new lines of the kernel's log; none where it may not be read."""
 
-    def __init__(self, place: Place, path: str = "/dev/kmsg", since_boot_ns: Callable[[], int] = since_boot_ns) -> None:
+    def __init__(self, place: Place, path: Path = DEVICE, since_boot_ns: Callable[[], int] = elapsed_ns) -> None:
         self._place = place
         self._since_boot_ns = since_boot_ns
-        self._file: int | None = None
+        self._device: Device | None = None
         with suppress(OSError):
-            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            os.lseek(self._file, 0, os.SEEK_END)
+            self._device = Device(path)
+            self._device.skip()
 
     def records(self, now_ms: int) -> Records:
         """See ``RecordSource.records``: at most 50 events, at the times of their lines.
@@ -88,12 +76,53 @@ class KernelWatch:
 
     def _next(self) -> Record | None:
         """The next message; an empty one where the kernel has overwritten it, None for none."""
-        if self._file is None:
-            return None
         try:
-            line = os.read(self._file, _LINE_BYTES)
+            line = self._device.read() if self._device else None
         except BrokenPipeError:  # the reader was too slow: the next read gives the oldest that is left
             return _NOTHING
         except OSError:
             return None
         return (parse_record(line) or _NOTHING) if line else None
+
+
+_COUNTER = "node.memory.oom.kills"
+
+
+class NodeKills:
+    """See ``RecordSource``: what ``kernel`` gives, and kills that the node's counter shows and no line of the kernel.
+
+    ``watch`` gets each tick's samples before ``records`` reads the lines. So the count of a kill comes before its line,
+    or, where it happened between the two, in the next tick.
+    """
+
+    def __init__(self, place: Place, kernel: RecordSource) -> None:
+        self._place = place
+        self._kernel = kernel
+        self._value: float | None = None
+        self._time = 0
+        self._grown = 0
+        self._ahead = 0
+
+    def watch(self, samples: Samples) -> None:
+        """Read the counter. Its first reading is no kill, and counts those whose lines came before it."""
+        for sample in samples:
+            if sample.series.metric != _COUNTER:
+                continue
+            before, self._value, self._time = self._value, sample.value, sample.time_ms
+            grown = 0 if before is None else max(0, int(sample.value - before))
+            self._grown, self._ahead = max(0, grown - self._ahead), 0
+
+    def records(self, now_ms: int) -> Records:
+        """See ``RecordSource.records``: an event for each line, and one for the kills without a line."""
+        events = self._kernel.records(now_ms).events
+        grown, self._grown = self._grown, 0
+        lines = [place for place, event in enumerate(events) if event.reason == OOM_KILLING]
+        for place in lines[:grown]:
+            message = f"{events[place].message} - the node's counter of processes killed for memory grew, too."
+            events[place] = replace(events[place], message=message)
+        self._ahead += max(0, len(lines) - grown)
+        if grown > len(lines):
+            text = "processes were killed because memory ran out; the kernel's log shows no line of it."
+            message = f"{grown - len(lines)} {text}"
+            events.append(self._place.event(self._time, Level.ERROR, "SystemOOM", message))
+        return Records(events=events)

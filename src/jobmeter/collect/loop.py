@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from threading import Event
 
 from jobmeter.collect.agent_metrics import AgentMetrics
-from jobmeter.collect.base import Attribution, RecordSource, Samples
+from jobmeter.collect.base import RecordSource, Samples
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.outbox import Outbox
+from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.worker import Outcome, Worker
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.record import Records
@@ -20,7 +21,7 @@ _log = logging.getLogger(__name__)
 class Loop:
     """Ticks by the monotonic clock, so that a step of the wall clock neither floods nor starves.
 
-    ``watch`` gets every tick's samples. ``refused`` gives the counts of samples that the server refused.
+    Each of ``watch`` gets every tick's samples. ``refused`` gives the counts of samples that the server refused.
     ``attribution`` renames samples and records before they go into the outbox.
     """
 
@@ -32,9 +33,9 @@ class Loop:
         cost: AgentMetrics,
         clock: SampleClock,
         *,
-        watch: Callable[[Samples], None] | None = None,
+        watch: Sequence[Callable[[Samples], None]] = (),
         refused: Callable[[], dict[str, int]] = dict,
-        attribution: Attribution | None = None,
+        attribution: PodJobs | None = None,
     ) -> None:
         self._workers = workers
         self._sources = sources
@@ -80,8 +81,8 @@ class Loop:
         samples = [sample for outcome in outcomes.values() for sample in outcome.samples]
         self._taken += len(samples)
         samples += self._own(now_ms, outcomes)
-        if self._watch:
-            self._watch(samples)
+        for watch in self._watch:
+            watch(samples)
         self._deliver(self._attribution.samples(samples) if self._attribution else samples)
         for source in self._sources:
             try:

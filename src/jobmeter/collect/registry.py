@@ -8,10 +8,10 @@ from jobmeter.collect.base import Collector, Place, RecordSource
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Classifier, Member
 from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.discover.prolog import PrologAllocations
-from jobmeter.collect.discover.report import Described
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.host.cpu import CpuCollector
@@ -75,7 +75,7 @@ class JobCollectors:
         """Sources of allocations, and of disagreements about them."""
         return [self.nvidia.allocations, self.nvidia.disagreements]
 
-    def devices(self) -> Sequence[Described]:
+    def devices(self) -> Sequence[Device]:
         """The devices of the node that the collectors found."""
         return self.nvidia.devices
 

@@ -98,7 +98,7 @@ class Spool:
     def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
         """The oldest frames that fit ``max_bytes``, at least one; None when nothing waits."""
         with self._lock:
-            while (segment := self._oldest()) is not None:
+            while (segment := min(self._sizes, default=None)) is not None:
                 start = self._read.offset if self._read.segment == segment else 0
                 batch = self._frames(segment, start, max_bytes, max_frames)
                 if batch is not None:
@@ -169,9 +169,6 @@ class Spool:
         with self._lock:
             self._finish_segment()
             os.close(self._guard)
-
-    def _oldest(self) -> int | None:
-        return min(self._sizes, default=None)
 
     def _path(self, segment: int) -> Path:
         return self.directory / f"{segment:012d}{_SUFFIX}"

@@ -67,7 +67,7 @@ class Starts:
         ``start`` is that of the replica's first process, in ticks since the start of the machine. None where earlier
         usage is unknown: it began before the first scan, or its group has more CPU time than there was since.
         """
-        if start < self._in_ticks(self._scans[0]):
+        if start < self._scans[0] * self._ticks // 1_000_000_000:
             return None
         most = (self._elapsed() - self._scans[0]) / 1e9 * self._cores + 1 / self._ticks
         if (values.get("cpu.time") or 0.0) > most:
@@ -75,6 +75,3 @@ class Starts:
         # At the end of that tick: a job is recorded with the time at which it was started, which lies inside of it.
         zero_ms = self._epoch_ms((start + 1) * 1000 // self._ticks)
         return zero_ms if zero_ms < now_ms else None
-
-    def _in_ticks(self, nanoseconds: int) -> int:
-        return nanoseconds * self._ticks // 1_000_000_000

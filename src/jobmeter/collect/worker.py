@@ -38,7 +38,7 @@ class Worker:
         self._every_ms = every_ms
         self._clock = clock
         self._due_ms = 0
-        self._turns: SimpleQueue[int | None] = SimpleQueue()
+        self._turns: SimpleQueue[int] = SimpleQueue()
         self._done = Event()
         self._done.set()
         self._started = 0.0
@@ -84,12 +84,9 @@ class Worker:
             return self._outcome
         return Outcome(success=False, duration=self._clock.monotonic() - self._started)
 
-    def close(self) -> None:
-        """Let the thread end when its turn is over."""
-        self._turns.put(None)
-
     def _work(self) -> None:
-        while (now_ms := self._turns.get()) is not None:
+        while True:
+            now_ms = self._turns.get()
             started = self._clock.monotonic()
             try:
                 samples = self._collector.collect(now_ms)

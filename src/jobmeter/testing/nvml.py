@@ -1,10 +1,10 @@
 """A fake of NVML, in NVML's units: devices whose values a test sets, and that can lack, lose or hang anything."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError
+from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError, Reading
 
 _DEFAULTS: Mapping[str, Any] = {
     "utilization": (83, 41),
@@ -29,17 +29,12 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def _method(name: str) -> "Callable[[FakeDevice], Any]":
-    """The method that gives the value of that name."""
-    return lambda device: device.result(name)
-
-
 @dataclass
 class FakeDevice:
-    """See ``NvmlDevice``. ``values`` has the result of each method, by its name; one that is missing is not supported.
+    """See ``NvmlDevice``. ``values`` has each reading and the result of each other method, by its name.
 
-    ``minor`` is ``index`` unless a test says otherwise. ``energy`` grows by ``joules`` at every look. ``lost`` makes
-    every call fail as for a device that fell off the bus.
+    What is missing there is not supported. ``minor`` is ``index`` unless a test says otherwise. ``energy`` grows by
+    ``joules`` at every look. ``lost`` makes every call fail as for a device that fell off the bus.
     """
 
     index: int = 0
@@ -55,44 +50,39 @@ class FakeDevice:
         """Number the device's file as the device."""
         self.minor = self.index if self.minor is None else self.minor
 
-    def result(self, what: str) -> Any:  # noqa: ANN401 - each method has its own type
+    def _give(self, what: str) -> Any:  # noqa: ANN401 - each method has its own type
         if self.lost:
             raise DeviceLostError("GPU is lost")
         if what not in self.values:
             raise NotSupportedError(what)
         return self.values[what]
 
-    utilization = _method("utilization")
-    memory = _method("memory")
-    power = _method("power")
-    power_limit = _method("power_limit")
-    temperature = _method("temperature")
-    fan = _method("fan")
-    clocks = _method("clocks")
-    highest_clock = _method("highest_clock")
-    performance_state = _method("performance_state")
-    encoder = _method("encoder")
-    decoder = _method("decoder")
-    ecc_errors = _method("ecc_errors")
-    remapped_rows = _method("remapped_rows")
-    pcie_replays = _method("pcie_replays")
-    process_utilization = _method("process_utilization")
-
-    def energy(self) -> int:
-        self.values["energy"] = self.result("energy") + self.joules * 1000
-        return int(self.values["energy"])
+    def read(self, reading: Reading) -> Sequence[int]:
+        """See ``NvmlDevice``."""
+        found = self._give(reading)
+        if reading is Reading.ENERGY:
+            found = self.values[reading] = found + self.joules * 1000
+        return found if isinstance(found, tuple) else (found,)
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
-        found = self.result("fields")
+        """See ``NvmlDevice``."""
+        found = self._give("fields")
         return {name: float(found[name]) for name in requested if name in found}
 
     def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
-        found = self.result("profile")
+        """See ``NvmlDevice``."""
+        found = self._give("profile")
         first, self.profiled = not self.profiled, True
         return {} if first else {name: found[name] for name in requested if name in found}
 
     def processes(self) -> Sequence[DeviceProcess]:
-        return [DeviceProcess(*process) for process in self.result("processes")]
+        """See ``NvmlDevice``."""
+        return [DeviceProcess(*process) for process in self._give("processes")]
+
+    def process_utilization(self) -> Mapping[int, float]:
+        """See ``NvmlDevice``."""
+        found: Mapping[int, float] = self._give("process_utilization")
+        return found
 
 
 @dataclass
@@ -102,4 +92,5 @@ class FakeNvml:
     found: list[FakeDevice] = field(default_factory=lambda: [FakeDevice()])
 
     def devices(self) -> Sequence[FakeDevice]:
+        """See ``Nvml.devices``."""
         return self.found

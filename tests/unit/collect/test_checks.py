@@ -4,38 +4,14 @@ from threading import Event
 
 from jobmeter.collect.checks import system
 from jobmeter.collect.checks.node import NodeChecks, check_clock, check_gpus
-from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError
 from jobmeter.model.task import CHECKS, Check, CheckStatus
 from jobmeter.server.native.tasks import verdict_of
+from jobmeter.testing.nvml import FakeDevice
 
 
-class Gpu:
-    index, name = 0, "H200"
-
-    def __init__(self, ecc=(0, 0), rows=(0, 0, 0, 0), heat=50, lost=False):
-        self._ecc, self._rows, self._heat, self._lost = ecc, rows, heat, lost
-
-    def ecc_errors(self):
-        if self._lost:
-            raise DeviceLostError
-        if self._ecc is None:
-            raise NotSupportedError
-        return self._ecc
-
-    def remapped_rows(self):
-        return self._rows
-
-    def temperature(self):
-        return self._heat
-
-
-class Gpus:
-    def __init__(self, *devices):
-        self.devices = devices
-
-
-class Clock:
-    difference = 0.0
+def gpu(ecc=(0, 0), heat=50, lost=False, **more):
+    values = {"remapped_rows": (0, 0, 0, 0), "temperature": heat, **({"ecc_errors": ecc} if ecc else {}), **more}
+    return FakeDevice(values=values, lost=lost)
 
 
 def put(root, **texts):
@@ -50,9 +26,9 @@ def status(checks):
 
 
 def test_gpus():
-    assert status(check_gpus(Gpus())) == ["unavailable"]
-    devices = (Gpu(), Gpu(ecc=None), Gpu(ecc=(5, 1)), Gpu(rows=(0, 0, 1, 0)), Gpu(heat=95), Gpu(lost=True))
-    assert status(check_gpus(Gpus(*devices))) == ["ok", "ok", "critical", "warning", "warning", "critical"]
+    assert status(check_gpus([])) == ["unavailable"]
+    devices = (gpu(), gpu(ecc=None), gpu(ecc=(5, 1)), gpu(remapped_rows=(0, 0, 1, 0)), gpu(heat=95), gpu(lost=True))
+    assert status(check_gpus(devices)) == ["ok", "ok", "critical", "warning", "warning", "critical"]
 
 
 def test_links(tmp_path):
@@ -99,18 +75,16 @@ def test_memory_and_the_kernels_log(tmp_path):
 
 
 def test_the_clock():
-    clock = Clock()
-    assert status(check_clock(clock)) == ["ok"]
-    clock.difference = -3.0
-    assert status(check_clock(clock)) == ["warning"]
+    assert status(check_clock(0.0)) == ["ok"]
+    assert status(check_clock(-3.0)) == ["warning"]
 
 
 def test_a_hanging_check_affects_no_other_and_unknown_names_are_ignored():
     release = Event()
-    checks = NodeChecks(Gpus(Gpu()), Clock(), patience=2.0)
+    checks = NodeChecks(lambda: [gpu()], float, patience=2.0)
     checks.checks = {
         "disks": lambda: system.check_memory(str(release.wait())),
-        "gpus": lambda: check_gpus(Gpus(Gpu())),
+        "gpus": lambda: check_gpus([gpu()]),
         "bad": lambda: [Check("bad", CheckStatus.OK, str(1 / 0))],
     }
     try:
@@ -124,7 +98,7 @@ def test_a_hanging_check_affects_no_other_and_unknown_names_are_ignored():
 
 
 def test_the_agent_has_every_check_that_a_server_requests():
-    assert set(CHECKS) == set(NodeChecks(Gpus(), Clock()).checks)
+    assert set(CHECKS) == set(NodeChecks(list, float).checks)
 
 
 def test_a_node_is_healthy_where_something_was_checked_and_nothing_wrong():

@@ -183,10 +183,8 @@ def everything(outbox):
 
 
 class Counting:
+    metrics = ("cpu.time",)
     name = "counting"
-
-    def describe(self):
-        return ("cpu.time",)
 
     def collect(self, now_ms):
         return [Sample(Series("cpu.time", node="n"), now_ms, 1.0)]
@@ -210,7 +208,6 @@ def test_a_loop_whose_clock_is_stepped_for_six_seconds_is_never_silent(machine, 
     assert max(offsets) == pytest.approx(6 * HOUR, abs=0.01)
     assert offsets[-1] == pytest.approx(0.0, abs=0.01)
     assert sum(kind == 2 for kind, _ in read_body(body)) == 2
-    worker.close()
 
 
 def test_a_slow_collector_goes_on_after_the_time_was_set_back(machine, clock):
@@ -224,7 +221,6 @@ def test_a_slow_collector_goes_on_after_the_time_was_set_back(machine, clock):
         loop.tick()
     samples = [one for _, read in read_body(everything(outbox)) for one in read]
     assert len([one for one in samples if one.series.metric == "cpu.time"]) == 3
-    slow.close()
 
 
 def test_changes_are_events_of_the_node(machine, clock):

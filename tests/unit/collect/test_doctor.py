@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.fakes import SetClock
 
-from jobmeter.client.transport import Response
+from jobmeter.client.transport import Response, Transport
 from jobmeter.collect.doctor.base import Machine, Status
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.devices import check_devices
@@ -17,6 +17,7 @@ from jobmeter.collect.doctor.kernel import check_kernel
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
 from jobmeter.errors import UnauthenticatedError, UnavailableError
+from jobmeter.testing.nvml import FakeDevice
 
 NAMES = ("CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_SYSLOG")
 V1_MOUNTS = "".join(
@@ -109,10 +110,6 @@ def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
     assert found["journal"].status is Status.ABSENT, "an empty folder is no journal"
 
 
-class Gpu:
-    name, index, uuid = "NVIDIA H200", 0, "GPU-0"
-
-
 def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):
     found = by_name(check_devices(machine, list))
     assert {check.status for check in found.values()} == {Status.ABSENT}
@@ -121,8 +118,13 @@ def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):
     write(Path(machine.dev, "davinci0"), "")
     write(Path(machine.dev, "davinci_manager"), "")
     write(Path(machine.sys, "class/drm/card0/device/vendor"), "0x1002\n")
-    assert by_name(check_devices(machine, lambda: [Gpu(), Gpu()]))["nvidia"].text == "2 GPUs (NVIDIA H200)"
-    lost = by_name(check_devices(machine, lambda: [Gpu()]))["nvidia"]
+    assert (
+        by_name(check_devices(machine, lambda: [FakeDevice(name="NVIDIA H200"), FakeDevice(name="NVIDIA H200")]))[
+            "nvidia"
+        ].text
+        == "2 GPUs (NVIDIA H200)"
+    )
+    lost = by_name(check_devices(machine, lambda: [FakeDevice(name="NVIDIA H200")]))["nvidia"]
     assert (lost.status, lost.text) == (Status.PROBLEM, "1 of 2 GPUs answer (NVIDIA H200)")
     broken = by_name(check_devices(machine, list, lambda: False))
     assert (broken["nvidia"].status, "cannot be found" in broken["nvidia"].text) == (Status.PROBLEM, True)
@@ -132,7 +134,7 @@ def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):
     assert broken["ascend"].text.startswith("the machine has 1 NPUs, and this version has no collector")
 
 
-class Answers:
+class Answers(Transport):
     """A transport with fixed bodies and errors by path."""
 
     server = "https://jobmeter.example"
@@ -141,7 +143,7 @@ class Answers:
         self.key = key
         self._answers = answers
 
-    def request(self, method, path):
+    def request(self, method, path, body=None, headers=None):
         found = self._answers[path.rpartition("/")[2]]
         if isinstance(found, Exception):
             raise found

@@ -9,6 +9,7 @@ from tests.unit.collect.trees import V1
 from tests.waiting import wait_until
 
 from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage, later
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.discover.table import Process
@@ -19,7 +20,7 @@ OWNER = Owner("21", "worker-0")
 GROUPS = {"memory": "/slurm/uid_0/job_21/step_0/task_0"}
 
 
-class Reader:
+class Reader(GroupReader):
     """Gives usages of groups, and records the requested ones."""
 
     def __init__(self):

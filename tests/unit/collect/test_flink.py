@@ -13,7 +13,6 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
-from jobmeter.collect.scheduler.base import MeasuringScheduler
 from jobmeter.collect.scheduler.flink import meaning
 from jobmeter.collect.scheduler.flink.kind import KIND
 from jobmeter.collect.scheduler.flink.rest import Rest
@@ -123,7 +122,6 @@ def test_nothing_new_is_reported_twice_and_little_is_requested() -> None:
 
 def test_every_metric_is_one_of_the_catalogue_and_of_its_subtask() -> None:
     cluster = FlinkCluster("t", Recording())
-    assert isinstance(cluster, MeasuringScheduler)
     cluster.poll(NOW)
     cluster.measure(NOW)
     samples = [one for one in cluster.measure(NOW + 10_000) if one.series.job == IDS["windows"]]

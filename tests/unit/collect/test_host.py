@@ -182,5 +182,5 @@ class TestThisMachine:
     def test_every_argument_is_documented(self, make):
         collector = make(PLACE)
         samples = collector.collect(NOW_MS)
-        assert {sample.series.metric for sample in samples} <= set(collector.describe())
+        assert {sample.series.metric for sample in samples} <= set(collector.metrics)
         assert all(sample.series.node == "n1" for sample in samples)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from jobmeter.collect.scheduler.base import MeasuringScheduler
-from jobmeter.collect.scheduler.in_cluster import in_cluster
+from jobmeter.collect.scheduler.base import Scheduler
+from jobmeter.collect.scheduler.watch import InCluster
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series, check_job_id
 
 
-class Asking:
+class Asking(Scheduler):
     """A scheduler with one job and an event of it, and one of its cluster."""
 
     def poll(self, now_ms):
@@ -28,8 +28,7 @@ class Measuring(Asking):
 
 
 def test_jobs_and_their_events_and_samples_go_by_their_cluster():
-    found = in_cluster(Measuring(), "beta")
-    assert isinstance(found, MeasuringScheduler)
+    found = InCluster(Measuring(), "beta")
     reported = found.poll(5)
     assert [(job.job_id, job.name) for job in reported.jobs] == [("21@beta", "train")]
     assert [event.job for event in reported.events] == ["21@beta", ""]
@@ -39,7 +38,7 @@ def test_jobs_and_their_events_and_samples_go_by_their_cluster():
 
 
 def test_one_that_measures_nothing_does_not_afterwards():
-    assert not isinstance(in_cluster(Asking(), "beta"), MeasuringScheduler)
+    assert InCluster(Asking(), "beta").measure(5) == []
 
 
 @pytest.mark.parametrize("job", ["21", "x" * 100, "x" * 128])

@@ -5,10 +5,8 @@ import os
 import pytest
 
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.incidents import MOST, IncidentWatch
-from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, event_of_line
-from jobmeter.collect.launch.kills import RunIncidents
-from jobmeter.collect.node_kills import NodeKills
+from jobmeter.collect.incidents import MOST, IncidentWatch, RunIncidents
+from jobmeter.collect.kernel import MOST_EVENTS, KernelWatch, NodeKills, event_of_line
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.record import EventRecord, Records, check_event
 from jobmeter.model.sample import Sample
@@ -107,7 +105,7 @@ def test_the_kernels_log_is_read_from_now_on(tmp_path):
     # A FIFO gives a whole record with each read of its size, as /dev/kmsg does.
     path = tmp_path / "kmsg"
     os.mkfifo(path)
-    watch = KernelWatch(PLACE, str(path))
+    watch = KernelWatch(PLACE, path)
     with path.open("wb", buffering=0) as kernel:
         kernel.write(b"3,1,2,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n SUBSYSTEM=pci\n")
         assert [event.reason for event in watch.records(NOW).events] == ["Xid"]
@@ -117,7 +115,7 @@ def test_the_kernels_log_is_read_from_now_on(tmp_path):
 def test_an_event_of_the_kernel_has_the_time_of_its_line(tmp_path):
     path = tmp_path / "kmsg"
     os.mkfifo(path)
-    watch = KernelWatch(PLACE, str(path), lambda: 500 * SECOND * 1_000_000)
+    watch = KernelWatch(PLACE, path, lambda: 500 * SECOND * 1_000_000)
     with path.open("wb", buffering=0) as kernel:
         kernel.write(b"3,1,420000000,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n")
         assert [event.time for event in watch.records(NOW).events] == [NOW - 80 * SECOND]
@@ -228,5 +226,5 @@ def test_other_incidents_of_a_run_do_not_wait():
 
 
 def test_no_kernel_log_is_no_failure(tmp_path):
-    assert KernelWatch(PLACE, str(tmp_path / "none")).records(NOW).events == []
+    assert KernelWatch(PLACE, tmp_path / "none").records(NOW).events == []
     assert MOST_EVENTS > 0

@@ -9,8 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.kubelet.allocated import KubeletAllocations, indices
-from jobmeter.collect.kubelet.client import PodResources
-from jobmeter.collect.kubelet.messages import ContainerDevices, read_devices
+from jobmeter.collect.kubelet.client import PodDevices, PodResources, read_devices
 from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.errors import UnavailableError
 from jobmeter.model.pod import job_of_pod
@@ -30,11 +29,11 @@ _MESSAGES = {
     ],
     "ContainerResources": [
         ("name", 1, "", False),
-        ("devices", 2, "ContainerDevices", True),
+        ("devices", 2, "PodDevices", True),
         ("cpu_ids", 3, "int64", True),
         ("dynamic_resources", 5, "DynamicResource", True),
     ],
-    "ContainerDevices": [
+    "PodDevices": [
         ("resource_name", 1, "", False),
         ("device_ids", 2, "", True),
         ("topology", 3, "TopologyInfo", False),
@@ -86,7 +85,7 @@ def response(*ids, resource="nvidia.com/gpu", name="train-0"):
 
 def test_the_devices_of_an_answer():
     body = response("GPU-1", "GPU-2").SerializeToString()
-    assert read_devices(body) == [ContainerDevices("ml", "train-0", "main", "nvidia.com/gpu", ("GPU-1", "GPU-2"))]
+    assert read_devices(body) == [PodDevices("ml", "train-0", ("GPU-1", "GPU-2"))]
     assert read_devices(b"") == []
 
 
@@ -98,9 +97,7 @@ def test_devices_of_resource_claims():
     }
     container = {"name": "main", "dynamic_resources": [{"claim_name": "c", "claim_resources": [claim]}]}
     body = Response(pod_resources=[{"name": "p", "namespace": "d", "containers": [container]}]).SerializeToString()
-    assert read_devices(body) == [
-        ContainerDevices("d", "p", "main", "gpu.nvidia.com", ("gpu-3", "k8s.gpu.nvidia.com/device=GPU-3"))
-    ]
+    assert read_devices(body) == [PodDevices("d", "p", ("gpu-3", "k8s.gpu.nvidia.com/device=GPU-3"))]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +148,7 @@ def test_the_socket_is_queried(kubelet):
     kubelet.answer = response("GPU-1").SerializeToString()
     client = PodResources(kubelet.path)
     assert client.present
-    assert client.devices() == [ContainerDevices("ml", "train-0", "main", "nvidia.com/gpu", ("GPU-1",))]
+    assert client.devices() == [PodDevices("ml", "train-0", ("GPU-1",))]
     kubelet.answer = None
     with pytest.raises(UnavailableError, match="too many requests"):
         client.devices()

@@ -8,7 +8,7 @@ import pytest
 
 from jobmeter.cli.run_summary import sparkline
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.launch.figures import Figure, Figures, RateSteps
+from jobmeter.collect.launch.figures import Figure, Figures, Steps
 from jobmeter.collect.launch.plan import Plan, environments, job_name, new_job_id
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, exit_status
 from jobmeter.model.job import JobState
@@ -235,7 +235,7 @@ def test_the_peak_of_a_rate_is_that_of_a_step_of_the_servers_summary():
 
 
 def test_the_steps_of_a_rate_stay_few_however_long_the_job_runs():
-    steps = RateSteps()
+    steps = Steps()
     for minute in range(100_000):
         steps.add(minute * 60_000, 30.0, 60.0)
     assert steps.highest == pytest.approx(0.5)

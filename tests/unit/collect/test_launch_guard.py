@@ -5,7 +5,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.collect.launch.guard import Guard
+from jobmeter.collect.launch.session import Guard
 from jobmeter.collect.text import valid_text
 
 

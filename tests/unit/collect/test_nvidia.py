@@ -14,7 +14,7 @@ from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.devices import visible_devices
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.nvidia import binding
-from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError
+from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError, Reading
 from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.model.record import check_record
@@ -283,14 +283,14 @@ def test_a_library_without_its_driver_is_tried_again():
 
 def test_errors_of_the_library_become_ours():
     with pytest.raises(NotSupportedError):
-        device().power()
+        device().read(Reading.POWER)
 
     def lost(handle):
         raise Error(15)
 
     broken = device(nvmlDeviceGetPowerUsage=lost)
     with pytest.raises(DeviceLostError):
-        broken.power()
+        broken.read(Reading.POWER)
     assert broken.lost
 
 
@@ -329,7 +329,16 @@ def test_memory_before_the_second_version_of_the_call():
             raise Error(13)
         return SimpleNamespace(used=5, total=9)
 
-    assert device(nvmlDeviceGetMemoryInfo=memory).memory() == (5, 9)
+    assert device(nvmlDeviceGetMemoryInfo=memory).read(Reading.MEMORY) == [5, 9]
+
+
+def test_of_the_encoder_the_share_alone_and_no_state_that_is_none():
+    found = device(
+        nvmlDeviceGetEncoderUtilization=lambda handle: [12, 1000], nvmlDeviceGetPerformanceState=lambda handle: 32
+    )
+    assert found.read(Reading.ENCODER) == [12]
+    with pytest.raises(NotSupportedError):
+        found.read(Reading.PERFORMANCE_STATE)
 
 
 def test_the_first_profile_is_empty_and_samples_are_given_back():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobmeter.collect.launch.redact import redacted
+from jobmeter.collect.launch.records import redacted
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Steps that ran out of memory, whatever became of their job."""
 
 from jobmeter.collect.scheduler.slurm.accounting import COLUMNS, DELIMITER, parse_accounting
-from jobmeter.collect.scheduler.slurm.events import job_events, oom_steps
-from jobmeter.collect.scheduler.slurm.records import records
+from jobmeter.collect.scheduler.slurm.records import job_events, oom_steps, records
 from jobmeter.collect.scheduler.slurm.source import Database, SlurmScheduler
 from jobmeter.model.job import JobState
 

@@ -14,7 +14,6 @@ from tests.waiting import wait_until
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Spool
-from jobmeter.collect.syslog import checkpoint
 from jobmeter.collect.syslog import watch as watches
 from jobmeter.collect.syslog.journal import JournalSource
 from jobmeter.collect.syslog.kernel import Device, KernelSource, parse_record
@@ -257,7 +256,7 @@ def test_nothing_is_lost_or_reported_twice_however_often_it_dies(tmp_path):
     log = tmp_path / "logs" / "app.log"
     append(log, "-1")
     assert node.texts() == ["-1"]
-    written, save = 0, checkpoint.save
+    written = 0
     got: dict[tuple[int, str, int, str, bytes], Any] = {}
     for _ in range(60):
         some = chance.randrange(40)
@@ -267,15 +266,17 @@ def test_nothing_is_lost_or_reported_twice_however_often_it_dies(tmp_path):
             log.rename(tmp_path / "logs" / f"app.log.{written}")
         # It dies at some moment: before, between or after what is written of positions and lines.
         remaining = chance.randrange(4)
+        file = node.reader._file
+        write = file.write
 
-        def dying(path, state):
+        def dying(state, write=write):
             nonlocal remaining
             remaining -= 1
             if remaining < 0:
                 raise KeyboardInterrupt
-            save(path, state)
+            write(state)
 
-        vars(checkpoint)["save"] = dying
+        vars(file)["write"] = dying
         try:
             for _ in range(chance.randrange(1, 30)):
                 node.time.ns += 250_000_000
@@ -283,7 +284,7 @@ def test_nothing_is_lost_or_reported_twice_however_often_it_dies(tmp_path):
         except KeyboardInterrupt:
             pass
         finally:
-            vars(checkpoint)["save"] = save
+            vars(file)["write"] = write
         for line in lines_in(node.outbox):
             got.setdefault(line.order, line)
         node.start()
@@ -310,7 +311,7 @@ class Ring:
         return RingDevice(self)
 
 
-class RingDevice:
+class RingDevice(Device):
     def __init__(self, ring):
         self._ring, self._at = ring, ring.first
 

@@ -11,6 +11,11 @@ GroupKey = tuple[tuple[str, str], ...]
 """The groups of one subject, by controller, sorted."""
 
 
+def group_key(groups: Mapping[str, str]) -> GroupKey:
+    """The groups as a key."""
+    return tuple(sorted(groups.items()))
+
+
 _Counts = dict[str, float]
 
 

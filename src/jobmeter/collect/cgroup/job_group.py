@@ -6,21 +6,13 @@ the job stays until its last step has gone, the external one that ``PrologFlags=
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.count import GroupCount, GroupKey
+from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage
 
 _EXTERN = "/step_extern"
-
-
-class Reads(Protocol):
-    """The part of ``jobmeter.collect.cgroup.reader.GroupReader`` that is used here."""
-
-    def read(self, groups: Mapping[str, str]) -> Usage:
-        """See ``GroupReader.read``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +26,7 @@ class JobUsage:
 class JobGroupReader:
     """Reads what the tasks of a job have used. Safe for several threads."""
 
-    def __init__(self, reader: Reads) -> None:
+    def __init__(self, reader: GroupReader) -> None:
         self._reader = reader
         self._with_extern: set[GroupKey] = set()
 

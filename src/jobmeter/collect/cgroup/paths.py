@@ -1,7 +1,5 @@
 """Where control groups are: the mounted hierarchies, and the groups that a process is in."""
 
-import re
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from jobmeter.collect import files
@@ -11,8 +9,6 @@ UNIFIED = ""
 
 Groups = dict[str, str]
 """The path of a process's group in each hierarchy: by controller, ``UNIFIED`` for version 2."""
-
-_ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 def groups_of(proc_root: str, pid: int) -> Groups | None:
@@ -34,20 +30,12 @@ def parse_groups(text: str) -> Groups:
     return groups
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A mounted hierarchy: ``root`` is the part of the tree that is mounted at ``point``."""
-
-    point: str
-    root: str
-
-
 class Hierarchies:
     """The hierarchies of this machine, by controller. ``prefix`` is put before every mount point (recorded trees)."""
 
     def __init__(self, proc_root: str = "/proc", prefix: str = "") -> None:
         text = files.read(f"{proc_root}/self/mountinfo") or b""
-        self._mounts = _mounts(text)
+        self._mounts = _hierarchies(text)
         self._prefix = prefix
 
     def directory(self, controller: str, path: str) -> str | None:
@@ -69,22 +57,13 @@ class Hierarchies:
         return None if mount is None else f"{self._prefix}{mount.point}"
 
 
-def _mounts(mountinfo: bytes) -> dict[str, Mount]:
-    found: dict[str, Mount] = {}
-    for line in mountinfo.splitlines():
-        before, dash, behind = line.partition(b" - ")
-        words, details = before.split(), behind.split()
-        if not dash or len(words) < 5 or len(details) < 3:
-            continue
-        mount = Mount(_plain(words[4]), _plain(words[3]))
-        if details[0] == b"cgroup2":
+def _hierarchies(mountinfo: bytes) -> dict[str, files.Mount]:
+    found: dict[str, files.Mount] = {}
+    for mount in files.parse_mounts(mountinfo):
+        if mount.kind == "cgroup2":
             found.setdefault(UNIFIED, mount)
-        elif details[0] == b"cgroup":
-            for option in details[2].decode().split(","):
+        elif mount.kind == "cgroup":
+            for option in mount.options.split(","):
                 if not option.startswith("name=") and option not in {"rw", "ro"}:
                     found.setdefault(option, mount)
     return found
-
-
-def _plain(text: bytes) -> str:
-    return _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), text).decode(errors="replace")

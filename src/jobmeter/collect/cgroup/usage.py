@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from jobmeter.collect import files
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
@@ -65,6 +67,14 @@ def of_hardware(by_device: Mapping[str, tuple[float, float]], sys_root: str) -> 
     hardware = [device for device in by_device if os.path.exists(f"{sys_root}/dev/block/{device}/device")]  # noqa: PTH110
     counted = [by_device[device] for device in hardware or by_device]
     return sum(read for read, _ in counted), sum(written for _, written in counted)
+
+
+def working_set(directory: str, usage: str, inactive: bytes) -> float | None:
+    """Charged bytes, by the file ``usage``, without inactive file cache, by its name in ``memory.stat``."""
+    charged = files.read_number(f"{directory}/{usage}")
+    if charged is None:
+        return None
+    return float(max(charged - (files.read_pairs(f"{directory}/memory.stat") or {}).get(inactive, 0), 0))
 
 
 def scaled(value: int | None, divisor: float) -> float | None:

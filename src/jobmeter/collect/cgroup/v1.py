@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware, scaled
+from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware, scaled, working_set
 
 _UNLIMITED = 2**62
 """The kernel writes "no limit" as the largest number of whole pages."""
@@ -19,17 +19,17 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     blkio = directories.get("blkio")
     # The most important first: a group may be removed while it is read.
     cpu = files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None
-    io = _io(blkio, sys_root) if blkio else None
+    read, written = _io(blkio, sys_root) if blkio else (None, None)
     return Usage(
         cpu_seconds=scaled(cpu, 1e9),
         throttled_seconds=throttled_seconds(directories["cpu"]) if "cpu" in directories else None,
         cpu_limit=cpu_limit(directories, tops),
-        memory=_working_set(memory) if memory else None,
+        memory=working_set(memory, "memory.usage_in_bytes", b"total_inactive_file") if memory else None,
         memory_peak=scaled(files.read_number(f"{memory}/memory.max_usage_in_bytes") if memory else None, 1),
         memory_limit=memory_limit(memory, tops["memory"]) if memory else None,
         oom_kills=(files.read_pairs(f"{memory}/memory.oom_control") or {}).get(b"oom_kill") if memory else None,
-        read_bytes=None if io is None else io[0],
-        write_bytes=None if io is None else io[1],
+        read_bytes=read,
+        write_bytes=written,
     )
 
 
@@ -52,14 +52,6 @@ def memory_limit(directory: str, top: str) -> float | None:
     return lowest(*(float(limit) for limit in limits if limit is not None and limit < _UNLIMITED))
 
 
-def _working_set(directory: str) -> float | None:
-    usage = files.read_number(f"{directory}/memory.usage_in_bytes")
-    if usage is None:
-        return None
-    inactive = (files.read_pairs(f"{directory}/memory.stat") or {}).get(b"total_inactive_file", 0)
-    return float(max(usage - inactive, 0))
-
-
 def throttled_seconds(directory: str) -> float | None:
     """Seconds for which the group's own quota throttled it."""
     return scaled((files.read_pairs(f"{directory}/cpu.stat") or {}).get(b"throttled_time"), 1e9)
@@ -72,13 +64,13 @@ def quota(directory: str) -> float | None:
     return runtime / period if runtime and period and runtime > 0 else None
 
 
-def _io(directory: str, sys_root: str) -> tuple[float, float] | None:
+def _io(directory: str, sys_root: str) -> tuple[float | None, float | None]:
     """Bytes read and written through the block layer by the group and those below it; see ``of_hardware``."""
     text = files.read(f"{directory}/blkio.throttle.io_service_bytes_recursive")
     if text is None:
         text = files.read(f"{directory}/blkio.throttle.io_service_bytes")
     if text is None:
-        return None
+        return None, None
     found: dict[str, tuple[float, float]] = {}
     for line in text.splitlines():
         words = line.split()

@@ -1,7 +1,7 @@
 """Control groups, version 2: one folder has everything."""
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware, scaled
+from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware, scaled, working_set
 from jobmeter.collect.host.pressure import stalled_seconds
 
 
@@ -9,17 +9,17 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> Usage:
     """What the group in ``directory`` used. Its limits are the lowest of its own and its parents' up to ``top``."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
     events = files.read_pairs(f"{directory}/memory.events") or {}
-    io = _io(directory, sys_root)
+    read, written = _io(directory, sys_root)
     return Usage(
         cpu_seconds=scaled(cpu.get(b"usage_usec"), 1e6),
         throttled_seconds=throttled_seconds(directory),
         cpu_limit=cpu_limit(directory, top),
-        memory=_working_set(directory),
+        memory=working_set(directory, "memory.current", b"inactive_file"),
         memory_peak=scaled(files.read_number(f"{directory}/memory.peak"), 1),
         memory_limit=memory_limit(directory, top),
         oom_kills=events.get(b"oom_kill"),
-        read_bytes=None if io is None else io[0],
-        write_bytes=None if io is None else io[1],
+        read_bytes=read,
+        write_bytes=written,
         stalled=stalled(directory),
     )
 
@@ -47,25 +47,17 @@ def memory_limit(directory: str, top: str) -> float | None:
     return lowest(*(scaled(files.read_number(f"{folder}/memory.max"), 1) for folder in climb(directory, top)))
 
 
-def _working_set(directory: str) -> float | None:
-    current = files.read_number(f"{directory}/memory.current")
-    if current is None:
-        return None
-    inactive = (files.read_pairs(f"{directory}/memory.stat") or {}).get(b"inactive_file", 0)
-    return float(max(current - inactive, 0))
-
-
 def quota(directory: str) -> float | None:
     """Cores that the group's own quota allows; None where it has none."""
     words = (files.read(f"{directory}/cpu.max") or b"").split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() else None
 
 
-def _io(directory: str, sys_root: str) -> tuple[float, float] | None:
+def _io(directory: str, sys_root: str) -> tuple[float | None, float | None]:
     """Bytes read and written; see ``of_hardware``."""
     text = files.read(f"{directory}/io.stat")
     if text is None:
-        return None
+        return None, None
     found: dict[str, tuple[float, float]] = {}
     for line in text.decode().splitlines():
         device, *words = line.split()

@@ -2,48 +2,33 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Thread
-from typing import Protocol, TypeVar
 
 from jobmeter.collect.checks import system
-from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError, NvmlDevice
+from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError, NvmlDevice, Reading
 from jobmeter.model.task import Check, CheckStatus
 
-_T = TypeVar("_T")
 PATIENCE = 8.0
 """Seconds that one check may take."""
 HOT = 90
 _SKEW = 1.0
 
 
-class Devices(Protocol):
-    """Where the GPUs come from; see ``NvidiaCollector``."""
-
-    @property
-    def devices(self) -> Sequence[NvmlDevice]:
-        """The GPUs there are."""
-        ...
-
-
-class NodeClock(Protocol):
-    """The agent's clock; see ``SampleClock``."""
-
-    @property
-    def difference(self) -> float:
-        """Seconds by which the wall clock is ahead of the time of samples."""
-        ...
-
-
 class NodeChecks:
-    """Runs the requested checks. A check that still hangs is not started again."""
+    """Runs the requested checks. A check that still hangs is not started again.
 
-    def __init__(self, gpus: Devices, clock: NodeClock, patience: float = PATIENCE) -> None:
+    ``difference`` gives the seconds by which the wall clock is ahead of the time of samples.
+    """
+
+    def __init__(
+        self, gpus: Callable[[], Sequence[NvmlDevice]], difference: Callable[[], float], patience: float = PATIENCE
+    ) -> None:
         self._patience = patience
         self._running: dict[str, Thread] = {}
         self.checks: Mapping[str, Callable[[], list[Check]]] = {
             "disks": system.check_disks,
             "links": system.check_links,
-            "gpus": lambda: check_gpus(gpus),
-            "clock": lambda: check_clock(clock),
+            "gpus": lambda: check_gpus(gpus()),
+            "clock": lambda: check_clock(difference()),
             "tasks": system.check_tasks,
             "kernel_log": system.check_kernel_log,
             "memory": system.check_memory,
@@ -73,17 +58,16 @@ class NodeChecks:
         return found
 
 
-def check_clock(clock: NodeClock) -> list[Check]:
-    """Whether the wall clock agrees with the sample clock."""
-    offset = clock.difference
+def check_clock(offset: float) -> list[Check]:
+    """Whether the wall clock agrees with the sample clock, by the seconds that it is ahead."""
     status = CheckStatus.WARNING if abs(offset) > _SKEW else CheckStatus.OK
     text = f"the wall clock is {offset:+.3f} s from the time of samples"
     return [Check("clock", status, text, {"offset_seconds": round(offset, 3)})]
 
 
-def check_gpus(gpus: Devices) -> list[Check]:
+def check_gpus(gpus: Sequence[NvmlDevice]) -> list[Check]:
     """Errors of memory, rows that wait for a remapping or could not be remapped, and temperatures, by NVML."""
-    return [_gpu(device) for device in gpus.devices] or [
+    return [_gpu(device) for device in gpus] or [
         Check("gpus", CheckStatus.UNAVAILABLE, "no GPU can be seen through NVML")
     ]
 
@@ -91,15 +75,15 @@ def check_gpus(gpus: Devices) -> list[Check]:
 def _gpu(device: NvmlDevice) -> Check:
     name, values, bad, warned = f"gpu{device.index}", {}, [], []
     try:
-        if (ecc := _given(device.ecc_errors)) is not None:
+        if (ecc := _given(device, Reading.ECC_ERRORS)) is not None:
             values["ecc_uncorrected"] = float(ecc[1])
             bad += [f"{ecc[1]} memory errors were not corrected"] if ecc[1] else []
-        if (rows := _given(device.remapped_rows)) is not None:
+        if (rows := _given(device, Reading.REMAPPED_ROWS)) is not None:
             bad += ["remapping a memory row failed"] if rows[3] else []
             warned += ["a remapping waits for a reset"] if rows[2] else []
-        if (heat := _given(device.temperature)) is not None:
-            values["temperature"] = float(heat)
-            warned += [f"it is {heat} degrees hot"] if heat >= HOT else []
+        if (heat := _given(device, Reading.TEMPERATURE)) is not None:
+            values["temperature"] = float(heat[0])
+            warned += [f"it is {heat[0]} degrees hot"] if heat[0] >= HOT else []
     except DeviceLostError:
         return Check("gpus", CheckStatus.CRITICAL, f"{name} is lost: it does not answer")
     status = CheckStatus.CRITICAL if bad else CheckStatus.WARNING if warned else CheckStatus.OK
@@ -107,8 +91,8 @@ def _gpu(device: NvmlDevice) -> Check:
     return Check("gpus", status, text, values)
 
 
-def _given(read: Callable[[], _T]) -> _T | None:
+def _given(device: NvmlDevice, reading: Reading) -> Sequence[int] | None:
     try:
-        return read()
+        return device.read(reading)
     except NotSupportedError:
         return None

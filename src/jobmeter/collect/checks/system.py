@@ -21,7 +21,7 @@ def check_disks(proc: str = "/proc", sys: str = "/sys") -> list[Check]:
     checks = [found for point in mount_points(text) for found in _filesystem(point)]
     checks += [found for device in sorted(Path(sys, "block").glob("*")) for found in _block_device(device)]
     for controller in sorted(Path(sys, "class/nvme").glob("nvme*")):
-        state = _text(controller / "state")
+        state = files.read_text(str(controller / "state"))
         if state:
             bad = state != "live"
             text_of = f"controller {controller.name} is {state}"
@@ -63,14 +63,14 @@ def check_links(sys: str = "/sys") -> list[Check]:
     interfaces = sorted(Path(sys, "class/net").glob("*"))
     checks = [_interface(interface) for interface in interfaces if (interface / "device").exists()]
     for state in sorted(Path(sys, "class/infiniband").glob("*/ports/*/state")):
-        port, text = f"{state.parts[-4]} port {state.parts[-2]}", _text(state)
+        port, text = f"{state.parts[-4]} port {state.parts[-2]}", files.read_text(str(state))
         up = text.endswith("ACTIVE")
         checks.append(Check("links", CheckStatus.OK if up else CheckStatus.CRITICAL, f"{port} is {text}"))
     return checks or [Check("links", CheckStatus.UNAVAILABLE, "no network device can be seen")]
 
 
 def _interface(interface: Path) -> Check:
-    state = _text(interface / "operstate")
+    state = files.read_text(str(interface / "operstate"))
     names = ("rx_errors", "tx_errors", "rx_packets", "tx_packets")
     counts = {name: _number(interface / "statistics" / name) or 0 for name in names}
     changes = _number(interface / "carrier_changes") or 0
@@ -138,12 +138,8 @@ def check_kernel_log(path: str = "/dev/kmsg") -> list[Check]:
     return [Check("kernel_log", CheckStatus.OK, f"{path} can be read")]
 
 
-def _text(path: Path) -> str:
-    return (files.read(str(path)) or b"").decode(errors="replace").strip()
-
-
 def _number(path: Path, base: int = 10) -> int | None:
     try:
-        return int(_text(path), 0 if base == 16 else base)
+        return int(files.read_text(str(path)), 0 if base == 16 else base)
     except ValueError:
         return None

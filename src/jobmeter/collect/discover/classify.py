@@ -1,6 +1,5 @@
 """Finds the job of a process: by its tags, else Slurm, Kubernetes, a rule, torchrun, else that of its parent."""
 
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +14,7 @@ from jobmeter.collect.discover.environ import local_rank, number, rank, read_env
 from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.discover.rules import JobRule, Match, first_match
-from jobmeter.collect.process.stat import ProcessStat
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.process.stat import ProcessStat, user_name
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.pod import job_of_pod
 from jobmeter.model.series import check_job_id, check_name
@@ -124,7 +122,7 @@ class NodeClassifier:
             groups=place.groups,
             job_groups=place.job_groups if _one_task_a_node(variables) else {},
             name=variables.get("SLURM_JOB_NAME", ""),
-            user=variables.get("SLURM_JOB_USER", "") or _user(place.uid),
+            user=variables.get("SLURM_JOB_USER", "") or ("" if place.uid is None else user_name(place.uid)),
             kind="Slurm",
             **_of_process(variables),
         )
@@ -229,10 +227,3 @@ def _of_process(variables: Variables) -> _OfProcess:
             ((name, text) for name in _DEVICES if (text := variables.get(name, "")) and text not in _NO_DEVICE), None
         ),
     }
-
-
-def _user(uid: int | None) -> str:
-    try:
-        return "" if uid is None else valid_text(pwd.getpwuid(uid).pw_name)
-    except KeyError:
-        return str(uid)

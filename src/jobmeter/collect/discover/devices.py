@@ -10,8 +10,8 @@ from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import AllocationRecord, JobRecord, Records
 
 
-class DeviceId(Protocol):
-    """The names of a device."""
+class Device(Protocol):
+    """A device of the node."""
 
     @property
     def index(self) -> int:
@@ -20,12 +20,17 @@ class DeviceId(Protocol):
 
     @property
     def minor(self) -> int | None:
-        """The number of its file, where that is known."""
+        """The number of its file, None where unknown: ``/dev/nvidia2`` is 2."""
         ...
 
     @property
     def uuid(self) -> str:
-        """Its globally unique name."""
+        """Its globally unique name, the same whatever the order."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The product."""
         ...
 
 
@@ -43,7 +48,7 @@ class DeviceAllocator(Protocol):
 
     source: AllocationSource
 
-    def owners(self, devices: Sequence[DeviceId], now_ms: int) -> Mapping[int, Sequence[Owner]]:
+    def owners(self, devices: Sequence[Device], now_ms: int) -> Mapping[int, Sequence[Owner]]:
         """By the number of a device, its owners; empty where unknown."""
         ...
 
@@ -63,7 +68,7 @@ def no_device_list(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - th
 
 
 def allocations_by_source(
-    sources: Iterable[DeviceAllocator], devices: Sequence[DeviceId], now_ms: int
+    sources: Iterable[DeviceAllocator], devices: Sequence[Device], now_ms: int
 ) -> dict[int, list[Claim]]:
     """By the number of a device, its allocations by source, most trusted first."""
     found: dict[int, list[Claim]] = {}
@@ -73,7 +78,7 @@ def allocations_by_source(
     return found
 
 
-def visible_devices(member: Member, devices: Sequence[DeviceId], permitted: Sequence[int] | None = None) -> list[int]:
+def visible_devices(member: Member, devices: Sequence[Device], permitted: Sequence[int] | None = None) -> list[int]:
     """The numbers of the devices in the process's environment, in its order, of those it may open.
 
     Numbers in CUDA_VISIBLE_DEVICES count from the first device that the process may open. Where that is unknown they
@@ -99,7 +104,7 @@ def visible_devices(member: Member, devices: Sequence[DeviceId], permitted: Sequ
 
 
 def claims(
-    devices: Sequence[DeviceId],
+    devices: Sequence[Device],
     users: Mapping[int, Sequence[Member]],
     members: Sequence[Member],
     given: Mapping[int, Sequence[Claim]] | None = None,
@@ -127,7 +132,7 @@ def claims(
 
 
 def _claim_visible(
-    devices: Sequence[DeviceId],
+    devices: Sequence[Device],
     free: Mapping[int, dict[Owner, Claim]],
     members: Iterable[Member],
     permitted: Permitted,

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.devices import (
     Claim,
-    DeviceId,
+    Device,
     Permitted,
     device_name,
     no_device_list,
     visible_devices,
 )
 from jobmeter.collect.discover.member import Member
-from jobmeter.model.event import ALLOCATION_MISMATCH, EventSource, Level
+from jobmeter.model.event import ALLOCATION_MISMATCH, Level
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import EventRecord, Records
 
@@ -34,7 +34,7 @@ class Disagreement:
 
 
 def disagreements(
-    devices: Sequence[DeviceId],
+    devices: Sequence[Device],
     users: Mapping[int, Sequence[Member]],
     given: Mapping[int, Sequence[Claim]] | None = None,
     members: Iterable[Member] = (),
@@ -64,7 +64,7 @@ def disagreements(
 
 
 def _of_use(
-    index: int, member: Member, devices: Sequence[DeviceId], given: Sequence[Claim], allowed: Sequence[int] | None
+    index: int, member: Member, devices: Sequence[Device], given: Sequence[Claim], allowed: Sequence[int] | None
 ) -> str:
     if given:
         return "" if _has(given, member.owner) else f"which {_givers(given)}"
@@ -78,7 +78,7 @@ def _of_use(
 
 def _of_visible(
     member: Member,
-    devices: Sequence[DeviceId],
+    devices: Sequence[Device],
     given: Mapping[int, Sequence[Claim]],
     allowed: Sequence[int] | None,
 ) -> Iterator[tuple[int, str]]:
@@ -118,7 +118,7 @@ def _names(devices: Sequence[int]) -> str:
     return ", ".join(device_name(one) for one in devices) or "none"
 
 
-def _named(member: Member, devices: Sequence[DeviceId]) -> list[int]:
+def _named(member: Member, devices: Sequence[Device]) -> list[int]:
     """The devices that the environment names; none where any word may mean another device.
 
     The numbers of CUDA_VISIBLE_DEVICES count from the first device that a container or a group lets the process see.
@@ -148,25 +148,13 @@ class DisagreementWatch:
             key = one.owner, one.device
             self._scans[key] = scans = before.get(key, 0) + 1
             if scans == HOLD:
-                self._events = [*self._events, self._event(now_ms, one)]
+                subject = f"device {device_name(one.device)}"
+                event = self._place.event(
+                    now_ms, Level.WARNING, ALLOCATION_MISMATCH, one.message, owner=one.owner, subject=subject
+                )
+                self._events = [*self._events, event]
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their scans
         """See ``RecordSource.records``."""
         events, self._events = self._events, []
         return Records(events=events)
-
-    def _event(self, now_ms: int, one: Disagreement) -> EventRecord:
-        return EventRecord(
-            time=now_ms,
-            project=self._place.project,
-            job=one.owner.job,
-            replica=one.owner.replica,
-            attempt=one.owner.attempt,
-            cluster=self._place.cluster,
-            node=self._place.node,
-            source=EventSource.REPLICA,
-            level=Level.WARNING,
-            reason=ALLOCATION_MISMATCH,
-            message=one.message,
-            subject=f"device {device_name(one.device)}",
-        )

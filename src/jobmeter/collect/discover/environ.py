@@ -1,50 +1,7 @@
 """The environment of a process: only a fixed list of names is read, because it also holds secrets."""
 
 from jobmeter.collect import files
-
-NAMES = frozenset(
-    {
-        "JOBMETER_JOB_ID",
-        "JOBMETER_REPLICA",
-        "JOBMETER_ATTEMPT",
-        "JOBMETER_MEASURED",
-        "SLURM_CLUSTER_NAME",
-        "SLURM_JOB_ID",
-        "SLURM_JOB_NAME",
-        "SLURM_JOB_USER",
-        "SLURM_JOB_START_TIME",
-        "SLURM_JOB_PARTITION",
-        "SLURM_PROCID",
-        "SLURM_RESTART_COUNT",
-        "SLURM_TASKS_PER_NODE",
-        "SLURM_STEP_ID",
-        "SLURM_JOB_GPUS",
-        "SLURM_STEP_GPUS",
-        "HOSTNAME",
-        "KUBERNETES_SERVICE_HOST",
-        "JOB_COMPLETION_INDEX",
-        "TORCHELASTIC_RUN_ID",
-        "TORCHELASTIC_RESTART_COUNT",
-        "GROUP_RANK",
-        "RANK",
-        "LOCAL_RANK",
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "PMI_RANK",
-        "PMIX_RANK",
-        "MV2_COMM_WORLD_RANK",
-        "MV2_COMM_WORLD_LOCAL_RANK",
-        "MPI_LOCALRANKID",
-        "HOROVOD_RANK",
-        "HOROVOD_LOCAL_RANK",
-        "RANK_ID",
-        "SLURM_LOCALID",
-        "CUDA_VISIBLE_DEVICES",
-        "NVIDIA_VISIBLE_DEVICES",
-    }
-)
-_BYTES = {name.encode(): name for name in NAMES}
-_LONGEST = 512
+from jobmeter.collect.text import whole_number
 
 _RANKS = (
     "RANK",  # torchrun, Accelerate, DeepSpeed, PyTorchJob
@@ -64,6 +21,40 @@ _LOCAL_RANKS = (
     "MPI_LOCALRANKID",
     "SLURM_LOCALID",
 )
+
+NAMES = frozenset(
+    {
+        *_RANKS,
+        *_LOCAL_RANKS,
+        "JOBMETER_JOB_ID",
+        "JOBMETER_REPLICA",
+        "JOBMETER_ATTEMPT",
+        "JOBMETER_MEASURED",
+        "SLURM_CLUSTER_NAME",
+        "SLURM_JOB_ID",
+        "SLURM_JOB_NAME",
+        "SLURM_JOB_USER",
+        "SLURM_JOB_START_TIME",
+        "SLURM_JOB_PARTITION",
+        "SLURM_RESTART_COUNT",
+        "SLURM_TASKS_PER_NODE",
+        "SLURM_STEP_ID",
+        "SLURM_JOB_GPUS",
+        "SLURM_STEP_GPUS",
+        "HOSTNAME",
+        "KUBERNETES_SERVICE_HOST",
+        "JOB_COMPLETION_INDEX",
+        "TORCHELASTIC_RUN_ID",
+        "TORCHELASTIC_RESTART_COUNT",
+        "GROUP_RANK",
+        "MV2_COMM_WORLD_RANK",
+        "MV2_COMM_WORLD_LOCAL_RANK",
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+    }
+)
+_BYTES = {name.encode(): name for name in NAMES}
+_LONGEST = 512
 
 
 def read_environment(proc_root: str, pid: int) -> dict[str, str]:
@@ -88,8 +79,7 @@ def local_rank(variables: dict[str, str]) -> int | None:
 
 def number(variables: dict[str, str], name: str) -> int | None:
     """The value of a variable that is a whole number from 0 to 2^31, None for any other."""
-    text = variables.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    return whole_number(variables.get(name, ""))
 
 
 def _first_number(variables: dict[str, str], names: tuple[str, ...]) -> int | None:

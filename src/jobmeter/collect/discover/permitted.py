@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import Hierarchies
-from jobmeter.collect.discover.devices import DeviceId
+from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
 
 _MAJOR = "195"
@@ -29,7 +29,7 @@ class DeviceGroups:
         self._lists: dict[str, frozenset[int] | None] = {}
         self._read_ms: int | None = None
 
-    def permitted(self, member: Member, devices: Sequence[DeviceId], now_ms: int) -> list[int] | None:
+    def permitted(self, member: Member, devices: Sequence[Device], now_ms: int) -> list[int] | None:
         """The numbers of the devices that a process may open, in their order; None where its group does not say."""
         if not member.device_group:
             return None

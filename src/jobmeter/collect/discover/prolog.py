@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.devices import DeviceId
+from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.job import AllocationSource
@@ -38,7 +38,7 @@ class PrologAllocations:
         self._members = members
         self._problem = ""
 
-    def owners(self, devices: Sequence[DeviceId], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
+    def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
         """By the number of a device, the replicas of the jobs that it was given to."""
         jobs = self._jobs(devices)
         if not jobs:
@@ -53,7 +53,7 @@ class PrologAllocations:
             if (owners := [owner for name in names for owner in replicas.get(name, ())])
         }
 
-    def _jobs(self, devices: Sequence[DeviceId]) -> dict[int, list[str]]:
+    def _jobs(self, devices: Sequence[Device]) -> dict[int, list[str]]:
         """The jobs in each device's file. A file that cannot be read is logged once; the others count."""
         found: dict[int, list[str]] = {}
         problem = ""
@@ -82,7 +82,7 @@ def _names(member: Member) -> set[str]:
     return {job, job_in_cluster(job, member.cluster)} if member.cluster else {job}
 
 
-def _device(name: str, devices: Sequence[DeviceId]) -> int | None:
+def _device(name: str, devices: Sequence[Device]) -> int | None:
     """The device that a file is named after, None for another file or a device that is not here."""
     number = _NUMBER.fullmatch(name)
     return next(

@@ -4,12 +4,12 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from jobmeter import __version__
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.devices import device_name
+from jobmeter.collect.discover.devices import Device, device_name
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.discover.table import Process
 from jobmeter.model.job import JobState
@@ -92,32 +92,13 @@ class JobReporter:
         )
 
 
-class Described(Protocol):
-    """A device as a node's description names it."""
-
-    @property
-    def index(self) -> int:
-        """Its number on the node."""
-        ...
-
-    @property
-    def uuid(self) -> str:
-        """Its name everywhere."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The product."""
-        ...
-
-
 class NodeReporter:
     """See ``RecordSource``. Describes the node at the start, every hour, and when its devices change."""
 
     def __init__(
         self,
         place: Place,
-        devices: Callable[[], Sequence[Described]],
+        devices: Callable[[], Sequence[Device]],
         proc_root: str = "/proc",
         interval_ms: int | None = None,
     ) -> None:
@@ -148,7 +129,7 @@ class NodeReporter:
             "cores": os.cpu_count(),
             "memory": None if memory is None else memory * 1024,
             "agent": __version__,
-            "boot_id": (files.read(f"{self._proc}/sys/kernel/random/boot_id") or b"").decode(errors="replace").strip(),
+            "boot_id": files.boot_id(self._proc),
             "booted": None if booted is None else booted * 1000,
             "interval_ms": self._interval_ms,
             "devices": [

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,14 +27,25 @@ _NAMED = re.compile(r"\{([^{}]*)\}")
 _UNIT = re.compile(r"(?<=/)(?P<unit>[^/]+\.(?:service|scope))(?=/|$)")
 _CONTAINER = re.compile(r"(?P<kind>docker|libpod)(?:-|/(?:[^/]+/)*?)(?P<id>[0-9a-f]{64})(?:\.scope)?(?=/|$)")
 _KINDS = {"docker": "docker", "libpod": "podman"}
-_DEFAULTS = {"unit": "{unit}-{invocation}", "container": "{runtime}-{container}", "cgroup": "", "command": ""}
-_ALLOWED = {
-    "unit": frozenset({"unit", "invocation"}),
-    "container": frozenset({"runtime", "container"}),
-    "cgroup": frozenset[str](),
-    "command": frozenset({"pid"}),
+
+
+class _Kind(NamedTuple):
+    """A kind of rule: the default template of a job's id, the type of its jobs, and the fields of its templates.
+
+    The matches of a pattern's wildcards are fields besides.
+    """
+
+    job: str
+    type: str
+    fields: frozenset[str] = frozenset()
+
+
+_RULES = {
+    "unit": _Kind("{unit}-{invocation}", "Service", frozenset({"unit", "invocation"})),
+    "container": _Kind("{runtime}-{container}", "Container", frozenset({"runtime", "container"})),
+    "cgroup": _Kind("", "Cgroup"),
+    "command": _Kind("", "Process", frozenset({"pid"})),
 }
-"""The fields of templates by the kind of the rule, besides the matches of its pattern's wildcards."""
 
 Fields = Mapping[str, str]
 
@@ -139,25 +151,22 @@ def first_match(rules: Sequence[JobRule], proc_root: str, pid: int, groups: Grou
 
 
 def _rule(entry: _Entry, where: str) -> JobRule:
-    kinds = [kind for kind in _DEFAULTS if getattr(entry, kind)]
+    kinds = [kind for kind in _RULES if getattr(entry, kind)]
     if len(kinds) != 1:
-        raise ConfigurationError(f"{where}: give one of {', '.join(_DEFAULTS)}")
+        raise ConfigurationError(f"{where}: give one of {', '.join(_RULES)}")
     (by,) = kinds
     text = getattr(entry, by)
-    job = entry.job or _DEFAULTS[by]
+    job = entry.job or _RULES[by].job
     if not job:
         raise ConfigurationError(f"{where}: job is missing: a template of the job's id, such as 'nightly-{{1}}'")
     if by == "cgroup" and not text.startswith("/"):
         raise ConfigurationError(f"{where}: cgroup {text!r} does not begin with /")
     pattern = _pattern(text, part=by == "cgroup")
-    allowed = _ALLOWED[by] | {str(number) for number in range(1, pattern.groups)}
+    allowed = _RULES[by].fields | {str(number) for number in range(1, pattern.groups)}
     for field, template in (("job", job), ("name", entry.name)):
         _check_template(template, allowed, f"{where}: {field}")
     default_name = "{unit}" if by == "unit" else ""
-    return JobRule(by, pattern, job, entry.name or default_name, entry.type or _TYPES[by], entry.user)
-
-
-_TYPES = {"unit": "Service", "container": "Container", "cgroup": "Cgroup", "command": "Process"}
+    return JobRule(by, pattern, job, entry.name or default_name, entry.type or _RULES[by].type, entry.user)
 
 
 def _pattern(text: str, *, part: bool) -> re.Pattern[str]:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from jobmeter.collect import files
-
 
 class Status(StrEnum):
     """The status of one source of measurements.
@@ -39,7 +37,3 @@ class Machine:
     dev: str = "/dev"
     run: str = "/run"
     var: str = "/var"
-
-    def text(self, path: str) -> str:
-        """The stripped text of a file, empty where it is missing or may not be read."""
-        return (files.read(path) or b"").decode(errors="replace").strip()

@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
-from jobmeter.client.transport import API, Response
+from jobmeter.client.transport import API, Response, Transport
+from jobmeter.collect import files
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.errors import ForbiddenError, JobmeterError, UnauthenticatedError
 from jobmeter.model.answers import WhoAmI
@@ -23,18 +23,7 @@ _ROOM = 256 * 2**20
 _OLD_MS = 600_000
 
 
-class Server(Protocol):
-    """A way to a server; see ``Transport``."""
-
-    server: str
-    key: str
-
-    def request(self, method: str, path: str) -> Response:
-        """See ``Transport.request``."""
-        ...
-
-
-def check_server(transport: Server | None, clock: Clock) -> Iterator[Check]:
+def check_server(transport: Transport | None, clock: Clock) -> Iterator[Check]:
     """The server, the key and the clocks; None where no server is named."""
     if transport is None:
         text = "no server is named, and none runs on the data folder"
@@ -53,7 +42,7 @@ def check_server(transport: Server | None, clock: Clock) -> Iterator[Check]:
     yield _check_clock(health, begin, clock.now_ms())
 
 
-def _check_key(transport: Server) -> Check:
+def _check_key(transport: Transport) -> Check:
     if not transport.key:
         advice = "make one with `jobmeter key create --name nodes --role writer` and give it as JOBMETER_KEY"
         return Check(_AREA, "key", Status.PROBLEM, "no key is given", advice)
@@ -134,7 +123,7 @@ def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
 def lock_holder(machine: Machine, lock: os.stat_result) -> int:
     """The process that has a file locked, by the kernel's own list; 0 for none."""
     place = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
-    for line in machine.text(f"{machine.proc}/locks").splitlines():
+    for line in files.read_text(f"{machine.proc}/locks").splitlines():
         words = line.split()
         if len(words) > 5 and words[1] == "FLOCK" and words[5] == place:
             return int(words[4])

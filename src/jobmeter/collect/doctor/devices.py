@@ -1,28 +1,20 @@
 """Checks of accelerators: those that are measured, and those without a collector."""
 
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from jobmeter.collect.discover.report import Described
+from jobmeter.collect import files
+from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.doctor.base import Check, Machine, Status
-from jobmeter.collect.nvidia.binding import LIBRARY, PynvmlLibrary
+from jobmeter.collect.nvidia.binding import LIBRARY, PynvmlLibrary, has_library
 
 _AREA = "devices"
 
 
-def _has_library() -> bool:
-    try:
-        ctypes.CDLL(LIBRARY)
-    except OSError:
-        return False
-    return True
-
-
 def check_devices(
     machine: Machine,
-    devices: Callable[[], Sequence[Described]] | None = None,
-    has_library: Callable[[], bool] = _has_library,
+    devices: Callable[[], Sequence[Device]] | None = None,
+    has_library: Callable[[], bool] = has_library,
 ) -> Iterator[Check]:
     """NVIDIA's, AMD's and Huawei's. ``devices`` gives those that NVML shows."""
     yield _check_nvidia(machine, devices or PynvmlLibrary().devices, has_library)
@@ -36,9 +28,7 @@ def check_devices(
         yield Check(_AREA, "ascend", Status.ABSENT, "the machine has no Ascend NPU")
 
 
-def _check_nvidia(
-    machine: Machine, devices: Callable[[], Sequence[Described]], has_library: Callable[[], bool]
-) -> Check:
+def _check_nvidia(machine: Machine, devices: Callable[[], Sequence[Device]], has_library: Callable[[], bool]) -> Check:
     found = devices()
     nodes = sorted(path.name for path in Path(machine.dev).glob("nvidia[0-9]*"))
     driver = Path(machine.proc, "driver/nvidia").is_dir()
@@ -62,7 +52,7 @@ def _check_amd(machine: Machine) -> Check:
     cards = [
         card
         for card in sorted(Path(machine.sys, "class/drm").glob("card[0-9]*"))
-        if machine.text(str(card / "device/vendor")) == "0x1002"
+        if files.read_text(str(card / "device/vendor")) == "0x1002"
     ]
     if cards:
         text = f"the machine has {len(cards)} AMD GPUs, and this version has no collector for them"

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Hierarchies
 from jobmeter.collect.doctor.base import Check, Machine, Status
 
@@ -32,7 +33,7 @@ def check_groups(machine: Machine) -> Check:
         missing = [name for name in _NEEDED_V1 if name not in first]
         text = f"version 1: {', '.join(first)}" + (" (hybrid, with version 2 beside it)" if unified else "")
     elif unified:
-        offered = machine.text(f"{unified}/cgroup.controllers").split()
+        offered = files.read_text(f"{unified}/cgroup.controllers").split()
         missing = [name for name in _NEEDED if name not in offered]
         text = f"version 2: {', '.join(offered) or 'no controller'}"
     else:
@@ -45,7 +46,7 @@ def check_groups(machine: Machine) -> Check:
 
 
 def _check_pressure(machine: Machine) -> Check:
-    if machine.text(f"{machine.proc}/pressure/cpu"):
+    if files.read_text(f"{machine.proc}/pressure/cpu"):
         return Check(_AREA, "pressure", Status.OK, "the kernel counts how long tasks wait for CPU, memory and disks")
     text = "the kernel does not count how long tasks wait for CPU, memory and disks"
     return Check(_AREA, "pressure", Status.ABSENT, text, "boot with psi=1, where the kernel has CONFIG_PSI")
@@ -83,7 +84,7 @@ def _inside(place: Path) -> list[Path]:
 
 
 def _check_performance(machine: Machine) -> Check:
-    level = machine.text(f"{machine.proc}/sys/kernel/perf_event_paranoid")
+    level = files.read_text(f"{machine.proc}/sys/kernel/perf_event_paranoid")
     text = "this version does not read counters of performance (instructions, caches)"
     return Check(_AREA, "perf", Status.ABSENT, f"{text}; perf_event_paranoid is {level}" if level else text)
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from jobmeter.collect import files
 from jobmeter.collect.doctor.base import Check, Machine, Status
 
+_SYS_PTRACE = 19
 CAPABILITIES = {
     2: ("CAP_DAC_READ_SEARCH", "log files of other users, and with CAP_SYS_PTRACE their processes"),
-    19: ("CAP_SYS_PTRACE", "environment, storage traffic and devices of other users' processes"),
+    _SYS_PTRACE: ("CAP_SYS_PTRACE", "environment, storage traffic and devices of other users' processes"),
     23: ("CAP_SYS_NICE", "the last use of a task that ends on a busy machine, before its control group is removed"),
     34: ("CAP_SYSLOG", "the kernel's log"),
 }
@@ -42,17 +43,11 @@ def check_rights(machine: Machine, uid: int | None = None) -> Iterator[Check]:
 
 def effective_capabilities(machine: Machine) -> int:
     """The mask of this process's effective capabilities, 0 where the kernel does not say."""
-    for line in machine.text(f"{machine.proc}/self/status").splitlines():
+    for line in files.read_text(f"{machine.proc}/self/status").splitlines():
         name, _, value = line.partition(":")
         if name == "CapEff":
             return int(value, 16)
     return 0
-
-
-def has_capability(machine: Machine, name: str) -> bool:
-    """Whether this process has one of ``CAPABILITIES``, by its name."""
-    effective = effective_capabilities(machine)
-    return any(capability == name and effective >> number & 1 for number, (capability, _) in CAPABILITIES.items())
 
 
 def _check_environments(machine: Machine) -> Check:
@@ -73,9 +68,9 @@ def _check_environments(machine: Machine) -> Check:
 
 def _hidden(machine: Machine) -> str:
     """The option by which /proc hides other users' processes from this one, empty where it does not."""
-    if has_capability(machine, "CAP_SYS_PTRACE"):
+    if effective_capabilities(machine) >> _SYS_PTRACE & 1:
         return ""
-    for line in machine.text(f"{machine.proc}/self/mounts").splitlines():
+    for line in files.read_text(f"{machine.proc}/self/mounts").splitlines():
         words = line.split()
         if len(words) > 3 and words[1] == "/proc":
             options = [option for option in words[3].split(",") if option.startswith("hidepid=")]

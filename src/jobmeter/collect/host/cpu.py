@@ -14,16 +14,13 @@ class CpuCollector:
     """See ``Collector``. A mode's time never falls: the kernel's own iowait and idle sometimes step back a tick."""
 
     name = "host.cpu"
+    metrics = ("node.cpu.time", "node.cpu.count", *_PROCESSES.values())
 
     def __init__(self, place: Place, proc_root: str = "/proc", ticks_per_second: int = 0) -> None:
         self._place = place
         self._path = f"{proc_root}/stat"
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._highest = dict.fromkeys(_MODES, 0)
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return ("node.cpu.time", "node.cpu.count", *_PROCESSES.values())
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""

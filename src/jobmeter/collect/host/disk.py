@@ -18,16 +18,13 @@ class DiskCollector:
     """See ``Collector``."""
 
     name = "host.disk"
+    metrics = tuple(metric for metric, _, _ in _COLUMNS)
 
     def __init__(self, place: Place, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
         self._place = place
         self._path = f"{proc_root}/diskstats"
         self._sys = sys_root
         self._whole: dict[str, bool] = {}
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return tuple(metric for metric, _, _ in _COLUMNS)
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""

@@ -1,7 +1,6 @@
 """Size and free space of mounted filesystems. A mount that hangs (a lost NFS server) does not affect the others."""
 
 import os
-import re
 import threading
 from collections.abc import Callable
 
@@ -11,7 +10,6 @@ from jobmeter.model.sample import Sample
 
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "vfat", "exfat"})
 _REMOTE = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "virtiofs"})
-_ESCAPE = re.compile(rb"\\([0-7]{3})")
 _MOST_MOUNTS = 256
 _LONGEST_LABEL = 256
 
@@ -39,6 +37,7 @@ class FilesystemCollector:
     """See ``Collector``. ``patience`` is how many seconds all mounts together may take."""
 
     name = "host.filesystem"
+    metrics = ("node.filesystem.size", "node.filesystem.available")
 
     def __init__(
         self,
@@ -52,10 +51,6 @@ class FilesystemCollector:
         self._statvfs = statvfs
         self._patience = patience
         self._calls: dict[str, _StatvfsCall] = {}
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return ("node.filesystem.size", "node.filesystem.available")
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``. A mount that still hangs from an earlier call is skipped."""
@@ -74,29 +69,20 @@ class FilesystemCollector:
         return samples
 
     def _samples(self, now_ms: int, path: str, found: os.statvfs_result) -> Samples:
-        labels = (("mount", path),)
+        blocks = zip(self.metrics, (found.f_blocks, found.f_bavail), strict=True)
         return [
-            Sample(self._place.of_node("node.filesystem.size", labels), now_ms, float(found.f_blocks * found.f_frsize)),
-            Sample(
-                self._place.of_node("node.filesystem.available", labels),
-                now_ms,
-                float(found.f_bavail * found.f_frsize),
-            ),
+            Sample(self._place.of_node(metric, (("mount", path),)), now_ms, float(count * found.f_frsize))
+            for metric, count in blocks
         ]
 
 
 def mount_points(mountinfo: bytes) -> list[str]:
     """The mount points with data, each filesystem once (where it was mounted first)."""
     points: dict[bytes, str] = {}
-    for line in mountinfo.splitlines():
-        before, dash, behind = line.partition(b" - ")
-        words = before.split()
-        if not dash or len(words) < 5:
-            continue
-        point = _ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), words[4]).decode(errors="replace")
-        kind = behind.split()[0].decode()
-        if _holds_data(kind, point) and point.isprintable() and len(point) <= _LONGEST_LABEL:
-            points.setdefault(words[2], point)
+    for mount in files.parse_mounts(mountinfo):
+        point = mount.point
+        if _holds_data(mount.kind, point) and point.isprintable() and len(point) <= _LONGEST_LABEL:
+            points.setdefault(mount.device, point)
     return list(points.values())[:_MOST_MOUNTS]
 
 

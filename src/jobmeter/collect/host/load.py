@@ -4,26 +4,21 @@ from jobmeter.collect import files
 from jobmeter.collect.base import Place, Samples
 from jobmeter.model.sample import Sample
 
-_METRICS = ("node.load1", "node.load5", "node.load15")
-
 
 class LoadCollector:
     """See ``Collector``."""
 
     name = "host.load"
+    metrics = ("node.load1", "node.load5", "node.load15")
 
     def __init__(self, place: Place, proc_root: str = "/proc") -> None:
         self._place = place
         self._path = f"{proc_root}/loadavg"
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return _METRICS
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""
         text = files.required(self._path)
         return [
             Sample(self._place.of_node(metric), now_ms, float(word))
-            for metric, word in zip(_METRICS, text.split(), strict=False)
+            for metric, word in zip(self.metrics, text.split(), strict=False)
         ]

@@ -21,14 +21,11 @@ class MemoryCollector:
     """See ``Collector``."""
 
     name = "host.memory"
+    metrics = (*_MEMINFO.values(), *_VMSTAT.values())
 
     def __init__(self, place: Place, proc_root: str = "/proc") -> None:
         self._place = place
         self._root = proc_root
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return (*_MEMINFO.values(), *_VMSTAT.values())
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""

@@ -35,16 +35,13 @@ class NetworkCollector:
     """
 
     name = "host.network"
+    metrics = tuple(dict.fromkeys(metric for metric, _, _ in _COLUMNS))
 
     def __init__(self, place: Place, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
         self._place = place
         # The first process is in the machine's own network namespace, even when this one is not.
         self._paths = (f"{proc_root}/1/net/dev", f"{proc_root}/net/dev")
         self._sys = sys_root
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return tuple(dict.fromkeys(metric for metric, _, _ in _COLUMNS))
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""

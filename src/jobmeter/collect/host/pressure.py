@@ -20,14 +20,11 @@ class PressureCollector:
     """See ``Collector``."""
 
     name = "host.pressure"
+    metrics = tuple(_METRICS.values())
 
     def __init__(self, place: Place, proc_root: str = "/proc") -> None:
         self._place = place
         self._root = proc_root
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return tuple(_METRICS.values())
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``."""

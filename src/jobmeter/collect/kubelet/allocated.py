@@ -3,12 +3,11 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.devices import DeviceId
+from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
-from jobmeter.collect.kubelet.messages import ContainerDevices
+from jobmeter.collect.kubelet.client import PodDevices, PodResources
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.pod import job_of_pod
@@ -19,33 +18,20 @@ _LIST_MS = 10_000
 _log = logging.getLogger(__name__)
 
 
-class Kubelet(Protocol):
-    """The part of ``jobmeter.collect.kubelet.client.PodResources`` that is used here."""
-
-    @property
-    def present(self) -> bool:
-        """See ``PodResources.present``."""
-        ...
-
-    def devices(self) -> list[ContainerDevices]:
-        """See ``PodResources.devices``."""
-        ...
-
-
 class KubeletAllocations:
     """See ``jobmeter.collect.discover.devices.DeviceAllocator``. Reads at most every 10 s. For one thread."""
 
     source = AllocationSource.KUBELET
 
-    def __init__(self, kubelet: Kubelet, members: Callable[[], Iterable[Member]], folder: str = PODS) -> None:
+    def __init__(self, kubelet: PodResources, members: Callable[[], Iterable[Member]], folder: str = PODS) -> None:
         self._kubelet = kubelet
         self._members = members
         self._folder = folder
         self._listed_ms: int | None = None
-        self._given: list[ContainerDevices] = []
+        self._given: list[PodDevices] = []
         self._problem = ""
 
-    def owners(self, devices: Sequence[DeviceId], now_ms: int) -> dict[int, list[Owner]]:
+    def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:
         """By the number of a device, the pods that have it; empty where the kubelet does not answer."""
         if self._listed_ms is None or not 0 <= now_ms - self._listed_ms < _LIST_MS:
             self._listed_ms = now_ms
@@ -65,7 +51,7 @@ class KubeletAllocations:
                     found[index].append(owner)
         return found
 
-    def _list(self) -> list[ContainerDevices]:
+    def _list(self) -> list[PodDevices]:
         if not self._kubelet.present:
             return []
         try:
@@ -94,7 +80,7 @@ class KubeletAllocations:
         return found
 
 
-def indices(ids: Iterable[str], devices: Sequence[DeviceId]) -> list[int]:
+def indices(ids: Iterable[str], devices: Sequence[Device]) -> list[int]:
     """The numbers of the devices that a plug-in's ids name, each once.
 
     An id is a device's UUID; ``UUID::N`` is one of several that share it in turns, ``UUID/N`` a part of it, and

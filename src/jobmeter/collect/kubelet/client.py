@@ -1,15 +1,19 @@
 """Lists, over the kubelet's socket, which devices it allocated to which container.
 
+The messages are those of ``v1.PodResourcesLister``, of which only what is read is described here:
+https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto and
 https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources
 """
 
 import logging
 import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobmeter.collect.kubelet.messages import ContainerDevices, read_devices
 from jobmeter.errors import InvalidRequestError, UnavailableError
+from jobmeter.wire.protobuf import BYTES, fields
 
 if TYPE_CHECKING:
     import grpc
@@ -21,6 +25,60 @@ _MOST_BYTES = 16 * 2**20
 """The kubelet's own limit of an answer."""
 
 _log = logging.getLogger(__name__)
+
+
+_PODS = 1 << 3 | BYTES
+_POD_NAME, _POD_NAMESPACE, _POD_CONTAINERS = 1 << 3 | BYTES, 2 << 3 | BYTES, 3 << 3 | BYTES
+_CONTAINER_DEVICES, _CONTAINER_DYNAMIC = 2 << 3 | BYTES, 5 << 3 | BYTES
+_DEVICE_IDS = 2 << 3 | BYTES
+_CLAIM_RESOURCES, _CDI_DEVICES, _CLAIM_DEVICE = 4 << 3 | BYTES, 1 << 3 | BYTES, 4 << 3 | BYTES
+_CDI_NAME = 1 << 3 | BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """Devices that a container of a pod was given.
+
+    ``ids`` are a device plug-in's, or of a resource claim the driver's names of devices and their CDI names.
+    """
+
+    namespace: str
+    pod: str
+    ids: tuple[str, ...]
+
+
+def read_devices(body: bytes) -> list[PodDevices]:
+    """The devices in a ``ListPodResourcesResponse``. Raises InvalidRequestError for bytes that are none."""
+    return [found for tag, content in _parts(body) if tag == _PODS for found in _pod(list(_parts(content)))]
+
+
+def _pod(parts: list[tuple[int, bytes]]) -> Iterator[PodDevices]:
+    name, namespace = _text(parts, _POD_NAME), _text(parts, _POD_NAMESPACE)
+    for tag, content in parts:
+        for kind, given in _parts(content) if tag == _POD_CONTAINERS else ():
+            inner = list(_parts(given)) if kind in {_CONTAINER_DEVICES, _CONTAINER_DYNAMIC} else []
+            if kind == _CONTAINER_DEVICES:
+                yield PodDevices(namespace, name, tuple(_decoded(one) for key, one in inner if key == _DEVICE_IDS))
+            for key, claim in inner:
+                if kind == _CONTAINER_DYNAMIC and key == _CLAIM_RESOURCES:
+                    yield PodDevices(namespace, name, _claim(list(_parts(claim))))
+
+
+def _claim(parts: list[tuple[int, bytes]]) -> tuple[str, ...]:
+    cdi = [_text(list(_parts(content)), _CDI_NAME) for tag, content in parts if tag == _CDI_DEVICES]
+    return tuple(filter(None, [_text(parts, _CLAIM_DEVICE), *cdi]))
+
+
+def _parts(body: bytes) -> Iterator[tuple[int, bytes]]:
+    return ((tag, body[content:end]) for tag, _, content, end in fields(body, 0, len(body)) if tag & 7 == BYTES)
+
+
+def _text(parts: list[tuple[int, bytes]], wanted: int) -> str:
+    return next((_decoded(content) for tag, content in parts if tag == wanted), "")
+
+
+def _decoded(content: bytes) -> str:
+    return content.decode(errors="replace")
 
 
 class PodResources:
@@ -39,7 +97,7 @@ class PodResources:
         except OSError:
             return False
 
-    def devices(self) -> list[ContainerDevices]:
+    def devices(self) -> list[PodDevices]:
         """The devices of every container of the node.
 
         Raises UnavailableError where the kubelet does not answer, or what gRPC needs is not installed.

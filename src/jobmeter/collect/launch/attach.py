@@ -1,7 +1,6 @@
 """Attaching to a process that runs already: it and its descendants are measured until it ends, and left as they are."""
 
 import os
-import pwd
 import select
 import signal
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ from jobmeter.collect import files
 from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Hierarchies
-from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.environ import read_environment
@@ -30,8 +28,8 @@ from jobmeter.collect.launch.result import Result
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
-from jobmeter.collect.process.stat import read_io, read_stat
-from jobmeter.collect.process.surroundings import allowance, machine_limits
+from jobmeter.collect.process.stat import read_io, read_stat, user_name
+from jobmeter.collect.process.surroundings import own_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.text import valid_text
@@ -109,14 +107,8 @@ class Attachment:
     def run(self, interval_ms: int) -> Result:
         """Measure until the process ends, or until a signal ends this one."""
         start = self._clock.now_ms()
-        limits = allowance(_PROC, self._target.end.stat.key.pid, GroupReader(Hierarchies()), machine_limits(_PROC))
-        named = zip(("cpu.limit", "memory.limit"), limits, strict=True)
-        recorder = JobRecorder(
-            self._plan,
-            self._place,
-            {name: limit for name, limit in named if limit is not None},
-            self._target.start_ms,
-        )
+        limits = own_limits(_PROC, self._target.end.stat.key.pid, Hierarchies())
+        recorder = JobRecorder(self._plan, self._place, limits, self._target.start_ms)
         loop = self._loop(interval_ms)
         loop.spool_records(recorder.attached(self._life, start, self._target.end.stat.key.pid))
         stop = Event()
@@ -186,7 +178,7 @@ class Attachment:
             self._outbox,
             AgentMetrics(self._place, self._plan.job),
             self._clock,
-            watch=self._watch,
+            watch=[self._watch],
             refused=lambda: self._delivery.refused,
         )
 
@@ -220,10 +212,6 @@ def _leaving() -> Iterator[int]:
 
 def _owner(pid: int) -> str:
     try:
-        uid = Path(_PROC, str(pid)).stat().st_uid
+        return user_name(Path(_PROC, str(pid)).stat().st_uid)
     except OSError:
         return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

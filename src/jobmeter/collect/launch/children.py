@@ -50,7 +50,7 @@ class Children:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in self._passed:
             signal.signal(number, lambda caught, _frame: self._late.append(caught))
-        self.resized: Callable[[], None] = _nothing
+        self.resized: Callable[[], object] = lambda: None
         """Called when the size of the terminal changed; passes it on to the replicas."""
         self._waited = [*self._passed, signal.SIGCHLD, signal.SIGWINCH]
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._waited)
@@ -157,10 +157,6 @@ class Children:
                 ended.append(
                     Exit(pid, code if code >= 0 else 128 - code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0)
                 )
-
-
-def _nothing() -> None:
-    """There is no terminal to resize."""
 
 
 def _has_terminal() -> bool:

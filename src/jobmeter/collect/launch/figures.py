@@ -36,44 +36,35 @@ class Steps:
         before, length = parts.get(part, (0.0, 0.0))
         parts[part] = before + amount, length + weight
 
-    def means(self) -> list[list[float]]:
-        """For each step the mean of each part."""
-        return [[amount / weight for amount, weight in parts.values()] for parts in self._used.values()]
-
-
-class RateSteps(Steps):
-    """A rate: an amount divided by its seconds."""
-
     @property
     def highest(self) -> float:
-        """The rate of the step that has the highest."""
-        return max((sum(parts) for parts in self.means()), default=0.0)
+        """Of a rate, whose weights are seconds: that of the step that has the highest."""
+        return max((sum(parts) for parts in self._means()), default=0.0)
 
+    def mean(self, *, adds_up: bool) -> float:
+        """Mean of the steps, as ``job_mean`` of the server's summary: more frequent samples have no more weight.
 
-class ValueSteps(Steps):
-    """Values of several series, of which a job has the sum, or the mean where they do not add up."""
-
-    def __init__(self, *, adds_up: bool) -> None:
-        super().__init__()
-        self._adds_up = adds_up
-
-    @property
-    def mean(self) -> float:
-        """Mean of the steps, as ``job_mean`` of the server's summary: more frequent samples have no more weight."""
-        steps = [sum(parts) if self._adds_up else sum(parts) / len(parts) for parts in self.means()]
+        A step has the sum of its parts, or their mean where they do not add up.
+        """
+        steps = [sum(parts) if adds_up else sum(parts) / len(parts) for parts in self._means()]
         return sum(steps) / len(steps) if steps else 0.0
+
+    def _means(self) -> list[list[float]]:
+        """For each step the mean of each part."""
+        return [[amount / weight for amount, weight in parts.values()] for parts in self._used.values()]
 
 
 @dataclass(slots=True)
 class Figure:
     """One value over time: ``mean``, ``peak``, and points for a drawing.
 
-    The mean of a rate is weighted by time, its peak the highest in one of its ``steps``. The mean of ``values`` is that
-    of their steps, the peak of anything but a rate the highest value.
+    The mean of a rate is weighted by time, its peak the highest in one of the steps of ``rate``. The mean of ``values``
+    of several series is that of their steps, the peak of anything but a rate the highest value.
     """
 
-    steps: RateSteps | None = None
-    values: ValueSteps | None = None
+    rate: Steps | None = None
+    values: Steps | None = None
+    adds_up: bool = False
     points: list[float] = field(default_factory=list)
     _peak: float = 0.0
     _sum: float = 0.0
@@ -84,13 +75,13 @@ class Figure:
     @property
     def peak(self) -> float:
         """The highest value."""
-        return self.steps.highest if self.steps else self._peak
+        return self.rate.highest if self.rate else self._peak
 
     @property
     def mean(self) -> float:
         """Mean of the steps, of a rate and of a bare figure weighted by time."""
         if self.values:
-            return self.values.mean
+            return self.values.mean(adds_up=self.adds_up)
         return self._sum / self._weight if self._weight else 0.0
 
     def add_value(self, series: Series, time_ms: int, value: float) -> None:
@@ -100,8 +91,8 @@ class Figure:
 
     def add(self, value: float, weight: float = 1.0, time_ms: int = 0) -> None:
         """Add a value that held for ``weight`` (of a rate: seconds) until then."""
-        if self.steps:
-            self.steps.add(time_ms, value * weight, weight)
+        if self.rate:
+            self.rate.add(time_ms, value * weight, weight)
         self._peak = max(self._peak, value)
         self._sum += value * weight
         self._weight += weight
@@ -186,9 +177,9 @@ class Figures:
 
     def _figure(self, name: str) -> Figure:
         if name not in self.by_name:
-            gauge = name in _SUMS.values() or name in _MEANS.values()
-            values = ValueSteps(adds_up=name in _SUMS.values()) if gauge else None
-            self.by_name[name] = Figure(None if gauge else RateSteps(), values)
+            adds_up = name in _SUMS.values()
+            gauge = adds_up or name in _MEANS.values()
+            self.by_name[name] = Figure(values=Steps(), adds_up=adds_up) if gauge else Figure(rate=Steps())
         return self.by_name[name]
 
     def _step(self, series: Series, time_ms: int, value: float) -> tuple[float, float] | None:

@@ -1,19 +1,59 @@
 """The job records that ``jobmeter run`` sends: one when the job starts, one when it has ended."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from signal import Signals
 
-from jobmeter.collect.base import Place
+from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.launch.plan import Plan
-from jobmeter.collect.launch.redact import redacted
-from jobmeter.collect.text import valid_text
-from jobmeter.model.event import EventSource, Level
+from jobmeter.collect.text import short_text, valid_text
+from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
-from jobmeter.model.record import MAX_SHORT_TEXT, EventRecord, JobRecord, Lease, Records, ReplicaRecord
+from jobmeter.model.record import EventRecord, JobRecord, Lease, Records, ReplicaRecord
 
 _LONGEST_COMMAND = 8_192
 _SIGNALS = 128
+
+
+MASK = "***"
+_WORDS = frozenset(
+    {"key", "apikey", "token", "secret", "password", "passwd", "passphrase", "credential", "credentials"}
+)
+"""Last words of names of options and variables whose value is a credential."""
+_PARTS = re.compile(r"[-_.]+")
+_NAMED = re.compile(r"(?P<name>-{0,2}[A-Za-z][\w.-]*)=(?P<value>.+)", re.DOTALL)
+_OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
+_USER = re.compile(r"(?<=://)(?P<user>[^/@:\s]*):[^/@\s]+(?=@)")
+_TOKEN = re.compile(r"\bjms?_[A-Za-z0-9_-]{16,}")
+
+
+def redacted(words: Sequence[str]) -> list[str]:
+    """The words of a command, which everybody sees who may read its job: ``***`` in place of each credential.
+
+    That is the value of ``--api-key VALUE``, ``--token=VALUE`` or ``DB_PASSWORD=VALUE``, by the last word of the name,
+    the password of an address (``://user:password@``), and any token of Jobmeter's own.
+    """
+    return list(_redacted(words))
+
+
+def _redacted(words: Sequence[str]) -> Iterator[str]:
+    follows = False
+    for word in words:
+        if follows and not _OPTION.fullmatch(word):
+            yield MASK
+            follows = False
+            continue
+        named = _NAMED.fullmatch(word)
+        if named is not None and _is_secret(named["name"]):
+            yield f"{named['name']}={MASK}"
+        else:
+            yield _TOKEN.sub(MASK, _USER.sub(rf"\g<user>:{MASK}", word))
+        follows = bool(_OPTION.fullmatch(word)) and _is_secret(word)
+
+
+def _is_secret(name: str) -> bool:
+    return _PARTS.split(name.lower())[-1] in _WORDS
 
 
 @dataclass(slots=True)
@@ -81,19 +121,8 @@ class JobRecorder:
         return records
 
     def _event(self, life: ReplicaLife, time_ms: int, level: Level, reason: str, message: str) -> EventRecord:
-        return EventRecord(
-            time=time_ms,
-            project=self._place.project,
-            job=self._plan.job,
-            replica=life.name,
-            attempt=self._plan.attempt,
-            cluster=self._place.cluster,
-            node=self._place.node,
-            source=EventSource.REPLICA,
-            level=level,
-            reason=reason,
-            message=message,
-        )
+        owner = Owner(self._plan.job, life.name, self._plan.attempt)
+        return self._place.event(time_ms, level, reason, message, owner=owner)
 
     def _records(
         self,
@@ -107,8 +136,8 @@ class JobRecorder:
         job = JobRecord(
             job_id=plan.job,
             project=self._place.project or None,
-            name=valid_text(plan.name)[:MAX_SHORT_TEXT] if plan.named or not plan.attempt else None,
-            type=valid_text(plan.kind)[:MAX_SHORT_TEXT] if plan.kind or not plan.attempt else None,
+            name=short_text(plan.name) if plan.named or not plan.attempt else None,
+            type=short_text(plan.kind) if plan.kind or not plan.attempt else None,
             state=state,
             user=valid_text(plan.user),
             created=self._start,

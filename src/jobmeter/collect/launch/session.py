@@ -1,26 +1,26 @@
 """One run: start the replicas, measure them until they have ended, and deliver everything."""
 
+import logging
 import os
 import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from signal import SIGTERM
 from threading import Event, Thread
+from typing import TypeVar
 
 from jobmeter.collect.agent_metrics import AgentMetrics
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.paths import Groups, Hierarchies, groups_of
-from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.host.network import NetworkCollector
+from jobmeter.collect.incidents import RunIncidents
 from jobmeter.collect.launch.children import Children, Exit
 from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.groups import OwnGroups
-from jobmeter.collect.launch.guard import Guard
-from jobmeter.collect.launch.kills import RunIncidents
 from jobmeter.collect.launch.lease import RunLease
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.memory import OomWatch
@@ -32,7 +32,7 @@ from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
 from jobmeter.collect.process.stat import Key, read_io, read_stat
-from jobmeter.collect.process.surroundings import allowance, machine_limits
+from jobmeter.collect.process.surroundings import own_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.worker import Worker
@@ -48,6 +48,30 @@ _KILLED = 128 + 9
 _TICKS = os.sysconf("SC_CLK_TCK")
 _QUIET_SECONDS = 1.5
 """How long the end may wait for the server without a word."""
+
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Guard:
+    """Calls functions that may fail, and reports the first failure of each kind of work. Safe from any thread."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._warned: set[str] = set()
+
+    def __call__(self, what: str, work: Callable[[], T], otherwise: T) -> T:
+        """The result of the work; ``otherwise`` when it fails."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - the command runs on whatever is wrong with its measuring
+            _log.debug("%s failed", what, exc_info=True)
+            if what not in self._warned:
+                self._warned.add(what)
+                self._say(f"{what} failed ({type(error).__name__}: {error}), which does not affect the command")
+            return otherwise
 
 
 @dataclass(slots=True)
@@ -161,7 +185,9 @@ class Session:
         loop = self._loop(interval_ms)
         lease = RunLease(self._plan.job, self._place.project, self._plan.lease_owner, interval_ms, self._clock)
         self._delivery.renewal = lease
-        self._recorder = JobRecorder(self._plan, self._place, self._limits(), start, lease.lease)
+        self._recorder = JobRecorder(
+            self._plan, self._place, own_limits(_PROC, os.getpid(), self._hierarchies), start, lease.lease
+        )
         loop.spool_records(self._recorder.started(self._lives))
         return loop
 
@@ -247,11 +273,6 @@ class Session:
         given_up = self._logs.dropped if self._logs else 0
         return given_up + self._outbox.dropped_lines + self._delivery.refused_lines
 
-    def _limits(self) -> dict[str, float]:
-        cpu, memory = allowance(_PROC, os.getpid(), GroupReader(self._hierarchies), machine_limits(_PROC))
-        limits = {"cpu.limit": cpu, "memory.limit": memory}
-        return {name: limit for name, limit in limits.items() if limit is not None}
-
     def _loop(self, interval_ms: int) -> Loop:
         timeout = max(0.8 * interval_ms / 1000, 0.5)
         workers = [
@@ -264,7 +285,7 @@ class Session:
             self._outbox,
             cost,
             self._clock,
-            watch=self._watch,
+            watch=[self._watch],
             refused=lambda: self._delivery.refused,
         )
 

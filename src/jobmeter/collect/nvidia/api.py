@@ -1,7 +1,10 @@
 """The part of NVML that is used, in NVML's own units: the interface of the library and of the tests' fake."""
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple, Protocol
+
+from jobmeter.collect.discover.devices import Device
 
 ALL_LINKS = 0xFFFFFFFF
 """The scope of a field that adds up a device's NVLinks."""
@@ -25,87 +28,32 @@ class DeviceProcess(NamedTuple):
     memory: int | None
 
 
-class NvmlDevice(Protocol):
-    """One GPU. Any call may raise NotSupportedError or DeviceLostError."""
+class Reading(StrEnum):
+    """Numbers that a device gives together."""
 
-    @property
-    def index(self) -> int:
-        """NVML's own number, by PCI address."""
-        ...
+    UTILIZATION = "utilization"  # percent of time in which a kernel ran, and in which the memory controller was busy
+    MEMORY = "memory"  # bytes in use and bytes there are
+    POWER = "power"  # milliwatts drawn
+    POWER_LIMIT = "power_limit"  # milliwatts allowed
+    ENERGY = "energy"  # millijoules since the driver was loaded
+    TEMPERATURE = "temperature"  # degrees Celsius of the core
+    FAN = "fan"  # percent of the highest speed
+    CLOCKS = "clocks"  # MHz of the multiprocessors and of the memory
+    HIGHEST_CLOCK = "highest_clock"  # most MHz of the multiprocessors
+    PERFORMANCE_STATE = "performance_state"  # P-state, 0 the fastest
+    ENCODER = "encoder"  # percent of time in which the video encoder worked
+    DECODER = "decoder"  # percent of time in which the video decoder worked
+    ECC_ERRORS = "ecc_errors"  # corrected and uncorrected memory errors since the driver was loaded
+    # Rows remapped for correctable and for uncorrectable errors, whether one is pending, whether one failed.
+    REMAPPED_ROWS = "remapped_rows"
+    PCIE_REPLAYS = "pcie_replays"  # PCIe replays so far
 
-    @property
-    def uuid(self) -> str:
-        """``GPU-...``: the same whatever the order."""
-        ...
 
-    @property
-    def minor(self) -> int | None:
-        """The number of its file: ``/dev/nvidia2`` is 2. None where the driver does not tell."""
-        ...
+class NvmlDevice(Device, Protocol):
+    """One GPU. Any call may raise NotSupportedError or DeviceLostError. ``index`` is NVML's own, by PCI address."""
 
-    @property
-    def name(self) -> str:
-        """The product."""
-        ...
-
-    def utilization(self) -> tuple[int, int]:
-        """Percent of time in which a kernel ran, and in which the memory controller was busy."""
-        ...
-
-    def memory(self) -> tuple[int, int]:
-        """Bytes in use and bytes there are."""
-        ...
-
-    def power(self) -> int:
-        """Milliwatts drawn."""
-        ...
-
-    def power_limit(self) -> int:
-        """Milliwatts allowed."""
-        ...
-
-    def energy(self) -> int:
-        """Millijoules since the driver was loaded."""
-        ...
-
-    def temperature(self) -> int:
-        """Degrees Celsius of the core."""
-        ...
-
-    def fan(self) -> int:
-        """Percent of the highest speed."""
-        ...
-
-    def clocks(self) -> tuple[int, int]:
-        """MHz of the multiprocessors and of the memory."""
-        ...
-
-    def highest_clock(self) -> int:
-        """Most MHz of the multiprocessors."""
-        ...
-
-    def performance_state(self) -> int:
-        """P-state, 0 the fastest."""
-        ...
-
-    def encoder(self) -> int:
-        """Percent of time in which the video encoder worked."""
-        ...
-
-    def decoder(self) -> int:
-        """Percent of time in which the video decoder worked."""
-        ...
-
-    def ecc_errors(self) -> tuple[int, int]:
-        """Corrected and uncorrected memory errors since the driver was loaded."""
-        ...
-
-    def remapped_rows(self) -> tuple[int, int, int, int]:
-        """Rows remapped for correctable and for uncorrectable errors, whether one is pending, whether one failed."""
-        ...
-
-    def pcie_replays(self) -> int:
-        """PCIe replays so far."""
+    def read(self, reading: Reading) -> Sequence[int]:
+        """The numbers of a reading, in its order."""
         ...
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:

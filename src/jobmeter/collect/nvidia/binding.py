@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from jobmeter.collect import files
-from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError, NvmlDevice
+from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError, NvmlDevice, Reading
 
 T = TypeVar("T")
 
@@ -77,82 +77,9 @@ class PynvmlDevice:
         self._sampled_us = 0
         self.lost = False
 
-    def utilization(self) -> tuple[int, int]:
+    def read(self, reading: Reading) -> Sequence[int]:
         """See ``NvmlDevice``."""
-        rates = self._call(self._nvml.nvmlDeviceGetUtilizationRates)
-        return rates.gpu, rates.memory
-
-    def memory(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        try:
-            found = self._call(self._nvml.nvmlDeviceGetMemoryInfo, self._nvml.nvmlMemory_v2)
-        except NotSupportedError:
-            # Before driver 510; what the driver keeps for itself counts as used there.
-            found = self._call(self._nvml.nvmlDeviceGetMemoryInfo)
-        return found.used, found.total
-
-    def power(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._call(self._nvml.nvmlDeviceGetPowerUsage))
-
-    def power_limit(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._call(self._nvml.nvmlDeviceGetEnforcedPowerLimit))
-
-    def energy(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._call(self._nvml.nvmlDeviceGetTotalEnergyConsumption))
-
-    def temperature(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._call(self._nvml.nvmlDeviceGetTemperature, self._nvml.NVML_TEMPERATURE_GPU))
-
-    def fan(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._call(self._nvml.nvmlDeviceGetFanSpeed))
-
-    def clocks(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        nvml = self._nvml
-        multiprocessors = self._call(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)
-        return int(multiprocessors), int(self._call(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM))
-
-    def highest_clock(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._call(self._nvml.nvmlDeviceGetMaxClockInfo, self._nvml.NVML_CLOCK_SM))
-
-    def performance_state(self) -> int:
-        """See ``NvmlDevice``."""
-        state = int(self._call(self._nvml.nvmlDeviceGetPerformanceState))
-        if not 0 <= state <= 15:
-            raise NotSupportedError("the P-state is unknown")
-        return state
-
-    def encoder(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._call(self._nvml.nvmlDeviceGetEncoderUtilization)[0])
-
-    def decoder(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._call(self._nvml.nvmlDeviceGetDecoderUtilization)[0])
-
-    def ecc_errors(self) -> tuple[int, int]:
-        """See ``NvmlDevice``."""
-        nvml = self._nvml
-        corrected, uncorrected = (
-            int(self._call(nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC))
-            for kind in (nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
-        )
-        return corrected, uncorrected
-
-    def remapped_rows(self) -> tuple[int, int, int, int]:
-        """See ``NvmlDevice``."""
-        correctable, uncorrectable, pending, failed = self._call(self._nvml.nvmlDeviceGetRemappedRows)
-        return correctable, uncorrectable, pending, failed
-
-    def pcie_replays(self) -> int:
-        """See ``NvmlDevice``."""
-        return int(self._call(self._nvml.nvmlDeviceGetPcieReplayCounter))
+        return [int(number) for number in _READINGS[reading](self._nvml, self._call)]
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
         """See ``NvmlDevice``."""
@@ -240,6 +167,57 @@ class PynvmlDevice:
             return default
 
 
+_Call = Callable[..., Any]
+"""Calls a function of the module for the device."""
+
+
+def _utilization(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401 - the module has no types
+    rates = call(nvml.nvmlDeviceGetUtilizationRates)
+    return rates.gpu, rates.memory
+
+
+def _memory(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
+    try:
+        found = call(nvml.nvmlDeviceGetMemoryInfo, nvml.nvmlMemory_v2)
+    except NotSupportedError:
+        # Before driver 510; what the driver keeps for itself counts as used there.
+        found = call(nvml.nvmlDeviceGetMemoryInfo)
+    return found.used, found.total
+
+
+def _performance_state(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
+    state = int(call(nvml.nvmlDeviceGetPerformanceState))
+    if not 0 <= state <= 15:
+        raise NotSupportedError("the P-state is unknown")
+    return [state]
+
+
+def _ecc_errors(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
+    kinds = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+    return [call(nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC) for kind in kinds]
+
+
+_READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
+    Reading.UTILIZATION: _utilization,
+    Reading.MEMORY: _memory,
+    Reading.POWER: lambda nvml, call: [call(nvml.nvmlDeviceGetPowerUsage)],
+    Reading.POWER_LIMIT: lambda nvml, call: [call(nvml.nvmlDeviceGetEnforcedPowerLimit)],
+    Reading.ENERGY: lambda nvml, call: [call(nvml.nvmlDeviceGetTotalEnergyConsumption)],
+    Reading.TEMPERATURE: lambda nvml, call: [call(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU)],
+    Reading.FAN: lambda nvml, call: [call(nvml.nvmlDeviceGetFanSpeed)],
+    Reading.CLOCKS: lambda nvml, call: [
+        call(nvml.nvmlDeviceGetClockInfo, clock) for clock in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
+    ],
+    Reading.HIGHEST_CLOCK: lambda nvml, call: [call(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)],
+    Reading.PERFORMANCE_STATE: _performance_state,
+    Reading.ENCODER: lambda nvml, call: call(nvml.nvmlDeviceGetEncoderUtilization)[:1],
+    Reading.DECODER: lambda nvml, call: call(nvml.nvmlDeviceGetDecoderUtilization)[:1],
+    Reading.ECC_ERRORS: _ecc_errors,
+    Reading.REMAPPED_ROWS: lambda nvml, call: call(nvml.nvmlDeviceGetRemappedRows),
+    Reading.PCIE_REPLAYS: lambda nvml, call: [call(nvml.nvmlDeviceGetPcieReplayCounter)],
+}
+
+
 def _is_mps_server(pid: int) -> bool:
     return (files.read(f"/proc/{pid}/comm") or b"").strip() == _MPS_SERVER
 
@@ -248,9 +226,14 @@ def _text(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _load() -> ModuleType | None:
+def has_library() -> bool:
+    """Whether the driver's library is there."""
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:
-        return None
-    return import_module("pynvml")
+        return False
+    return True
+
+
+def _load() -> ModuleType | None:
+    return import_module("pynvml") if has_library() else None

@@ -20,7 +20,7 @@ from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, NotSupportedError, Nvml, NvmlDevice
-from jobmeter.collect.nvidia.measures import MEASURES, METRICS, SLOW_MEASURES
+from jobmeter.collect.nvidia.measures import MEASURES, SLOW_MEASURES
 from jobmeter.model.sample import Sample
 
 T = TypeVar("T")
@@ -43,6 +43,10 @@ class NvidiaCollector:
     """
 
     name = "nvidia"
+    metrics = (
+        *(metric for measure in (*MEASURES, *SLOW_MEASURES) for metric in measure.metrics),
+        *_PROCESS_METRICS,
+    )
 
     def __init__(
         self,
@@ -68,10 +72,6 @@ class NvidiaCollector:
         self._groups = groups
         self._slow_ms: int | None = None
         self._lost: set[int] = set()
-
-    def describe(self) -> tuple[str, ...]:
-        """See ``Collector.describe``."""
-        return (*METRICS, *_PROCESS_METRICS)
 
     def collect(self, now_ms: int) -> Samples:
         """See ``Collector.collect``. A value that a device does not give is absent; a lost device stops no other."""
@@ -120,7 +120,7 @@ class NvidiaCollector:
         name = device_name(device.index)
         values: dict[str, float] = {}
         for measure in (*MEASURES, *(SLOW_MEASURES if slow else ())):
-            values.update(self._read(device, partial(measure, device)) or {})
+            values.update(self._read(device, partial(measure.read, device)) or {})
         return [Sample(self._place.of_device(metric, name, owner), now_ms, value) for metric, value in values.items()]
 
     def _by_replica(

@@ -1,17 +1,15 @@
 """Metrics of a device: for each call of NVML the metrics that it gives, in the catalogue's units."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from jobmeter.collect.nvidia.api import ALL_LINKS, Field, NvmlDevice
+from jobmeter.collect.nvidia.api import ALL_LINKS, Field, NvmlDevice, Reading
 
 _PERCENT = 0.01
 _MILLI = 1e-3
 _MEGA = 1e6
 _NANO = 1e-9
 _KIBI = 1024.0
-
-Values = Mapping[str, float]
-Measure = Callable[[NvmlDevice], Values]
 
 _FIELDS: Mapping[Field, tuple[str, float]] = {
     (74, 0): ("gpu.throttle.power", _NANO),
@@ -40,95 +38,52 @@ _PROFILE: Mapping[int, str] = {
 """Numbers as in nvml.h (NVML_GPM_METRIC_*), all in percent."""
 
 
-def _one(metric: str, read: Callable[[NvmlDevice], float], scale: float = 1.0) -> Measure:
-    return lambda device: {metric: read(device) * scale}
+class Measure(NamedTuple):
+    """A call of NVML: the metrics that it may give, and how they are read."""
+
+    metrics: tuple[str, ...]
+    read: Callable[[NvmlDevice], Mapping[str, float]]
 
 
-def _utilization(device: NvmlDevice) -> Values:
-    kernels, copies = device.utilization()
-    return {"gpu.utilization": kernels * _PERCENT, "gpu.memory.copy.utilization": copies * _PERCENT}
+def _of(reading: Reading, scale: float, *metrics: str) -> Measure:
+    def read(device: NvmlDevice) -> Mapping[str, float]:
+        return {metric: value * scale for metric, value in zip(metrics, device.read(reading), strict=True)}
+
+    return Measure(metrics, read)
 
 
-def _memory(device: NvmlDevice) -> Values:
-    used, total = device.memory()
-    return {"gpu.memory.usage": float(used), "gpu.memory.limit": float(total)}
-
-
-def _clocks(device: NvmlDevice) -> Values:
-    multiprocessors, memory = device.clocks()
-    return {"gpu.clock.sm": multiprocessors * _MEGA, "gpu.clock.memory": memory * _MEGA}
-
-
-def _ecc(device: NvmlDevice) -> Values:
-    corrected, uncorrected = device.ecc_errors()
-    return {"gpu.ecc.corrected": float(corrected), "gpu.ecc.uncorrected": float(uncorrected)}
-
-
-def _remapped(device: NvmlDevice) -> Values:
-    names = ("correctable", "uncorrectable", "pending", "failed")
-    return {
-        f"gpu.remapped.rows.{name}": float(value) for name, value in zip(names, device.remapped_rows(), strict=True)
-    }
-
-
-def _fields(device: NvmlDevice) -> Values:
+def _fields(device: NvmlDevice) -> Mapping[str, float]:
     found = device.fields(tuple(_FIELDS))
     return {_FIELDS[field][0]: value * _FIELDS[field][1] for field, value in found.items()}
 
 
-def _profile(device: NvmlDevice) -> Values:
+def _profile(device: NvmlDevice) -> Mapping[str, float]:
     return {_PROFILE[metric]: value * _PERCENT for metric, value in device.profile(tuple(_PROFILE)).items()}
 
 
-MEASURES: tuple[Measure, ...] = (
-    _utilization,
-    _memory,
-    _one("gpu.power", lambda device: device.power(), _MILLI),
-    _one("gpu.energy", lambda device: device.energy(), _MILLI),
-    _one("gpu.temperature", lambda device: device.temperature()),
-    _clocks,
-    _one("gpu.performance.state", lambda device: device.performance_state()),
-    _one("gpu.encoder.utilization", lambda device: device.encoder(), _PERCENT),
-    _one("gpu.decoder.utilization", lambda device: device.decoder(), _PERCENT),
-    _fields,
-    _profile,
+_REMAPPED = tuple(f"gpu.remapped.rows.{name}" for name in ("correctable", "uncorrectable", "pending", "failed"))
+
+MEASURES = (
+    _of(Reading.UTILIZATION, _PERCENT, "gpu.utilization", "gpu.memory.copy.utilization"),
+    _of(Reading.MEMORY, 1.0, "gpu.memory.usage", "gpu.memory.limit"),
+    _of(Reading.POWER, _MILLI, "gpu.power"),
+    _of(Reading.ENERGY, _MILLI, "gpu.energy"),
+    _of(Reading.TEMPERATURE, 1.0, "gpu.temperature"),
+    _of(Reading.CLOCKS, _MEGA, "gpu.clock.sm", "gpu.clock.memory"),
+    _of(Reading.PERFORMANCE_STATE, 1.0, "gpu.performance.state"),
+    _of(Reading.ENCODER, _PERCENT, "gpu.encoder.utilization"),
+    _of(Reading.DECODER, _PERCENT, "gpu.decoder.utilization"),
+    Measure(tuple(metric for metric, _ in _FIELDS.values()), _fields),
+    Measure(tuple(_PROFILE.values()), _profile),
 )
 """Read at every turn."""
 
-SLOW_MEASURES: tuple[Measure, ...] = (
-    _one("gpu.power.limit", lambda device: device.power_limit(), _MILLI),
-    _one("gpu.clock.sm.limit", lambda device: device.highest_clock(), _MEGA),
-    _one("gpu.fan", lambda device: device.fan(), _PERCENT),
-    _ecc,
-    _remapped,
-    _one("gpu.pcie.replay", lambda device: device.pcie_replays()),
+SLOW_MEASURES = (
+    _of(Reading.POWER_LIMIT, _MILLI, "gpu.power.limit"),
+    _of(Reading.HIGHEST_CLOCK, _MEGA, "gpu.clock.sm.limit"),
+    _of(Reading.FAN, _PERCENT, "gpu.fan"),
+    _of(Reading.ECC_ERRORS, 1.0, "gpu.ecc.corrected", "gpu.ecc.uncorrected"),
+    _of(Reading.REMAPPED_ROWS, 1.0, *_REMAPPED),
+    _of(Reading.PCIE_REPLAYS, 1.0, "gpu.pcie.replay"),
 )
 """Read once a minute: limits, and counters of errors."""
-
-METRICS: tuple[str, ...] = (
-    "gpu.utilization",
-    "gpu.memory.copy.utilization",
-    "gpu.memory.usage",
-    "gpu.memory.limit",
-    "gpu.power",
-    "gpu.power.limit",
-    "gpu.energy",
-    "gpu.temperature",
-    "gpu.fan",
-    "gpu.clock.sm",
-    "gpu.clock.memory",
-    "gpu.clock.sm.limit",
-    "gpu.performance.state",
-    "gpu.encoder.utilization",
-    "gpu.decoder.utilization",
-    "gpu.ecc.corrected",
-    "gpu.ecc.uncorrected",
-    "gpu.remapped.rows.correctable",
-    "gpu.remapped.rows.uncorrectable",
-    "gpu.remapped.rows.pending",
-    "gpu.remapped.rows.failed",
-    "gpu.pcie.replay",
-    *(metric for metric, _ in _FIELDS.values()),
-    *_PROFILE.values(),
-)
-"""Everything that the measures give."""

@@ -1,13 +1,16 @@
 """Renames samples of pods to their jobs; they wait while the job of a pod is unknown."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
 
+import msgspec
+
 from jobmeter.collect.base import Owner, Samples
 from jobmeter.collect.discover.table import Process
-from jobmeter.collect.pods.directory import PodDirectory
 from jobmeter.collect.pods.pod import MOST_RECORDS, Pod
+from jobmeter.collect.state_file import StateFile
 from jobmeter.model.pod import MOST_PODS, PodReplica, pod_of_job
 from jobmeter.model.record import EventRecord, JobRecord, Records
 
@@ -21,10 +24,47 @@ _AGAIN = 60.0
 """Seconds between requests for a pod that waits no longer."""
 _FORGET = 3_600.0
 _MOST = 10_000
+_FILE = "pods.json"
+_MOST_STORED = 2_000
+"""Pods that are remembered; those that were learnt of longest ago are forgotten first."""
+
+
+class PodDirectory:
+    """The pods with known jobs, stored in a folder over a restart of the agent, when the server may be unavailable.
+
+    None: in memory only. Not for concurrent changes.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file = StateFile(
+            folder / _FILE if folder else None,
+            msgspec.json.Decoder(list[PodReplica]),
+            "%s cannot be read (%s): all pods are requested from the server again",
+            logging.WARNING,
+        )
+        self._pods = {one.uid: one for one in self._file.load() or ()}
+
+    def __bool__(self) -> bool:
+        return bool(self._pods)
+
+    def get(self, uid: str) -> PodReplica | None:
+        """The replica of the pod, None where unknown."""
+        return self._pods.get(uid)
+
+    def add(self, found: Iterable[PodReplica]) -> None:
+        """Store these, replacing entries of the same pods."""
+        fresh = {one.uid: one for one in found}
+        if not fresh:
+            return
+        pods = {**{uid: one for uid, one in self._pods.items() if uid not in fresh}, **fresh}
+        self._pods = dict(list(pods.items())[-_MOST_STORED:])
+        self._file.save(list(self._pods.values()))
 
 
 class PodJobs:
-    """See ``Attribution``. ``samples``, ``records`` and ``released`` are for one thread; the others are thread safe.
+    """Renames samples and records of pods to those of their jobs, once these are known.
+
+    ``samples``, ``records`` and ``released`` are for one thread; the others are thread safe.
 
     A pod with an unknown job waits, unless no pod of this node ever had a known one: without a watcher in the cluster
     no pod waits after the first minute. Nothing is dropped: after the longest wait samples are sent under the name that
@@ -60,7 +100,7 @@ class PodJobs:
             return pod.owner(owner.attempt) if pod is not None and pod.resolved else None
 
     def samples(self, samples: Samples) -> Samples:
-        """See ``Attribution.samples``."""
+        """These samples and earlier ones whose names are now known, each with its own time."""
         now = self._monotonic()
         with self._lock:
             self._find_pods(now)
@@ -82,7 +122,7 @@ class PodJobs:
         return ready
 
     def records(self, records: Records) -> Records:
-        """See ``Attribution.records``."""
+        """Those of these records whose names are known; the others are ``released`` later."""
         now = self._monotonic()
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
@@ -106,7 +146,7 @@ class PodJobs:
         return Records(jobs=jobs, nodes=records.nodes, events=events)
 
     def released(self) -> Records:
-        """See ``Attribution.released``."""
+        """Earlier records whose names are now known."""
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
         with self._lock:

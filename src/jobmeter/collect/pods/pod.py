@@ -6,9 +6,8 @@ import msgspec
 
 from jobmeter.collect.base import Owner
 from jobmeter.model.pod import PodReplica, job_of_pod
-from jobmeter.model.record import AllocationRecord, EventRecord, JobRecord, ReplicaRecord
+from jobmeter.model.record import EventRecord, JobRecord, ReplicaRecord
 from jobmeter.model.sample import Sample
-from jobmeter.model.series import Series
 
 MOST_RECORDS = 64
 """Records of one pod that wait; the oldest go out under the pod's own name beyond that."""
@@ -57,18 +56,14 @@ class Pod:
         """The sample under the name of that replica."""
         series = sample.series
         owner = self.owner(series.attempt)
-        renamed = Series(
-            series.metric,
-            owner.project or series.project,
-            series.cluster,
-            series.node,
-            series.device,
-            owner.job,
-            owner.replica if series.replica else "",
-            owner.attempt,
-            series.labels,
+        renamed = replace(
+            series,
+            project=owner.project or series.project,
+            job=owner.job,
+            replica=owner.replica if series.replica else "",
+            attempt=owner.attempt,
         )
-        return Sample(renamed, sample.time_ms, sample.value)
+        return sample._replace(series=renamed)
 
     def event(self, event: EventRecord) -> EventRecord:
         """The event under the name of that replica."""
@@ -87,8 +82,8 @@ class Pod:
         None where nothing is left; the watcher reports starts and ends.
         """
         replicas = [self._replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
-        allocations = [self._allocation(one) for one in record.allocations or ()]
         owner = self.owner(0)
+        allocations = [msgspec.structs.replace(one, replica=owner.replica) for one in record.allocations or ()]
         if self.replica is None:
             return msgspec.structs.replace(record, job_id=owner.job, replicas=replicas, allocations=allocations)
         ranked = [one for one in replicas if one.rank is not None]
@@ -113,6 +108,3 @@ class Pod:
             node=record.node,
             pod_id=record.pod_id,
         )
-
-    def _allocation(self, record: AllocationRecord) -> AllocationRecord:
-        return msgspec.structs.replace(record, replica=self.owner(0).replica)

@@ -1,16 +1,14 @@
 """Counter values across a restart of the agent, so that no counter of a job falls."""
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from jobmeter.collect import files
 from jobmeter.collect.base import Owner
 from jobmeter.collect.clock import elapsed_ns
-
-_log = logging.getLogger(__name__)
+from jobmeter.collect.files import boot_id
+from jobmeter.collect.state_file import StateFile
 
 Reached = dict[Owner, dict[str, float]]
 """The values of counters by name, for each replica."""
@@ -40,42 +38,24 @@ class CounterFile:
 
     def __init__(self, path: Path | None) -> None:
         self.saved_ms: int | None = None
-        self._path = path
+        unreadable = "the counters of the last start cannot be read from %s: %s"
+        self._file = StateFile(path, msgspec.json.Decoder(_File | list[_Entry]), unreadable)
         self._last: Mapping[Owner, Mapping[str, float]] = {}
 
     def load(self) -> Reached:
         """What was saved last; empty when nothing was, or when the machine has been started since."""
-        if self._path is None:
-            return {}
-        try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=_File | list[_Entry])
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            _log.warning("the counters of the last start cannot be read from %s: %s", self._path, error)
-            return {}
+        entries: list[_Entry] = []
+        found = self._file.load()
         if isinstance(found, list):
             entries = found  # the format without the time
-        elif found.boot == _boot():
+        elif found is not None and found.boot == boot_id():
             entries, self.saved_ms = found.entries, found.elapsed_ms
-        else:
-            entries = []
         return {Owner(entry.job, entry.replica, entry.attempt): entry.reached for entry in entries}
 
     def save(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
         """Save what the counters have reached, when that has changed."""
-        if self._path is None or reached == self._last:
+        if self._file.path is None or reached == self._last:
             return
         self._last = {owner: dict(counts) for owner, counts in reached.items()}
         entries = [_Entry(owner.job, owner.replica, owner.attempt, dict(counts)) for owner, counts in reached.items()]
-        fresh = self._path.with_suffix(".new")
-        try:
-            fresh.write_bytes(msgspec.json.encode(_File(_boot(), elapsed_ns() // 1_000_000, entries)))
-            fresh.replace(self._path)
-        except OSError as error:
-            _log.debug("the counters cannot be saved: %s", error)
-
-
-def _boot() -> str:
-    """The identity of this start of the machine, empty where the kernel does not say."""
-    return (files.read("/proc/sys/kernel/random/boot_id") or b"").decode(errors="replace").strip()
+        self._file.save(_File(boot_id(), elapsed_ns() // 1_000_000, entries))

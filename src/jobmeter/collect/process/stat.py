@@ -1,9 +1,11 @@
 """One process as /proc describes it."""
 
 import os
+import pwd
 from typing import NamedTuple
 
 from jobmeter.collect import files
+from jobmeter.collect.text import valid_text
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -64,6 +66,14 @@ def read_io(proc_root: str, pid: int) -> tuple[float, float] | None:
     if values is None or b"read_bytes" not in values or b"write_bytes" not in values:
         return None
     return float(values[b"read_bytes"]), float(values[b"write_bytes"])
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, its number where it has none."""
+    try:
+        return valid_text(pwd.getpwuid(uid).pw_name)
+    except KeyError:
+        return str(uid)
 
 
 def all_pids(proc_root: str) -> list[int]:

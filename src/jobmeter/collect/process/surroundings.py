@@ -3,7 +3,7 @@
 import os
 
 from jobmeter.collect import files
-from jobmeter.collect.cgroup.paths import groups_of
+from jobmeter.collect.cgroup.paths import Hierarchies, groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import count_cpus, lowest
 from jobmeter.collect.host.network import interfaces
@@ -30,6 +30,13 @@ def allowance(proc_root: str, pid: int, reader: GroupReader, machine: Allowance)
         return None, None
     cpu, memory = reader.limits(groups)
     return lowest(cpu, affinity(proc_root, pid), machine[0]), lowest(memory, machine[1])
+
+
+def own_limits(proc_root: str, pid: int, hierarchies: Hierarchies) -> dict[str, float]:
+    """What ``allowance`` gives, by metric; a limit that is unknown is left out."""
+    cpu, memory = allowance(proc_root, pid, GroupReader(hierarchies), machine_limits(proc_root))
+    limits = {"cpu.limit": cpu, "memory.limit": memory}
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def affinity(proc_root: str, pid: int) -> float | None:

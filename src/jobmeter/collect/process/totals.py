@@ -12,6 +12,7 @@ that was missing and is back, or whose final figures come late, is not counted t
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -91,8 +92,7 @@ class Totals(Generic[K, O]):
         """The sums of every owner until it is forgotten. They never decrease."""
         sums = dict(self._gone)
         for key, reading in self._last.items():
-            own = _subtract(reading.values, self._foreign.get(key, self._zero))
-            sums[reading.owner] = _add(sums.get(reading.owner, self._zero), own)
+            sums[reading.owner] = _add(sums.get(reading.owner, self._zero), self._own(key, reading))
         for owner in self._floors.keys() & sums.keys():
             missing = _subtract(self._floors.pop(owner), sums[owner])
             self._add_to_owner(owner, missing)
@@ -122,9 +122,7 @@ class Totals(Generic[K, O]):
                 continue
             base = gone[keys[0]].base
             taken = _subtract(_waited(now[heir]), _waited(base[heir]) if heir in base else self._zero)
-            lost = self._zero
-            for key in keys:
-                lost = _add(lost, self._own(key, gone[key].reading))
+            lost = self._sum_own(keys, gone)
             nearest_named = all(gone[key].heir == heir for key in keys)
             if nearest_named or heir in final or _least(lost, taken) == lost:
                 self._divide(keys, gone, (heir, now[heir].owner), taken)
@@ -139,9 +137,8 @@ class Totals(Generic[K, O]):
         for key in keys:
             by_owner[gone[key].reading.owner].append(key)
         for owner, own in by_owner.items():
-            lost = self._zero
+            lost = self._sum_own(own, gone)
             for key in own:
-                lost = _add(lost, self._own(key, gone[key].reading))
                 self._foreign.pop(key, None)
             found = _least(lost, taken)
             taken = _subtract(taken, found)
@@ -173,6 +170,9 @@ class Totals(Generic[K, O]):
 
     def _own(self, key: K, reading: Reading[K, O]) -> Values:
         return _subtract(reading.values, self._foreign.get(key, self._zero))
+
+    def _sum_own(self, keys: Iterable[K], gone: Mapping[K, _Missing[K, O]]) -> Values:
+        return reduce(_add, (self._own(key, gone[key].reading) for key in keys), self._zero)
 
     def _add_to_owner(self, owner: O, values: Values) -> None:
         self._gone[owner] = _add(self._gone.get(owner, self._zero), values)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from jobmeter.model.record import Records
 from jobmeter.model.sample import Sample
@@ -19,20 +19,15 @@ class Scheduler(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """End what runs for it. It is not called again."""
-        ...
-
-
-@runtime_checkable
-class MeasuringScheduler(Scheduler, Protocol):
-    """A scheduler that also measures its jobs, where no agent can."""
-
-    def measure(self, now_ms: int) -> list[Sample]:
-        """Current samples, each at ``now_ms``, of the jobs that the last ``poll`` found.
+    def measure(self, now_ms: int) -> list[Sample]:  # noqa: ARG002 - for those that measure their jobs, where no agent can
+        """Current samples, each at ``now_ms``, of the jobs that the last ``poll`` found; none unless it measures them.
 
         A value that cannot be read is absent. Raises UnavailableError when the scheduler does not answer.
         """
+        return []
+
+    def close(self) -> None:
+        """End what runs for it. It is not called again."""
         ...
 
 

@@ -1,11 +1,15 @@
-"""Polls a scheduler every interval, and puts its records into the outbox."""
+"""Polls a scheduler every interval, and puts its records and samples into the outbox."""
 
 import logging
+from dataclasses import replace
 from threading import Event
 
+import msgspec
+
 from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.scheduler.base import MeasuringScheduler, Scheduler
+from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.errors import JobmeterError
+from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.record import Records
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import Clock
@@ -44,8 +48,7 @@ class Watch:
         """Poll once; gives why that failed, empty when it did not."""
         try:
             self._spool_records(self._scheduler.poll(self._clock.now_ms()))
-            if isinstance(self._scheduler, MeasuringScheduler):
-                self._spool_samples(self._scheduler.measure(self._clock.now_ms()))
+            self._spool_samples(self._scheduler.measure(self._clock.now_ms()))
         except JobmeterError as error:
             self._failed(error.message)
             return error.message
@@ -69,3 +72,32 @@ class Watch:
         if message != self._reported:
             _log.warning("%s; tried again until it answers", message)
             self._reported = message
+
+
+class InCluster(Scheduler):
+    """A scheduler whose jobs have the cluster in their ids, for a project where several clusters use the same ids."""
+
+    def __init__(self, scheduler: Scheduler, cluster: str) -> None:
+        self._scheduler = scheduler
+        self._cluster = cluster
+
+    def poll(self, now_ms: int) -> Records:
+        """See ``Scheduler.poll``."""
+        found = self._scheduler.poll(now_ms)
+        jobs = [msgspec.structs.replace(one, job_id=self._named(one.job_id)) for one in found.jobs]
+        events = [msgspec.structs.replace(one, job=self._named(one.job)) for one in found.events]
+        return msgspec.structs.replace(found, jobs=jobs, events=events)
+
+    def measure(self, now_ms: int) -> list[Sample]:
+        """See ``Scheduler.measure``."""
+        return [
+            Sample(replace(one.series, job=self._named(one.series.job)), one.time_ms, one.value)
+            for one in self._scheduler.measure(now_ms)
+        ]
+
+    def close(self) -> None:
+        """See ``Scheduler.close``."""
+        self._scheduler.close()
+
+    def _named(self, job: str) -> str:
+        return job_in_cluster(job, self._cluster) if job else ""

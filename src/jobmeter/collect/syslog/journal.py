@@ -56,10 +56,7 @@ class JournalSource:
         if self._process is None or cursor != self._at or until is not None:
             # A repeated reading ends with the journal: its last line may have been removed.
             self._start(cursor, follow=until is None)
-        process = self._process
-        if process is None or process.stdout is None:
-            return None
-        more = self._fill(process, wait=until is not None, until=until)
+        more = self._fill(until)
         found, self._waiting = self._waiting, []
         if until is not None:
             places = [place for place, (_, one) in enumerate(found) if one == until["cursor"]]
@@ -101,40 +98,27 @@ class JournalSource:
             stderr=subprocess.DEVNULL,
         )
         if self._process.stdout is not None:
-            os.set_blocking(self._process.stdout.fileno(), False)
+            os.set_blocking(self._process.stdout.fileno(), not follow)
         self._at = cursor
 
-    def _fill(self, process: "subprocess.Popen[bytes]", *, wait: bool, until: Position | None) -> bool:
-        """Read a bounded amount; True when there may be more."""
-        stdout = process.stdout
-        if stdout is None:
-            return False
-        if wait:
-            os.set_blocking(stdout.fileno(), True)
-        try:
-            while True:
-                try:
-                    data = os.read(stdout.fileno(), _CHUNK)
-                except BlockingIOError:
-                    return False
-                if not data:
-                    self.close_ended(process)
-                    return False
-                for piece in self._cutter.feed(data):
-                    self._take(piece)
-                reached = until is not None and any(one == until["cursor"] for _, one in self._waiting)
-                if reached or not wait:
-                    return len(data) == _CHUNK
-        finally:
-            if wait and self._process is process:
-                os.set_blocking(stdout.fileno(), False)
-
-    def close_ended(self, process: "subprocess.Popen[bytes]") -> None:
-        """Close a reader that has exited; the next reading starts another one."""
-        waiting = self._waiting
-        if self._process is process:
-            self.close()
-            self._waiting = waiting
+    def _fill(self, until: Position | None) -> bool:
+        """Read a bounded amount, or up to ``until``; True when there may be more."""
+        stdout = self._process.stdout if self._process else None
+        while stdout is not None:
+            try:
+                data = os.read(stdout.fileno(), _CHUNK)
+            except BlockingIOError:
+                return False
+            if not data:  # the reader has exited: the next reading starts another one
+                waiting = self._waiting
+                self.close()
+                self._waiting = waiting
+                return False
+            for piece in self._cutter.feed(data):
+                self._take(piece)
+            if until is None or any(one == until["cursor"] for _, one in self._waiting):
+                return len(data) == _CHUNK
+        return False
 
     def _take(self, piece: Piece) -> None:
         before = self._waiting[-1][1] if self._waiting else self._at

@@ -5,17 +5,15 @@ Format: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg
 
 import os
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+from jobmeter.collect.files import boot_id
 from jobmeter.collect.syslog.base import Entry, Position, Reading
 from jobmeter.model.syslog import facility_name
 
 DEVICE = Path("/dev/kmsg")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _RECORD_BYTES = 16_384
 _RECORDS = 2_000
 _DRIFT_NS = 1_000_000_000
@@ -45,23 +43,6 @@ def parse_record(data: bytes) -> Record | None:
     return Record(priority, sequence, micros, line.decode(errors="replace"))
 
 
-def since_boot_ns() -> int:
-    """Nanoseconds since the kernel began, those of sleep included."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
-class KernelDevice(Protocol):
-    """The part of ``/dev/kmsg`` that is used."""
-
-    def read(self) -> bytes | None:
-        """The next record, None where there is none yet. BrokenPipeError: records were overwritten before."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
-
-
 class Device:
     """``/dev/kmsg``, from the oldest record that the kernel still has."""
 
@@ -69,24 +50,20 @@ class Device:
         """Raises OSError where it may not be read."""
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
+    def skip(self) -> None:
+        """Pass over the records that there are. Raises OSError where that cannot be done."""
+        os.lseek(self._descriptor, 0, os.SEEK_END)
+
     def read(self) -> bytes | None:
-        """See ``KernelDevice.read``."""
+        """The next record, None where there is none yet. BrokenPipeError: records were overwritten before."""
         try:
             return os.read(self._descriptor, _RECORD_BYTES)
         except BlockingIOError:
             return None
 
     def close(self) -> None:
-        """See ``KernelDevice.close``."""
+        """Let go of it."""
         os.close(self._descriptor)
-
-
-def boot_id() -> str:
-    """The id of this start of the kernel, empty where it has none."""
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
 
 
 class KernelSource:
@@ -104,14 +81,14 @@ class KernelSource:
         now_ns: Callable[[], int],
         since_boot_ns: Callable[[], int],
         *,
-        connect: Callable[[], KernelDevice] = Device,
+        connect: Callable[[], Device] = Device,
         boot: Callable[[], str] = boot_id,
     ) -> None:
         self._now_ns = now_ns
         self._since_boot_ns = since_boot_ns
         self._connect = connect
         self._boot = boot()
-        self._device: KernelDevice | None = None
+        self._device: Device | None = None
         self._last = -1
 
     def read(self, position: Position | None, until: Position | None = None) -> Reading | None:

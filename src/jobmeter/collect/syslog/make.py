@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.clock import SampleClock
+from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.syslog.journal import JournalSource, has_journal
-from jobmeter.collect.syslog.kernel import DEVICE, KernelSource, since_boot_ns
+from jobmeter.collect.syslog.kernel import DEVICE, KernelSource
 from jobmeter.collect.syslog.reader import LogSettings, SystemLogReader
 from jobmeter.collect.syslog.watch import FileWatch
 
@@ -35,7 +35,7 @@ def system_logs(
         return None
     sources: list[Source] = []
     if settings.kernel and os.access(DEVICE, os.R_OK):
-        sources.append(KernelSource(lambda: clock.now_ms() * _NS, since_boot_ns))
+        sources.append(KernelSource(lambda: clock.now_ms() * _NS, elapsed_ns))
     elif settings.kernel:
         _log.info("the kernel's log is not read: %s may not be read here", DEVICE)
     if settings.journal and has_journal():

@@ -7,12 +7,12 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.syslog import checkpoint
-from jobmeter.collect.syslog.base import Entry, Reading, Source
-from jobmeter.collect.syslog.checkpoint import Intent
-from jobmeter.collect.syslog.limit import LineRate
+from jobmeter.collect.state_file import StateFile
+from jobmeter.collect.syslog.base import Entry, Position, Reading, Source
 from jobmeter.collect.syslog.watch import FileWatch, is_gone
 from jobmeter.model.log import LogLine
 from jobmeter.model.syslog import level_of_severity
@@ -29,6 +29,33 @@ _READINGS = 8
 _log = logging.getLogger(__name__)
 
 
+class Intent(msgspec.Struct, frozen=True):
+    """Lines that are about to be put into the outbox: up to ``end``, the first ``taken`` of them from ``first_ns`` on.
+
+    Stored before that, so that an agent that dies meanwhile sends the same lines with the same times, and each counts
+    once.
+    """
+
+    end: Position
+    first_ns: int
+    taken: int
+
+
+class SourcePosition(msgspec.Struct):
+    """The read position of a source, and the intent of the next lines, which may have been sent already."""
+
+    position: Position
+    intent: Intent | None = None
+
+
+class Checkpoint(msgspec.Struct):
+    """The positions of all sources. ``last_ns`` is the newest time that a line of a source without times was given."""
+
+    places: dict[str, SourcePosition] = {}
+    patterns: list[str] = []
+    last_ns: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
     """The system logs that an agent reads. ``lines_a_second`` limits each source; lines above it are counted."""
@@ -37,6 +64,25 @@ class LogSettings:
     journal: bool = True
     files: tuple[str, ...] = ()
     lines_a_second: float = 10_000.0
+
+
+class LineRate:
+    """A bucket of lines that fills at ``rate`` a second up to ten seconds' lines. For one thread."""
+
+    def __init__(self, rate: float, monotonic: Callable[[], float]) -> None:
+        self.rate = rate
+        self._monotonic = monotonic
+        self._lines = 10 * rate
+        self._at = monotonic()
+
+    def take(self, wanted: int) -> int:
+        """How many of ``wanted`` lines may pass now."""
+        now = self._monotonic()
+        self._lines = min(self._lines + (now - self._at) * self.rate, 10 * self.rate)
+        self._at = now
+        taken = min(wanted, int(self._lines))
+        self._lines -= taken
+        return taken
 
 
 class SystemLogReader:
@@ -70,8 +116,9 @@ class SystemLogReader:
         self._monotonic = monotonic
         self._rate = lines_a_second
         self._owner_of = owner_of
-        self._state = state
-        self._saved = checkpoint.load(state)
+        unreadable = "the positions in %s cannot be read (%s): sources are read from where they begin"
+        self._file = StateFile(state, msgspec.json.Decoder(Checkpoint), unreadable)
+        self._saved = self._file.load() or Checkpoint()
         self._unsaved = False
         self._unsaveable = False
         self._waits = False
@@ -173,15 +220,15 @@ class SystemLogReader:
                 self._saved.places[source.key].intent = intent
                 self._save()
             self._put(source, entries, intent)
-        self._saved.places[source.key] = checkpoint.SourcePosition(reading.end)
+        self._saved.places[source.key] = SourcePosition(reading.end)
         self._unsaved = True
 
-    def _repeat(self, source: Source, place: checkpoint.SourcePosition, intent: Intent) -> None:
+    def _repeat(self, source: Source, place: SourcePosition, intent: Intent) -> None:
         """Send again the lines that may have been sent before the agent died."""
         reading = source.read(place.position, intent.end)
         if reading is not None and reading.entries:
             self._put(source, reading.entries, intent)
-        self._saved.places[source.key] = checkpoint.SourcePosition(intent.end)
+        self._saved.places[source.key] = SourcePosition(intent.end)
         self._unsaved = True
 
     def _put(self, source: Source, entries: list[Entry], intent: Intent) -> None:
@@ -216,7 +263,7 @@ class SystemLogReader:
         self._saved.patterns = self._watch.patterns
         self._unsaved = False
         try:
-            checkpoint.save(self._state, self._saved)
+            self._file.write(self._saved)
         except OSError as error:
             if not self._unsaveable:
                 _log.warning("positions in system logs cannot be remembered: %s", error)

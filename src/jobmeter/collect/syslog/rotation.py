@@ -4,7 +4,7 @@ import os
 import re
 import stat
 import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jobmeter.collect.syslog.base import Position
@@ -26,13 +26,7 @@ class Spot:
 
     def position(self) -> Position:
         """The place as JSON."""
-        return {
-            "device": self.device,
-            "inode": self.inode,
-            "offset": self.offset,
-            "head": self.head,
-            "tail": self.tail,
-        }
+        return asdict(self)
 
     @property
     def file(self) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,9 @@ import pytest
 from tests.unit.collect.kubernetes.replay import PATHS, Replay, recorded, replaying
 from tests.waiting import wait_until
 
-from jobmeter.collect.scheduler.kubernetes.informer import Change
+from jobmeter.collect.scheduler.kubernetes import informer
+from jobmeter.collect.scheduler.kubernetes.api import HttpApi
+from jobmeter.collect.scheduler.kubernetes.informer import Change, Informer
 from jobmeter.collect.scheduler.kubernetes.kind import KIND
 from jobmeter.collect.scheduler.kubernetes.kinds import KINDS
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
@@ -46,7 +48,7 @@ class Together:
         return [(key[1], key[2], str(one.state), one.exit_code, one.reason) for key, one in found]
 
 
-class Fed:
+class Fed(Informer[Any]):
     """A feed whose changes a test gives."""
 
     def __init__(self, *changes: Change[Any]) -> None:
@@ -390,3 +392,31 @@ def test_a_pod_that_is_missing_from_a_list_ended_unseen() -> None:
 def test_quantities(text: str, number: float | None) -> None:
     found = parse_quantity(text)
     assert (None if found is None else float(found)) == number
+
+
+class Numbered(HttpApi):
+    """An API server with many objects, and a watch that gives each of them again."""
+
+    def __init__(self, count: int) -> None:
+        self._items = [{"metadata": {"uid": f"u{number}", "resourceVersion": str(number)}} for number in range(count)]
+
+    def page(self, path: str, token: str) -> bytes:
+        return msgspec.json.encode({"items": self._items, "metadata": {"resourceVersion": "1"}})
+
+    def watch(self, path: str, version: str) -> Iterator[bytes]:
+        yield from (msgspec.json.encode({"type": "MODIFIED", "object": one}) for one in self._items)
+
+
+def test_a_list_longer_than_the_queue_is_taken_whole_and_a_watch_waits_for_room(monkeypatch) -> None:
+    monkeypatch.setattr(informer, "_MOST_CHANGES", 3)
+    watching = Informer(Numbered(20), "api/v1/pods", Pod, optional=False)
+    watching.start()
+    try:
+        assert watching.wait_ready()
+        listed = watching.take()
+        assert len([change for change in listed if change.found is not None]) >= 20
+        assert [len(change.uids) for change in listed if change.uids is not None] == [20]
+        wait_until(lambda: watching._changes.qsize() >= 3, "the watch")
+        assert len(watching.take()) == 3
+    finally:
+        watching.stop()

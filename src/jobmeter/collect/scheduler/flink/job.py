@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from jobmeter.collect.scheduler.flink.answers import TERMINAL, Details, Failure, Subtask, Summary
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import short_text, valid_text
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
-from jobmeter.model.record import MAX_REASON, MAX_SHORT_TEXT, EventRecord, JobRecord, ReplicaRecord
+from jobmeter.model.record import MAX_REASON, EventRecord, JobRecord, ReplicaRecord
 from jobmeter.model.series import is_name
 
 _STATES = {
@@ -31,7 +33,10 @@ def job_state(state: str) -> JobState:
 
 @dataclass(slots=True, eq=False)
 class FlinkJob:
-    """A job since it was first listed. ``counted`` is Flink's own count of its restarts, which is delayed."""
+    """A job since it was first listed.
+
+    ``failures`` are oldest first. ``counted`` is Flink's own count of its restarts, which is delayed.
+    """
 
     listed: Summary
     details: Details | None = None
@@ -63,10 +68,6 @@ class FlinkJob:
         """Whether the newest failure is the one that ended it."""
         return self.details is not None and self.details.state == "FAILED"
 
-    def update(self, details: Details, subtasks: Mapping[str, Sequence[Subtask]], failures: Sequence[Failure]) -> None:
-        """Update from the job manager; ``failures`` are oldest first."""
-        self.details, self.subtasks, self.failures = details, subtasks, failures
-
     def attempts(self) -> Iterator[tuple[int, Failure]]:
         """Each failure that is remembered, with the number of the attempt that it ended."""
         first = self.restarts + (1 if self.failed else 0) - len(self.failures)
@@ -82,8 +83,7 @@ def job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
     if full == job.record and not fresh:
         return []
     job.record, job.sent = full, dict(job.replicas)
-    fields = {name: getattr(full, name) for name in full.__struct_fields__}
-    return [JobRecord(**{**fields, "replicas": list(fresh)})]
+    return [replace(full, replicas=list(fresh))]
 
 
 def job_events(job: FlinkJob) -> list[EventRecord]:
@@ -129,7 +129,7 @@ def _record(job: FlinkJob, cluster: str) -> JobRecord:
     }
     return JobRecord(
         job_id=listed.jid,
-        name=valid_text(listed.name)[:MAX_SHORT_TEXT] or None,
+        name=short_text(listed.name) or None,
         type="FlinkBatch" if details and details.job_type == "BATCH" else "FlinkStream",
         state=state,
         created=listed.start_time,
@@ -193,16 +193,7 @@ def _failed(job: FlinkJob, cluster: str, attempt: int, failure: Failure, began: 
 
 
 def _ended(replica: ReplicaRecord, state: JobState, end_ms: int, reason: str = "") -> ReplicaRecord:
-    return ReplicaRecord(
-        name=replica.name,
-        attempt=replica.attempt,
-        cluster=replica.cluster,
-        node=replica.node,
-        state=state,
-        start=replica.start,
-        end=end_ms,
-        reason=reason,
-    )
+    return replace(replica, state=state, end=end_ms, reason=reason)
 
 
 def _event(job: FlinkJob, attempt: int, failure: Failure) -> EventRecord:

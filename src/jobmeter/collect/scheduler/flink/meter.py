@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobmeter.collect.scheduler.flink import meaning
-from jobmeter.collect.scheduler.flink.answers import Details, Subtask, Vertex
+from jobmeter.collect.scheduler.flink.answers import Details, Vertex
 from jobmeter.collect.scheduler.flink.job import FlinkJob, endpoint_host, task_manager
 from jobmeter.collect.scheduler.flink.rest import Rest
 from jobmeter.collect.text import valid_text
@@ -25,12 +25,6 @@ class _Listed:
     names: list[str]
 
 
-@dataclass(slots=True)
-class _Restarts:
-    count: float
-    time_ms: int
-
-
 @dataclass(slots=True, eq=False)
 class Meter:
     """Measures jobs. It caches, for each running job, the names of its tasks' metrics, and its count of restarts."""
@@ -38,7 +32,7 @@ class Meter:
     rest: Rest
     cluster: str
     _lists: dict[tuple[str, str], _Listed] = field(default_factory=dict)
-    _restarts: dict[str, _Restarts] = field(default_factory=dict)
+    _restarts: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def measure(self, job: FlinkJob, exclusive: frozenset[str], now_ms: int) -> list[Sample]:
         """The samples of a running job. ``exclusive`` are the task managers that work for this job only.
@@ -71,11 +65,11 @@ class Meter:
         if count is None:
             return
         job.counted = max(job.counted, int(count))
-        before = self._restarts.get(jid)
-        if before is not None and now_ms > before.time_ms and count >= before.count:
-            rate = (count - before.count) / (now_ms - before.time_ms) * 1000
+        before, before_ms = self._restarts.get(jid, (count, now_ms))
+        if now_ms > before_ms and count >= before:
+            rate = (count - before) / (now_ms - before_ms) * 1000
             yield _sample(place, meaning.Measured("task_failover.rate", rate), now_ms)
-        self._restarts[jid] = _Restarts(count, now_ms)
+        self._restarts[jid] = count, now_ms
 
     def _of_task(self, job: FlinkJob, vertex: Vertex, task: str, now_ms: int) -> Iterator[Sample]:
         jid = job.listed.jid
@@ -94,7 +88,7 @@ class Meter:
             number, _, metric = name.partition(".")
             by_subtask.setdefault(int(number), {})[metric] = value
         for at, read in by_subtask.items():
-            place = self._place(job, subtasks[at])
+            place = self._place(job, task_manager(subtasks[at]), endpoint_host(subtasks[at].endpoint))
             labels = (("subtask", str(at)), ("task", task))
             for one in meaning.of_subtask(read):
                 yield _sample(place, one._replace(labels=(*_short(one.labels), *labels)), now_ms)
@@ -103,15 +97,13 @@ class Meter:
         self, job: FlinkJob, name: str, node: str, exclusive: frozenset[str], now_ms: int
     ) -> Iterator[Sample]:
         read = self.rest.values(f"/taskmanagers/{name}/metrics", meaning.TASK_MANAGER)
-        place = Series("", "", self.cluster, node, job=job.listed.jid, replica=name, attempt=job.restarts)
+        place = self._place(job, name, node)
         for one in meaning.of_task_manager(read):
             yield _sample(place, one, now_ms)
         if name in exclusive and (used := read.get(meaning.CPU_TIME, -1.0)) >= 0:
-            yield Sample(_series("cpu.time", place), now_ms, used / 1e9)
+            yield Sample(replace(place, metric="cpu.time"), now_ms, used / 1e9)
 
-    def _place(self, job: FlinkJob, subtask: Subtask) -> Series:
-        node = endpoint_host(subtask.endpoint)
-        replica = task_manager(subtask)
+    def _place(self, job: FlinkJob, replica: str, node: str) -> Series:
         return Series("", "", self.cluster, node, job=job.listed.jid, replica=replica, attempt=job.restarts)
 
 
@@ -149,17 +141,4 @@ def _short(labels: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def _sample(place: Series, one: meaning.Measured, now_ms: int) -> Sample:
-    return Sample(_series(f"flink.{one.name}", place, one.labels), now_ms, one.value)
-
-
-def _series(metric: str, place: Series, labels: tuple[tuple[str, str], ...] = ()) -> Series:
-    return Series(
-        metric,
-        place.project,
-        place.cluster,
-        place.node,
-        job=place.job,
-        replica=place.replica,
-        attempt=place.attempt,
-        labels=labels,
-    )
+    return Sample(replace(place, metric=f"flink.{one.name}", labels=one.labels), now_ms, one.value)

@@ -8,7 +8,7 @@ import msgspec
 import urllib3
 
 from jobmeter.collect.scheduler.flink.answers import Reading
-from jobmeter.collect.scheduler.rest_body import read_body
+from jobmeter.collect.scheduler.http import get
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 
 SECONDS = 20.0
@@ -56,23 +56,11 @@ class Rest:
         if self._left <= 0:
             raise LimitExceededError(f"{self._most} requests in one interval", "rest")
         self._left -= 1
-        try:
-            answer = self._pool.request(
-                "GET",
-                self.address + path,
-                headers=self._headers,
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
-            body = read_body(answer, MOST_BYTES, "Flink")
-            answer.release_conn()
-        except urllib3.exceptions.HTTPError as error:
-            raise UnavailableError(f"Flink at {self.address} does not answer: {error}") from error
-        if answer.status == 404:
+        status, body = get("Flink", self.address, self._pool, self.address + path, self._headers, MOST_BYTES)
+        if status == 404:
             return None
-        if answer.status != 200:
-            raise UnavailableError(f"Flink at {self.address} answers {answer.status} to {path[:100]}: {body[:200]!r}")
+        if status != 200:
+            raise UnavailableError(f"Flink at {self.address} answers {status} to {path[:100]}: {body[:200]!r}")
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,11 +1,13 @@
-"""A cluster of Flink as a ``MeasuringScheduler``: its jobs and their metrics."""
+"""A cluster of Flink as a ``Scheduler``: its jobs and their metrics."""
 
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.flink.answers import (
     Details,
     Exceptions,
@@ -18,6 +20,7 @@ from jobmeter.collect.scheduler.flink.answers import (
 from jobmeter.collect.scheduler.flink.job import FlinkJob, job_events, job_records, lost_record
 from jobmeter.collect.scheduler.flink.meter import Meter, exclusive_task_managers
 from jobmeter.collect.scheduler.flink.rest import Rest
+from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.record import EventRecord, JobRecord, Records, check_event, check_record
 from jobmeter.model.sample import Sample
@@ -31,6 +34,7 @@ _STATE = "flink.json"
 _TOUCH = "/jobmanager/metrics?get=taskSlotsTotal"
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class _SavedState(msgspec.Struct):
@@ -40,13 +44,13 @@ class _SavedState(msgspec.Struct):
     jobs: list[Summary] = []
 
 
-class FlinkCluster:
-    """See ``MeasuringScheduler``. One thread calls it; ``state`` is a folder that outlives the program."""
+class FlinkCluster(Scheduler):
+    """See ``Scheduler``. One thread calls it; ``state`` is a folder that outlives the program."""
 
     def __init__(self, cluster: str, rest: Rest, state: Path | None = None) -> None:
         self._cluster = cluster
         self._rest = rest
-        self._state = state / _STATE if state else None
+        self._state = StateFile(state / _STATE if state else None, msgspec.json.Decoder(_SavedState))
         self._meter = Meter(rest, cluster)
         self._answered_ms: int | None = None
         self._jobs = self._stored_jobs()
@@ -71,7 +75,8 @@ class FlinkCluster:
         for jid in gone:
             del self._jobs[jid]
         self._answered_ms = now_ms
-        self._store_state()
+        # So that a job that is gone after a restart of this program is reported.
+        self._state.save(_SavedState(now_ms, [job.listed for job in self._jobs.values() if not job.over]))
         return Records(jobs=jobs, events=events)
 
     def close(self) -> None:
@@ -79,13 +84,12 @@ class FlinkCluster:
         self._rest.close()
 
     def measure(self, now_ms: int) -> list[Sample]:
-        """See ``MeasuringScheduler.measure``. Where the requests of an interval are too few, jobs take turns."""
+        """See ``Scheduler.measure``. Where the requests of an interval are too few, jobs take turns."""
         running = [job for job in self._jobs.values() if job.listed.state == "RUNNING"]
         self._meter.forget(job.listed.jid for job in running)
         exclusive, found, self._turn = exclusive_task_managers(running), list[Sample](), self._turn + 1
-        first = self._turn % len(running) if running else 0
         try:
-            for job in running[first:] + running[:first]:
+            for job in self._in_turn(running):
                 found += [one for one in self._meter.measure(job, exclusive, now_ms) if _legal(one)]
         except LimitExceededError as error:
             if not self._short:
@@ -95,7 +99,7 @@ class FlinkCluster:
             self._short = True
         return found
 
-    def _in_turn(self, listed: list[Summary]) -> list[Summary]:
+    def _in_turn(self, listed: list[T]) -> list[T]:
         first = self._turn % len(listed) if listed else 0
         return listed[first:] + listed[:first]
 
@@ -124,8 +128,8 @@ class FlinkCluster:
         for vertex in details.vertices:
             found = self._rest.get(f"{path}/vertices/{vertex.id}", Subtasks)
             subtasks[vertex.id] = found.subtasks if found else []
-        failures = sorted(exceptions.exception_history.entries, key=lambda one: one.timestamp)
-        job.update(details, subtasks, failures)
+        job.details, job.subtasks = details, subtasks
+        job.failures = sorted(exceptions.exception_history.entries, key=lambda one: one.timestamp)
         # The answers are from different times: a job whose state changed meanwhile is read again.
         job.read_ms = now_ms if details.state == job.listed.state else None
 
@@ -133,26 +137,11 @@ class FlinkCluster:
         return lost_record(self._jobs[jid], now_ms if self._answered_ms is None else self._answered_ms)
 
     def _stored_jobs(self) -> dict[str, FlinkJob]:
-        try:
-            memory = msgspec.json.decode(self._state.read_bytes(), type=_SavedState) if self._state else None
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            memory = None
+        memory = self._state.load()
         if memory is None:
             return {}
         self._answered_ms = memory.answered_ms
         return {one.jid: FlinkJob(one) for one in memory.jobs}
-
-    def _store_state(self) -> None:
-        """Store which jobs have not ended, so that one that is gone after a restart of this program is reported."""
-        if self._state is None or self._answered_ms is None:
-            return
-        fresh = self._state.with_suffix(".new")
-        open_jobs = [job.listed for job in self._jobs.values() if not job.over]
-        try:
-            fresh.write_bytes(msgspec.json.encode(_SavedState(self._answered_ms, open_jobs)))
-            fresh.replace(self._state)
-        except OSError as error:
-            _log.debug("the jobs that run cannot be remembered: %s", error)
 
 
 def _legal(found: JobRecord | EventRecord | Sample) -> bool:

@@ -7,7 +7,7 @@ tokens and their renewal are lightkube's.
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jobmeter.errors import ConfigurationError, UnavailableError
 
@@ -30,23 +30,8 @@ class AbsentError(UnavailableError):
     """The API server has no such kind (404)."""
 
 
-class Api(Protocol):
-    """A client of an API server. Thread safe."""
-
-    def page(self, path: str, token: str) -> bytes:
-        """A page of a list; ``token`` is that of the page before, empty for the first.
-
-        Raises GoneError for a token that is too old, AbsentError for a path that is not there, else UnavailableError.
-        """
-        ...
-
-    def watch(self, path: str, version: str) -> Iterator[bytes]:
-        """The events since that version, one a line, until the server ends the watch. Raises as ``page``."""
-        ...
-
-
 class HttpApi:
-    """See ``Api``."""
+    """A client of an API server. Thread safe."""
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
         """``kubeconfig`` None: the pod's own account inside of a cluster, else ``KUBECONFIG`` or ``~/.kube/config``.
@@ -82,7 +67,10 @@ class HttpApi:
             raise ConfigurationError(f"the cluster's configuration cannot be used: {error}") from error
 
     def page(self, path: str, token: str) -> bytes:
-        """See ``Api.page``."""
+        """A page of a list; ``token`` is that of the page before, empty for the first.
+
+        Raises GoneError for a token that is too old, AbsentError for a path that is not there, else UnavailableError.
+        """
         parameters = {"limit": str(_PAGE), **({"continue": token} if token else {})}
         with self._stream(path, parameters, None) as answer:
             body = bytearray()
@@ -93,7 +81,7 @@ class HttpApi:
             return bytes(body)
 
     def watch(self, path: str, version: str) -> Iterator[bytes]:
-        """See ``Api.watch``."""
+        """The events since that version, one a line, until the server ends the watch. Raises as ``page``."""
         parameters = {
             "watch": "true",
             "allowWatchBookmarks": "true",

@@ -5,21 +5,20 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
 
 import logging
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, Full, Queue
+from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
 import msgspec
 
-from jobmeter.collect.scheduler.kubernetes.api import AbsentError, Api, GoneError
+from jobmeter.collect.scheduler.kubernetes.api import AbsentError, GoneError, HttpApi
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata
 from jobmeter.errors import UnavailableError
 
 _RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
 _MOST_CHANGES = 50_000
-"""Changes that wait for the next poll; the API server is read no faster than they are taken."""
+"""Changes that wait for the next poll, besides the objects of a list; a watch is read no faster than they are taken."""
 _FIRST_REST, _LONGEST_REST = 1.0, 60.0
 _ABSENT_REST = 300.0
 """Seconds until a kind that the API server did not have is listed again."""
@@ -71,17 +70,14 @@ class _Status(msgspec.Struct, frozen=True):
 class Informer(Generic[T]):
     """Reads on a thread of its own from ``start`` on. ``take`` belongs to one thread."""
 
-    def __init__(
-        self, api: Api, path: str, kind: type[T], *, optional: bool, rest: Callable[[float], bool] | None = None
-    ) -> None:
-        """``optional``: the API server may not have the kind. ``rest`` waits for so many seconds; True: stop."""
+    def __init__(self, api: HttpApi, path: str, kind: type[T], *, optional: bool) -> None:
+        """``optional``: the API server may not have the kind."""
         self.path = path
         self._api = api
         self._kind = kind
         self._optional = optional
         self._stop = Event()
-        self._rest = rest or self._stop.wait
-        self._changes: Queue[Change[T]] = Queue(_MOST_CHANGES)
+        self._changes: SimpleQueue[Change[T]] = SimpleQueue()
         self._version = ""
         self.ready = Event()
         """Set when the first list was read, or the kind is known to be absent."""
@@ -92,9 +88,9 @@ class Informer(Generic[T]):
         """Begin to read."""
         Thread(target=self.run, name=f"watch {self.path}", daemon=True).start()
 
-    def wait_ready(self, seconds: float = _READY_SECONDS) -> bool:
-        """Whether the first list was read within so many seconds, or the kind is known to be absent."""
-        return self.ready.wait(seconds)
+    def wait_ready(self) -> bool:
+        """Whether the first list was read within 20 seconds, or the kind is known to be absent."""
+        return self.ready.wait(_READY_SECONDS)
 
     def stop(self) -> None:
         """Stop reading after the current event."""
@@ -102,12 +98,7 @@ class Informer(Generic[T]):
 
     def take(self) -> list[Change[T]]:
         """What has changed since the last call, oldest first."""
-        found: list[Change[T]] = []
-        while True:
-            try:
-                found.append(self._changes.get_nowait())
-            except Empty:
-                return found
+        return [self._changes.get_nowait() for _ in range(self._changes.qsize())]
 
     def run(self) -> None:
         """List, watch, and begin again where that ends, until ``stop``."""
@@ -131,7 +122,7 @@ class Informer(Generic[T]):
                 spread = _RANDOM.uniform(0.5, 1.0)
                 wait = spread * min(_FIRST_REST * 2 ** min(failures, 8), _LONGEST_REST)
                 failures += 1
-            if self._rest(wait):
+            if self._stop.wait(wait):
                 return
 
     def _absent(self, error: AbsentError) -> float:
@@ -153,7 +144,7 @@ class Informer(Generic[T]):
             token = page.metadata.continue_
             if not token:
                 break
-        self._put(Change("", None, frozenset(uids)))
+        self._changes.put(Change("", None, frozenset(uids)))
         self._version = page.metadata.resource_version
         self.ready.set()
 
@@ -167,9 +158,11 @@ class Informer(Generic[T]):
             if event.type != "BOOKMARK":
                 self._changed(event.object)
                 if event.type == "DELETED":
-                    self._put(Change(metadata.uid, None))
+                    self._changes.put(Change(metadata.uid, None))
             # Stored after it is in the queue: an event is read again if the watch breaks off in between.
             self._version = metadata.resource_version
+            while self._changes.qsize() >= _MOST_CHANGES and not self._stop.wait(_FULL_SECONDS):
+                pass
             if self._stop.is_set():
                 return
 
@@ -181,13 +174,5 @@ class Informer(Generic[T]):
             _log.warning("an object of %s is not understood: %s", self.path, error)
             return ""
         uid = msgspec.json.decode(item, type=_Object).metadata.uid
-        self._put(Change(uid, found))
+        self._changes.put(Change(uid, found))
         return uid
-
-    def _put(self, change: Change[T]) -> None:
-        while not self._stop.is_set():
-            try:
-                self._changes.put(change, timeout=_FULL_SECONDS)
-            except Full:
-                continue
-            return

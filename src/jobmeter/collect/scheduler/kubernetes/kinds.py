@@ -1,7 +1,7 @@
 """The kinds of objects that own pods: their paths, and the meaning of their status."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -68,17 +68,11 @@ _RAY = {
 
 def _ray_job(workload: Workload) -> WorkloadStatus:
     status = workload.status
-    state = _RAY.get(str(status.get("jobStatus", "")))
-    if status.get("jobDeploymentStatus") == "Failed":
-        state = JobState.FAILED
-    ended = state is not None and state.finished
-    return WorkloadStatus(
-        state,
-        read_time(status.get("startTime")),
-        read_time(status.get("endTime")) if ended else None,
-        str(status.get("reason") or "") if ended else "",
-        str(status.get("message") or "") if state is JobState.FAILED else "",
-    )
+    failed = status.get("jobDeploymentStatus") == "Failed"
+    state = JobState.FAILED if failed else _RAY.get(str(status.get("jobStatus", "")))
+    found = _by_word(status, state, "endTime")
+    message = found.message if state is JobState.FAILED else ""
+    return replace(found, start=read_time(status.get("startTime")), message=message)
 
 
 _VOLCANO = {
@@ -98,15 +92,15 @@ _VOLCANO = {
 def _volcano(workload: Workload) -> WorkloadStatus:
     state = workload.status.get("state")
     said: Mapping[str, Any] = state if isinstance(state, dict) else {}
-    state = _VOLCANO.get(str(said.get("phase", "")))
-    ended = state is not None and state.finished
-    return WorkloadStatus(
-        state,
-        None,
-        read_time(said.get("lastTransitionTime")) if ended else None,
-        str(said.get("reason") or "") if ended else "",
-        str(said.get("message") or "") if ended else "",
-    )
+    return _by_word(said, _VOLCANO.get(str(said.get("phase", ""))), "lastTransitionTime")
+
+
+def _by_word(said: Mapping[str, Any], state: JobState | None, end: str) -> WorkloadStatus:
+    """The status by the word for its state; the field ``end`` and the reason count once it is over."""
+    if state is None or not state.finished:
+        return WorkloadStatus(state)
+    reason, message = (str(said.get(name) or "") for name in ("reason", "message"))
+    return WorkloadStatus(state, end=read_time(said.get(end)), reason=reason, message=message)
 
 
 def by_pods(_workload: Workload) -> WorkloadStatus:

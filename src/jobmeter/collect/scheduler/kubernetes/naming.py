@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from jobmeter.collect.scheduler.kubernetes.objects import Pod
+from jobmeter.collect.text import whole_number
 
 _ORDINAL = re.compile(r".*-(\d{1,6})")
 _TYPES = ("training.kubeflow.org/replica-type", "replica-type")
@@ -40,14 +41,14 @@ def slot_of(pod: Pod) -> ReplicaSlot:
     if group := label(f"{_JOBSET}replicatedjob-name"):
         return ReplicaSlot(_name(group, label(f"{_JOBSET}job-index") or "0", completion or "0"))
     if completion:
-        return ReplicaSlot(_name("worker", completion), _number(completion))
+        return ReplicaSlot(_name("worker", completion), whole_number(completion))
     if group := label(f"{_LWS}group-index"):
         return ReplicaSlot(_name("group", group, "worker", label(f"{_LWS}worker-index") or "0"))
     if node_type := label("ray.io/node-type"):
         return ReplicaSlot(role=_word("head" if node_type == "head" else label("ray.io/group") or "worker"))
     owner = pod.metadata.owner
     if owner is not None and owner.kind == "StatefulSet" and (match := _ORDINAL.fullmatch(pod.metadata.name)):
-        return ReplicaSlot(_name("worker", match[1]), _number(match[1]))
+        return ReplicaSlot(_name("worker", match[1]), whole_number(match[1]))
     return ReplicaSlot()
 
 
@@ -58,7 +59,3 @@ def _name(*parts: str) -> str:
 def _word(text: str) -> str:
     word = re.sub(r"[^A-Za-z0-9.-]", "-", text)[:_MOST].strip("-.")
     return word or "worker"
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -56,9 +56,7 @@ class Terminated(msgspec.Struct, rename="camel", frozen=True):
     """How one run of a container ended."""
 
     exit_code: int | None = None
-    signal: int | None = None
     reason: str = ""
-    message: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -69,19 +67,11 @@ class Running(msgspec.Struct, rename="camel", frozen=True):
     started_at: datetime | None = None
 
 
-class Waiting(msgspec.Struct, rename="camel", frozen=True):
-    """Why a container does not run yet, or not again."""
-
-    reason: str = ""
-    message: str = ""
-
-
 class ContainerState(msgspec.Struct, rename="camel", frozen=True):
-    """One of the three is set."""
+    """One of the two is set, or neither while a container waits."""
 
     running: Running | None = None
     terminated: Terminated | None = None
-    waiting: Waiting | None = None
 
 
 class ContainerStatus(msgspec.Struct, rename="camel", frozen=True):

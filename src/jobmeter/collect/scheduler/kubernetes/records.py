@@ -7,9 +7,9 @@ from jobmeter.collect.scheduler.kubernetes.kinds import WorkloadStatus, by_pods
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, milliseconds
 from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
 from jobmeter.collect.scheduler.kubernetes.runs import Run
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import short_text, valid_text
 from jobmeter.model.job import JobState
-from jobmeter.model.record import MAX_SHORT_TEXT, MAX_TEXT, JobRecord, ReplicaRecord
+from jobmeter.model.record import MAX_TEXT, JobRecord, ReplicaRecord
 
 _QUEUES = ("kueue.x-k8s.io/queue-name", "volcano.sh/queue-name", "scheduling.volcano.sh/queue-name")
 _MOST_LABELS = 32
@@ -33,11 +33,11 @@ def job_record(job: Job, cluster: str, user_label: str) -> JobRecord:
     return JobRecord(
         job_id=job.job_id,
         project=job.project or None,
-        name=_short(job.root.name),
+        name=short_text(job.root.name),
         type=job.root.kind,
         state=state,
-        user=_short(metadata.label(user_label)) or None if user_label and metadata else None,
-        resource_group=_short(metadata.label(*_QUEUES)) or None if metadata else None,
+        user=short_text(metadata.label(user_label)) or None if user_label and metadata else None,
+        resource_group=short_text(metadata.label(*_QUEUES)) or None if metadata else None,
         workspace=job.root.namespace or None,
         created=milliseconds(metadata.creation_timestamp) if metadata else None,
         start=status.start or min((run.start for run in runs if run.start is not None), default=None),
@@ -66,7 +66,7 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
                 start=run.start,
                 end=run.end,
                 exit_code=run.exit_code,
-                reason=valid_text(run.reason)[:MAX_SHORT_TEXT],
+                reason=short_text(run.reason),
             )
 
 
@@ -163,13 +163,9 @@ def _labels(job: Job, cluster: str, metadata: Metadata | None) -> dict[str, str]
         "requested.gpus": str(sum(devices)) if devices else "",
     }
     theirs = sorted((metadata.labels if metadata and metadata.labels else {}).items())[:_MOST_LABELS]
-    return {name: _short(value) for name, value in {**dict(theirs), **own}.items() if value}
+    return {name: short_text(value) for name, value in {**dict(theirs), **own}.items() if value}
 
 
 def _present(job: Job) -> list[Member]:
     """The newest pod of each replica: together they are the job's requests."""
     return list({member.place.replica: member for member in job.members.values()}.values())
-
-
-def _short(text: str) -> str:
-    return valid_text(text)[:MAX_SHORT_TEXT]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
+from jobmeter.collect.state_file import StateFile
+
 _NAMES = 100_000
 """Names of jobs that are remembered; those that were heard of longest ago are forgotten first."""
 _FILE = "kubernetes.json"
-
-_log = logging.getLogger(__name__)
 
 
 class SavedPod(msgspec.Struct, array_like=True):
@@ -55,34 +55,7 @@ class SavedState(msgspec.Struct, omit_defaults=True):
         return candidate
 
 
-class SavedStateFile:
-    """Stores a ``SavedState`` in a folder, None: nowhere."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._path = folder / _FILE if folder else None
-        self._written = b""
-
-    def load(self) -> SavedState:
-        """The stored state; an empty one where it cannot be read."""
-        if self._path is None or not self._path.exists():
-            return SavedState()
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=SavedState)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            _log.warning("%s cannot be read (%s): earlier names are lost", self._path, error)
-            return SavedState()
-
-    def save(self, saved: SavedState) -> None:
-        """Store it where it has changed."""
-        if self._path is None:
-            return
-        body = msgspec.json.encode(saved)
-        if body == self._written:
-            return
-        fresh = self._path.with_suffix(".new")
-        try:
-            fresh.write_bytes(body)
-            fresh.replace(self._path)
-            self._written = body
-        except OSError as error:
-            _log.warning("%s cannot be written: %s", self._path, error)
+def saved_state_file(folder: Path | None) -> StateFile[SavedState]:
+    """Where the state is stored; ``folder`` None: nowhere."""
+    unreadable = "%s cannot be read (%s): earlier names are lost"
+    return StateFile(folder / _FILE if folder else None, msgspec.json.Decoder(SavedState), unreadable, logging.WARNING)

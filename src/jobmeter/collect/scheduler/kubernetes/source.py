@@ -3,57 +3,31 @@
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import msgspec
 
+from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterState, Job, Presence, ordered
-from jobmeter.collect.scheduler.kubernetes.informer import Change
+from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
 from jobmeter.collect.scheduler.kubernetes.records import job_record, replica_records
-from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedStateFile
+from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedState, saved_state_file
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, Records, ReplicaRecord, check_record
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
-class Watched(Protocol[T]):
-    """The part of ``informer.Informer`` that is used here."""
-
-    @property
-    def problem(self) -> str:
-        """See ``Informer.problem``."""
-        ...
-
-    def start(self) -> None:
-        """See ``Informer.start``."""
-        ...
-
-    def wait_ready(self) -> bool:
-        """See ``Informer.wait_ready``."""
-        ...
-
-    def take(self) -> Iterable[Change[T]]:
-        """See ``Informer.take``."""
-        ...
-
-    def stop(self) -> None:
-        """See ``Informer.stop``."""
-        ...
-
-
-class KubernetesScheduler:
+class KubernetesScheduler(Scheduler):
     """See ``Scheduler``. ``owners`` are the informers of workloads by their kind."""
 
     def __init__(
         self,
         cluster: str,
-        pods: Watched[Pod],
-        owners: Iterable[tuple[OwnerKind, Watched[Workload]]],
+        pods: Informer[Pod],
+        owners: Iterable[tuple[OwnerKind, Informer[Workload]]],
         *,
         state: Path | None = None,
         by_namespace: bool = False,
@@ -65,8 +39,9 @@ class KubernetesScheduler:
         self._pods = pods
         self._owners = list(owners)
         self._user_label = user_label
-        self._file = SavedStateFile(state)
-        self._cluster_state = ClusterState(self._file.load(), by_namespace=by_namespace, namespaces=namespaces)
+        self._file = saved_state_file(state)
+        saved = self._file.load() or SavedState()
+        self._cluster_state = ClusterState(saved, by_namespace=by_namespace, namespaces=namespaces)
         self._sent: dict[str, dict[tuple[str, int], bytes]] = {}
         self._reported_problem = ""
         self._started = self._listed = False
@@ -92,7 +67,7 @@ class KubernetesScheduler:
         for informer in self._informers():
             informer.stop()
 
-    def _informers(self) -> list[Watched[Pod] | Watched[Workload]]:
+    def _informers(self) -> list[Informer[Pod] | Informer[Workload]]:
         return [*(informer for _, informer in self._owners), self._pods]
 
     def _begin(self) -> None:
@@ -105,7 +80,7 @@ class KubernetesScheduler:
             if not self._listed and not informer.wait_ready():
                 raise UnavailableError(informer.problem or "the API server has not answered yet")
 
-    def _take_workloads(self, kind: OwnerKind, informer: Watched[Workload], now_ms: int) -> None:
+    def _take_workloads(self, kind: OwnerKind, informer: Informer[Workload], now_ms: int) -> None:
         for change in informer.take():
             if change.found is not None:
                 self._cluster_state.workload(kind, change.found)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from jobmeter.collect.scheduler.slurm.hostlist import expand
 from jobmeter.collect.scheduler.slurm.slurm_job import REQUEUED, Attempt, Exit, SlurmJob, Step
-from jobmeter.collect.scheduler.slurm.tres import parse_tres, whole_number
+from jobmeter.collect.scheduler.slurm.tres import parse_tres
+from jobmeter.collect.text import whole_number
 
 DELIMITER = "\x1f"
 COLUMNS = (
@@ -58,7 +59,7 @@ def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> SlurmJob:
         gpu_count=resources.gpus,
         gpu_type=resources.gpu_type,
         requested=row["reqtres"],
-        time_limit=whole_number(row["timelimitraw"]),
+        time_limit=whole_number(row["timelimitraw"], 15),
         attempts=tuple(_of_one_job([(row, _attempt(row, steps)) for row, steps in rows])),
     )
 
@@ -80,11 +81,11 @@ def _same(one: Row, other: Row) -> bool:
 def _attempt(row: Row, steps: Iterable[Step]) -> Attempt:
     state, _, by = row["state"].partition(" by ")
     nodes = expand(row["nodelist"])
-    end = whole_number(row["end"])
+    end = whole_number(row["end"], 15)
     return Attempt(
         state=state.rstrip("+"),
-        submit=whole_number(row["submit"]),
-        start=whole_number(row["start"]) if nodes else None,
+        submit=whole_number(row["submit"], 15),
+        start=whole_number(row["start"], 15) if nodes else None,
         end=end,
         exit=_exit(row["exitcode"]) if end is not None else None,
         nodes=nodes,
@@ -96,14 +97,14 @@ def _attempt(row: Row, steps: Iterable[Step]) -> Attempt:
 def _step(name: str, row: Row) -> Step:
     return Step(
         id=name,
-        tasks=whole_number(row["ntasks"]) or 1,
+        tasks=whole_number(row["ntasks"], 15) or 1,
         nodes=expand(row["nodelist"]),
         state=row["state"].partition(" by ")[0],
         exit=_exit(row["exitcode"]),
-        end=whole_number(row["end"]),
+        end=whole_number(row["end"], 15),
     )
 
 
 def _exit(text: str) -> Exit:
     code, _, signal = text.partition(":")
-    return Exit(whole_number(code) or 0, whole_number(signal) or 0)
+    return Exit(whole_number(code, 15) or 0, whole_number(signal, 15) or 0)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from jobmeter.collect.scheduler.slurm.events import oom_steps
 from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, WAITING, Attempt, SlurmJob, Step
-from jobmeter.collect.text import valid_text
+from jobmeter.collect.text import short_text
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.event import Level
 from jobmeter.model.job import AllocationSource, JobState
-from jobmeter.model.record import MAX_SHORT_TEXT, AllocationRecord, JobRecord, ReplicaRecord, check_record
+from jobmeter.model.record import MAX_SHORT_TEXT, AllocationRecord, EventRecord, JobRecord, ReplicaRecord, check_record
 
 _STOPPED = frozenset({"CANCELLED", "PREEMPTED", "REVOKED"})
 _MEANING = {
@@ -19,6 +19,7 @@ _MEANING = {
     "REVOKED": "it runs in another cluster of the federation",
 }
 _MOST_REPLICAS = 65_536
+_OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
 
 def job_state(state: str) -> JobState:
@@ -57,12 +58,12 @@ def _job(facts: SlurmJob, cluster: str, attempts: Sequence[tuple[int, Attempt]])
     replicas = [replica for number, attempt in attempts for replica in _replicas(facts, cluster, number, attempt)]
     return JobRecord(
         job_id=str(facts.number),
-        name=_short(facts.name) or None,
+        name=short_text(facts.name) or None,
         type="Slurm",
         state=job_state(now.state),
-        user=_short(facts.user) or None,
-        workspace=_short(facts.account) or None,
-        resource_group=_short(facts.partition) or None,
+        user=short_text(facts.user) or None,
+        workspace=short_text(facts.account) or None,
+        resource_group=short_text(facts.partition) or None,
         created=_ms(facts.attempts[0].submit),
         start=_ms(now.start),
         end=_ms(now.end) if facts.over else None,
@@ -171,7 +172,7 @@ def _labels(facts: SlurmJob, cluster: str) -> dict[str, str]:
         "requested.memory": _text(facts.memory),
         "requested.gpus": _text(facts.gpu_count),
     }
-    return {name: _short(value) for name, value in described.items() if value}
+    return {name: short_text(value) for name, value in described.items() if value}
 
 
 def _share(facts: SlurmJob, tasks: int) -> dict[str, int | float | str] | None:
@@ -222,5 +223,24 @@ def _text(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _short(text: str) -> str:
-    return valid_text(text)[:MAX_SHORT_TEXT]
+def oom_steps(attempt: Attempt) -> list[str]:
+    """The steps of an attempt in which the kernel ended a process at the limit of memory, in Slurm's order."""
+    return [step.id for step in attempt.steps if step.state == _OUT_OF_MEMORY]
+
+
+def job_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
+    """An event for each step that ran out of memory: a script may go on, and its job be COMPLETED or FAILED."""
+    for attempt in facts.attempts:
+        for step in attempt.steps:
+            ended = step.end if step.end is not None else attempt.end
+            if step.state != _OUT_OF_MEMORY or ended is None:
+                continue
+            yield EventRecord(
+                time=ended * 1000,
+                job=str(facts.number),
+                cluster=cluster,
+                node=step.nodes[0] if len(step.nodes) == 1 else "",
+                level=Level.ERROR,
+                reason="OOMKilled",
+                message=f"Step {step.id} ran out of memory: the kernel ended a process at the limit of memory.",
+            )

@@ -7,7 +7,7 @@ import urllib3
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
-from jobmeter.collect.scheduler.rest_body import read_body
+from jobmeter.collect.scheduler.http import get
 from jobmeter.collect.scheduler.slurm.commands import MOST_BYTES, SECONDS
 from jobmeter.collect.scheduler.slurm.token import Token
 from jobmeter.errors import ConfigurationError, UnavailableError
@@ -54,11 +54,11 @@ class Rest:
         self._address = address.rstrip("/")
         self._clock = clock
         self._token = token
+        self._pool: urllib3.PoolManager | _UnixPool
         if address.startswith(_UNIX):
-            self._pool: urllib3.PoolManager | None = None
-            self._unix: _UnixPool | None = _UnixPool("/" + address.removeprefix(_UNIX).lstrip("/"))
+            self._pool, self._base = _UnixPool("/" + address.removeprefix(_UNIX).lstrip("/")), ""
         elif address.startswith(("http://", "https://")):
-            self._pool, self._unix = urllib3.PoolManager(timeout=SECONDS), None
+            self._pool, self._base = urllib3.PoolManager(timeout=SECONDS), self._address
         else:
             raise ConfigurationError(f"--rest {address!r} is not an address such as http://host:6820 or unix:/path")
         self._version = ""
@@ -79,30 +79,11 @@ class Rest:
         """The body of an answer, None for a path that is unknown there."""
         token = self._token()
         headers = token.headers() if token else {}
-        try:
-            if self._unix is not None:
-                answer = self._unix.urlopen(
-                    "GET", path, headers=headers, retries=False, redirect=False, preload_content=False
-                )
-            elif self._pool is not None:
-                answer = self._pool.request(
-                    "GET",
-                    self._address + path,
-                    headers=headers,
-                    retries=False,
-                    redirect=False,
-                    preload_content=False,
-                )
-            else:
-                return None
-            body = read_body(answer, MOST_BYTES, "slurmrestd")
-            answer.close()
-        except urllib3.exceptions.HTTPError as error:
-            raise UnavailableError(f"slurmrestd at {self._address} does not answer: {error}") from error
-        if answer.status == 404:
+        status, body = get("slurmrestd", self._address, self._pool, self._base + path, headers, MOST_BYTES)
+        if status == 404:
             return None
-        if answer.status != 200:
-            said = _refusal(token, answer.status, self._clock.now_ms()) or f"answers {answer.status}: {body[:200]!r}"
+        if status != 200:
+            said = _refusal(token, status, self._clock.now_ms()) or f"answers {status}: {body[:200]!r}"
             raise UnavailableError(f"slurmrestd at {self._address} {said}")
         return body
 

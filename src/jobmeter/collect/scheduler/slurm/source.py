@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from jobmeter.collect.scheduler.slurm.events import job_events
-from jobmeter.collect.scheduler.slurm.records import records
+from jobmeter.collect.scheduler.base import Scheduler
+from jobmeter.collect.scheduler.slurm.records import job_events, records
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
+from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import UnavailableError
 from jobmeter.model.record import EventRecord, JobRecord, Records
 
@@ -56,7 +57,7 @@ class _Job:
         return self.current.over or (self.accounted is not None and self.accounted.over)
 
 
-class SlurmScheduler:
+class SlurmScheduler(Scheduler):
     """See ``Scheduler``. ``queue`` gives the controller's jobs, ``database`` None means that there is none."""
 
     def __init__(
@@ -65,7 +66,7 @@ class SlurmScheduler:
         self._cluster = cluster
         self._queue = queue
         self._database = database
-        self._state = state / _STATE if state else None
+        self._state = StateFile(state / _STATE if state else None, msgspec.json.Decoder(_SavedState))
         self._jobs: dict[int, _Job] = {}
         self._answered_ms: int | None = None
         self._silent = ""
@@ -73,7 +74,9 @@ class SlurmScheduler:
     def poll(self, now_ms: int) -> Records:
         """See ``Scheduler.poll``."""
         listed = {facts.number: facts for facts in self._queue()}
-        self._store_state()
+        if self._answered_ms is not None:
+            # The records of the last answer are in the outbox by now.
+            self._state.save(_SavedState(self._answered_ms))
         accounted = self._accounts(listed, now_ms)
         for number, facts in listed.items():
             self._observe(number, facts)
@@ -169,23 +172,9 @@ class SlurmScheduler:
                 del self._jobs[number]
 
     def _back_ms(self, now_ms: int) -> int:
-        try:
-            memory = msgspec.json.decode(self._state.read_bytes(), type=_SavedState) if self._state else None
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            memory = None
+        memory = self._state.load()
         back = _BACK_MS if memory is None else now_ms - memory.answered_ms + _MARGIN_MS
         return min(max(back, _MARGIN_MS), _LONGEST_BACK_MS)
-
-    def _store_state(self) -> None:
-        """Store the time of the last answer, whose records are in the outbox by now."""
-        if self._state is None or self._answered_ms is None:
-            return
-        fresh = self._state.with_suffix(".new")
-        try:
-            fresh.write_bytes(msgspec.json.encode(_SavedState(self._answered_ms)))
-            fresh.replace(self._state)
-        except OSError as error:
-            _log.debug("the time of the last answer cannot be stored: %s", error)
 
 
 def _identity(facts: SlurmJob) -> tuple[object, ...]:
@@ -227,7 +216,10 @@ def _joined(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...]:
     before = tuple(
         one
         for one in earlier
-        if one is not same and one.start is not None and _ended_before(one, now) and current.restarts
+        if one is not same
+        and one.start is not None
+        and (now.start is None or one.start < now.start)
+        and current.restarts
     )
     if same is None:
         return (*before, now)
@@ -235,7 +227,3 @@ def _joined(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...]:
         return (*before, replace(now, steps=same.steps))
     # For a cancelled job the controller gives the signal, the accounting 0:0: the accounting's is used always.
     return (*before, replace(now, steps=same.steps, by=same.by, exit=same.exit or now.exit))
-
-
-def _ended_before(one: Attempt, now: Attempt) -> bool:
-    return now.start is None or (one.start is not None and one.start < now.start)

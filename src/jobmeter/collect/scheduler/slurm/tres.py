@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from jobmeter.collect.text import whole_number
+
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 
@@ -22,19 +24,14 @@ def parse_tres(text: str) -> Resources:
     for part in text.split(","):
         name, _, value = part.partition("=")
         if name == "cpu":
-            cpus = whole_number(value)
+            cpus = whole_number(value, 15)
         elif name == "mem":
             memory = _bytes(value)
         elif name == "gres/gpu":
-            gpus = whole_number(value)
+            gpus = whole_number(value, 15)
         elif name.startswith("gres/gpu:"):
-            kind, typed = name.partition(":")[2], (typed or 0) + (whole_number(value) or 0)
+            kind, typed = name.partition(":")[2], (typed or 0) + (whole_number(value, 15) or 0)
     return Resources(cpus, memory, gpus if gpus is not None else typed, kind)
-
-
-def whole_number(text: str) -> int | None:
-    """The number in a text of digits; None for any other text."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def _bytes(text: str) -> int | None:

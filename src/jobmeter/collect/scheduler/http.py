@@ -1,0 +1,36 @@
+"""GET requests to a scheduler's REST interface, with a limit of bytes."""
+
+from collections.abc import Mapping
+
+import urllib3
+
+from jobmeter.errors import UnavailableError
+
+_CHUNK = 2**20
+
+
+def get(
+    name: str,
+    address: str,
+    pool: urllib3.PoolManager | urllib3.HTTPConnectionPool,
+    url: str,
+    headers: Mapping[str, str],
+    most_bytes: int,
+) -> tuple[int, bytes]:
+    """The status and the body of an answer of ``name`` at ``address``, which errors name.
+
+    Raises UnavailableError where there is none, or a longer one.
+    """
+    try:
+        answer = pool.urlopen("GET", url, headers=headers, retries=False, redirect=False, preload_content=False)
+        body = bytearray()
+        try:
+            for chunk in answer.stream(_CHUNK):
+                body += chunk
+                if len(body) > most_bytes:
+                    raise UnavailableError(f"an answer of {name} is longer than {most_bytes} bytes")
+        finally:
+            answer.close()  # the connection of an answer that was read to its end is in the pool by now
+    except urllib3.exceptions.HTTPError as error:
+        raise UnavailableError(f"{name} at {address} does not answer: {error}") from error
+    return answer.status, bytes(body)
