@@ -29,6 +29,8 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sa_text
 
+from jobmeter.model.event import FINDING
+
 SAMPLED = "Sampled"
 """The ``status`` of a job whose state follows from the age of its last sample.
 
@@ -202,8 +204,7 @@ Index("events_digest", events.c.digest, unique=True)
 Index("events_job", events.c.job, events.c.time, events.c.id, events.c.project)
 Index("events_node", events.c.node, events.c.time, events.c.id, events.c.project)
 Index("events_project", events.c.project, events.c.time, events.c.id)
-FINDING = "Finding"
-"""The reason of events of findings; they are few, and listings filter by them."""
+# Events of findings are few, and listings filter by them.
 Index(
     "events_findings",
     events.c.project,
