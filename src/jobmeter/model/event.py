@@ -71,16 +71,8 @@ REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
     {
         EventType.OOM: frozenset({"OOMKilled", "OOMKilling", "SystemOOM"}),
         EventType.DEVICE_FAULT: frozenset(
-            {
-                "Xid",
-                "EccUncorrected",
-                "RemapFailed",
-                "DeviceLost",
-                "HardwareError",
-                "DiskError",
-                "FilesystemError",
-                "LinkDown",
-            }
+            {"Xid", "EccUncorrected", "RemapFailed", "DeviceLost"}
+            | {"HardwareError", "DiskError", "FilesystemError", "LinkDown"}
         ),
         EventType.THROTTLING: frozenset(
             {"CpuThrottled", "CpuThrottlingEnded", "DeviceThrottled", "DeviceThrottlingEnded"}
@@ -95,15 +87,8 @@ SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.NODE_DOWN: frozenset({"NodeDown"}),
         EventType.NODE_REBOOTED: frozenset({"NodeRebooted"}),
         EventType.SHIPPER: frozenset(
-            {
-                "ShipperCreated",
-                "ShipperChanged",
-                "ShipperDeleted",
-                "ShipperFailed",
-                "ShipperRecovered",
-                "ShipperDropped",
-                "ShipperRejected",
-            }
+            {"ShipperCreated", "ShipperChanged", "ShipperDeleted", "ShipperFailed"}
+            | {"ShipperRecovered", "ShipperDropped", "ShipperRejected"}
         ),
         EventType.KEY: frozenset({"KeyCreated", "KeyRevoked", "KeyPoliciesChanged"}),
     }

@@ -11,7 +11,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.event import EventSource, Level
-from jobmeter.model.job import Allocation, AllocationSource, InstanceType, JobState, Node, Replica
+from jobmeter.model.job import AllocationSource, JobState
 from jobmeter.model.series import MAX_NAME, check_job_id, check_name, check_project
 from jobmeter.model.time import parse_time
 
@@ -343,29 +343,3 @@ def invalid_record(error: msgspec.DecodeError | UnicodeDecodeError | RecursionEr
     message = str(error)
     field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else ""
     return InvalidRequestError(f"not a valid record: {message}", field)
-
-
-__all__ = [
-    "Allocation",
-    "AllocationRecord",
-    "CheckpointRecord",
-    "EventRecord",
-    "InstanceType",
-    "JobRecord",
-    "Lease",
-    "LeaseRecord",
-    "Node",
-    "NodeRecord",
-    "Records",
-    "Replica",
-    "ReplicaRecord",
-    "check_event",
-    "check_record",
-    "check_records",
-    "decode_record",
-    "decode_records",
-    "invalid_record",
-    "limits_of",
-    "record_time",
-    "replicas_of",
-]
