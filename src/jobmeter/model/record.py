@@ -5,7 +5,7 @@ A record may be partial: fields that it leaves out stay as they were. The same s
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from jobmeter.model.job import AllocationSource, JobState
 from jobmeter.model.series import MAX_NAME, check_job_id, check_name, check_project
 from jobmeter.model.time import parse_time
 
+T = TypeVar("T")
 MAX_REPLICAS = 100_000
 _DIALECT = re.compile(r"[a-z0-9_-]{1,64}")
 MAX_SHORT_TEXT = 1_024
@@ -162,20 +163,19 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def decode_record(data: bytes) -> JobRecord:
     """One job record from JSON. Raises InvalidRequestError naming the field that is wrong."""
-    try:
-        record = msgspec.json.decode(data, type=JobRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid_record(error) from error
-    return check_record(record)
+    return check_record(_decoded(data, JobRecord))
 
 
 def decode_records(data: bytes) -> Records:
     """A ``Records`` object from JSON. Raises InvalidRequestError naming the field that is wrong."""
+    return check_records(_decoded(data, Records))
+
+
+def _decoded(data: bytes, kind: type[T]) -> T:
     try:
-        records = msgspec.json.decode(data, type=Records)
+        return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_record(error) from error
-    return check_records(records)
 
 
 def check_records(records: Records) -> Records:

@@ -40,6 +40,7 @@ from jobmeter.registry.memory import CachedAnswers, Expiring
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
 from jobmeter.registry.shippers import Shippers
+from jobmeter.registry.statements import chunks
 from jobmeter.registry.tasks import TaskTable
 from jobmeter.registry.usage import UsageTable
 
@@ -72,16 +73,16 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
         written = [events.event_row(project, record) for record in records.events]
         for some in slices.slices(prepared):
             self._record_jobs(project, some, now_ms)
-        for described in slices.pieces(rows):
+        for described in chunks(rows, slices.SLICE_ROWS):
             with self._database.write(key=project) as connection:
                 nodes.add_projects(connection, [project])
                 dropped = events.add_events(connection, nodes.merge_nodes(connection, described, now_ms))
             self._drop(dropped)
-        for happened in slices.pieces(written):
+        for happened in chunks(written, slices.SLICE_ROWS):
             with self._database.write(key=project) as connection:
                 dropped = events.add_events(connection, happened)
             self._drop(dropped)
-        for renewals in slices.pieces(records.leases):
+        for renewals in chunks(records.leases, slices.SLICE_ROWS):
             self._renew(project, renewals, now_ms)
         return records.count
 
