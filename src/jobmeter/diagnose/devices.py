@@ -10,6 +10,8 @@ from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Severity
 
 PREFIXES = ("gpu", "npu")
+BUSY = tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active"))
+"""The metrics that ``busy`` reads."""
 
 
 def raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, text: str) -> Findings:
@@ -37,8 +39,7 @@ def busy(case: Case, numbers: Numbers) -> list[Signal]:
 
 def has_devices(case: Case, numbers: Numbers) -> bool:
     """Whether there are ``busy`` lines."""
-    names = (f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active"))
-    return any(case.has_signals(name, numbers) for name in names)
+    return any(case.has_signals(name, numbers) for name in BUSY)
 
 
 def of_replica(signals: list[Signal], replica: str) -> Signal | None:

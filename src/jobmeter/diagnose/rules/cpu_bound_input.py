@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import busy, of_replica
+from jobmeter.diagnose.devices import BUSY, busy, of_replica
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import replica
 from jobmeter.diagnose.thresholds import Numbers
@@ -38,5 +38,5 @@ RULE = Rule(
     advice="More CPU for the replica, more loader workers, or preprocessing done before the job.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#cpu-bottleneck",
     find=find,
-    metrics=("cpu.utilization", "gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=("cpu.utilization", *BUSY),
 )

@@ -1,7 +1,7 @@
 """A device that the job has does nothing."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import busy
+from jobmeter.diagnose.devices import BUSY, busy
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
@@ -27,5 +27,5 @@ RULE = Rule(
     advice="End the job if it is done, ask for fewer devices, or find what its processes wait for.",
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     find=find,
-    metrics=("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=BUSY,
 )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import busy
+from jobmeter.diagnose.devices import BUSY, busy
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import measured
 from jobmeter.diagnose.thresholds import Numbers
@@ -30,5 +30,5 @@ RULE = Rule(
     advice="Look at the input pipeline first (cpu_bound_input, io_bound_input), then at the batch size.",
     source="https://github.com/PrincetonUniversity/jobstats",
     find=find,
-    metrics=("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=BUSY,
 )

@@ -1,7 +1,7 @@
 """Some devices of a job work, others never do."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import busy
+from jobmeter.diagnose.devices import BUSY, busy
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import measured
 from jobmeter.diagnose.thresholds import Numbers
@@ -29,5 +29,5 @@ RULE = Rule(
     advice="Ask for as many devices as the program uses, or let it use all (torchrun --nproc-per-node, device lists).",
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     find=find,
-    metrics=("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=BUSY,
 )

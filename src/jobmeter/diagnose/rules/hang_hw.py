@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import BUSY
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, measured
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Severity
 
 _FLOWS = ("network.receive", "network.transmit", "disk.read", "disk.write")
-_USES = ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active")
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
@@ -55,7 +55,7 @@ def _worked(cpus: Sequence[Signal], start: int, numbers: Numbers) -> bool:
 
 def _still(case: Case, start: int, end: int, numbers: Numbers) -> bool:
     """True when nothing flowed and no device's use changed."""
-    for metrics, measure, most in ((_FLOWS, np.median, numbers["traffic"]), (_USES, np.std, numbers["spread"])):
+    for metrics, measure, most in ((_FLOWS, np.median, numbers["traffic"]), (BUSY, np.std, numbers["spread"])):
         for signal in (signal for metric in metrics for signal in case.means.get(metric, ())):
             inside = signal.within(start, end).value
             if len(inside) and float(measure(inside)) > most:
@@ -69,6 +69,6 @@ RULE = Rule(
     advice="Dump the stacks of a process (py-spy dump --pid PID, /proc/PID/stack): a lock, a collective, a dead mount.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
-    metrics=("cpu.usage", *_FLOWS, *_USES),
+    metrics=("cpu.usage", *_FLOWS, *BUSY),
     running=True,
 )

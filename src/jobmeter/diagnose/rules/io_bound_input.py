@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import busy, of_replica
+from jobmeter.diagnose.devices import BUSY, busy, of_replica
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, replica
 from jobmeter.diagnose.thresholds import Numbers
@@ -60,6 +60,6 @@ RULE = Rule(
     advice="Cache or stage the data set on a local disk, read larger blocks, prefetch more.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#io-bottleneck",
     find=find,
-    metrics=("pressure.io", "cpu.utilization", "gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=("pressure.io", "cpu.utilization", *BUSY),
     nodes=("node.pressure.io",),
 )

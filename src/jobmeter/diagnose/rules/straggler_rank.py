@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import has_devices
+from jobmeter.diagnose.devices import BUSY, has_devices
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, median_without, replica, together
 from jobmeter.diagnose.thresholds import Numbers
@@ -88,6 +88,6 @@ RULE = Rule(
     advice="Look at that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
-    metrics=("cpu.usage", "pressure.cpu", "gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=("cpu.usage", "pressure.cpu", *BUSY),
     running=True,
 )
