@@ -8,7 +8,8 @@ import numpy as np
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.event import Event
-from jobmeter.model.job import Job, JobView
+from jobmeter.model.finding import Subject
+from jobmeter.model.job import Job, JobState, JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import TimeRange
 
@@ -45,6 +46,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def job(self) -> Job:
         """The job itself."""
         return self.view.job
+
+    @property
+    def may_hang(self) -> bool:
+        """False for a job that has succeeded, has not started, or may have ended unobserved."""
+        return self.job.state in {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
+
+    @property
+    def subject(self) -> Subject:
+        """The job, as what a finding is about."""
+        return Subject("job", self.job.id)
 
     def judged(self, numbers: Numbers) -> TimeRange:
         """The job's life without its warm-up: the rule's own, or max(warm_up, a share of the life)."""

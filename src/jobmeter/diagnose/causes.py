@@ -2,79 +2,93 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import msgspec
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.lives import Death, deaths
-from jobmeter.diagnose.rule import MOST_LINES, Rule, Weight, quoted
+from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quoted
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.event import Event
+from jobmeter.model.event import FINDING, Event
 from jobmeter.model.finding import Evidence, Finding, Role, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
 
 _NS = 1_000_000
 _INTERRUPTIONS = {"KeyboardInterrupt", "SystemExit"}
-THRESHOLDS = "causes"
 _NVRX = "https://github.com/NVIDIA/nvidia-resiliency-ext"
 
 
-class Signs(msgspec.Struct, frozen=True, kw_only=True):
-    """The indications of a cause, as case-insensitive patterns. ``lines`` may stand in any of a replica's last lines.
+class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A rule about why a replica ended: its texts, and the indications of the cause as case-insensitive patterns.
 
-    ``raised`` (a class and message) in the exception that ended it or, where no exception did, in its very last lines.
-    ``reasons`` in the reason of the end in the record or an event. ``exits`` are exit statuses that suffice; with
-    ``exception`` any exception that ended it suffices. ``states`` are the job's states in which it is looked for.
+    ``lines`` may stand in any of a replica's last lines. ``raised`` (a class and message) in the exception that ended
+    it or, where no exception did, in its very last lines. ``reasons`` in the reason of the end in the record or an
+    event. ``exits`` are exit statuses that suffice; with ``exception`` any exception that ended it suffices. ``states``
+    are the job's states in which it is looked for.
     """
 
+    name: str
+    sees: str
+    advice: str
     lines: tuple[str, ...] = ()
     raised: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     exits: frozenset[int] = frozenset()
     exception: bool = False
     states: frozenset[JobState] = frozenset({JobState.FAILED, JobState.STOPPED, JobState.RUNNING})
-
-
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """The texts of a rule about an end."""
-
-    name: str
-    sees: str
-    advice: str
-    signs: Signs
     weight: Weight = Weight.SPECIFIC
     severity: Severity = Severity.CRITICAL
     confidence: float = 0.9
     source: str = _NVRX
     running: bool = False
 
+    @property
+    def rule(self) -> Rule:
+        """The rule that looks for the cause in each replica that failed."""
+        return Rule(
+            name=self.name,
+            sees=self.sees,
+            advice=self.advice,
+            source=self.source,
+            find=self._find,
+            cause=self.weight,
+            running=self.running,
+        )
 
-def rule_of(cause: Cause) -> Rule:
-    """The rule that looks for a cause in each replica that failed."""
-    signs = _Compiled(cause.signs)
+    @cached_property
+    def _matchers(self) -> tuple[Callable[[str], bool], ...]:
+        """Whether a text matches ``lines``, ``raised`` and ``reasons``."""
+        return tuple(map(_matcher, (self.lines, self.raised, self.reasons)))
 
-    def find(case: Case, numbers: Numbers) -> list[Finding]:
-        if case.job.state not in cause.signs.states:
-            return []
-        found = []
+    def _find(self, rule: Rule, case: Case, numbers: Numbers) -> Findings:
+        if case.job.state not in self.states:
+            return
         for death in deaths(case, numbers):
-            evidence = signs.evidence(case, death)
+            evidence = self._evidence(case, death)
             if evidence:
-                found.append(root_finding(rule, death, evidence, cause.severity, cause.confidence))
+                yield root_finding(rule, death, evidence, self.severity, self.confidence)
+
+    def _evidence(self, case: Case, death: Death) -> list[Evidence]:
+        """The evidence of the cause in one replica's end, its status last; empty where there is none."""
+        in_lines, _, in_reasons = self._matchers
+        found = [line_evidence(line) for line in death.lines if in_lines(line.text)]
+        found += self._of_exception(death)
+        found += [event_evidence(event) for event in _events(case, death) if in_reasons(_words(event))]
+        if not found and in_reasons(death.reason):
+            found.append(Evidence(kind="status", text=quoted(death.reason), time=death.end, replica=_replica(death)))
+        if death.exit_code in self.exits or found:
+            found.append(ended(death))
         return found
 
-    rule = Rule(
-        name=cause.name,
-        sees=cause.sees,
-        advice=cause.advice,
-        source=cause.source,
-        find=find,
-        cause=cause.weight,
-        thresholds=THRESHOLDS,
-        running=cause.running,
-    )
-    return rule
+    def _of_exception(self, death: Death) -> list[Evidence]:
+        _, was_raised, _ = self._matchers
+        raised = death.raised
+        if raised is None:
+            return [line_evidence(line) for line in death.tail if was_raised(line.text)]
+        own = self.exception and death.signal is None and raised.name not in _INTERRUPTIONS
+        return [line_evidence(line) for line in raised.lines] if own or was_raised(raised.text) else []
 
 
 def root_finding(
@@ -108,34 +122,6 @@ def event_evidence(event: Event) -> Evidence:
     return Evidence(kind="event", text=f"{event.reason}: {event.message}", time=event.time, replica=event.replica)
 
 
-class _Compiled:
-    """Signs with their patterns compiled."""
-
-    def __init__(self, signs: Signs) -> None:
-        self._signs = signs
-        self._lines = _matcher(signs.lines)
-        self._raised = _matcher(signs.raised)
-        self._reasons = _matcher(signs.reasons)
-
-    def evidence(self, case: Case, death: Death) -> list[Evidence]:
-        """The evidence of the cause in one replica's end, its status last; empty where there is none."""
-        found = [line_evidence(line) for line in death.lines if self._lines(line.text)]
-        found += self._of_exception(death)
-        found += [event_evidence(event) for event in _events(case, death) if self._reasons(_words(event))]
-        if not found and self._reasons(death.reason):
-            found.append(Evidence(kind="status", text=quoted(death.reason), time=death.end, replica=_replica(death)))
-        if death.exit_code in self._signs.exits or found:
-            found.append(ended(death))
-        return found
-
-    def _of_exception(self, death: Death) -> list[Evidence]:
-        raised = death.raised
-        if raised is not None:
-            own = self._signs.exception and death.signal is None and raised.name not in _INTERRUPTIONS
-            return [line_evidence(line) for line in raised.lines] if own or self._raised(raised.text) else []
-        return [line_evidence(line) for line in death.tail if self._raised(line.text)]
-
-
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     if not patterns:
         return lambda _text: False
@@ -154,26 +140,9 @@ def _events(case: Case, death: Death) -> list[Event]:
     ]
 
 
-FINDING = "Finding"
-"""The reason of events of findings."""
-
-
 def _words(event: Event) -> str:
     return f"{event.reason}: {event.message}"
 
 
 def _replica(death: Death) -> str:
     return death.subject.name if death.subject.kind == "replica" else ""
-
-
-__all__ = [
-    "FINDING",
-    "THRESHOLDS",
-    "Cause",
-    "Signs",
-    "ended",
-    "event_evidence",
-    "line_evidence",
-    "root_finding",
-    "rule_of",
-]

@@ -4,33 +4,24 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, device
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.model.finding import Severity
 
 PREFIXES = ("gpu", "npu")
+BUSY = tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active"))
+"""The metrics that ``busy`` reads."""
 
 
-def device(signal: Signal) -> Subject:
-    """The device of a line."""
-    return Subject("device", signal.device_name)
-
-
-def raised_flags(rule: Rule, case: Case, severity: Severity, text: str) -> list[Finding]:
-    """Findings about the metric of a rule, a flag, that was raised at any time.
-
-    ``text`` has {} for the device's name.
-    """
-    found = []
+def raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, text: str) -> Findings:
+    """The metric of a rule, a flag, was raised at any time; ``text`` has {} for the device's name."""
     for signal in case.means.get(rule.metrics[0], ()):
-        if signal.value.max(initial=0.0) > 0:
-            up = signal.value > 0
+        up = signal.value > 0
+        if up.any():
             span = int(signal.time[up][0]), int(signal.time[up][-1]) + max(signal.interval, 1)
-            said = text.format(signal.device_name)
-            evidence = measured(signal.metric, said, 1.0, 0.0, "1", time=span[0], replica=signal.replica)
-            found.append(rule.finding(device(signal), severity, span, [evidence], 0.99))
-    return found
+            evidence = signal.evidence(text.format(signal.device_name), 1.0, 0.0, "1", time=span[0])
+            yield rule.finding(device(signal), severity, span, [evidence], 0.99)
 
 
 def busy(case: Case, numbers: Numbers) -> list[Signal]:
@@ -48,8 +39,7 @@ def busy(case: Case, numbers: Numbers) -> list[Signal]:
 
 def has_devices(case: Case, numbers: Numbers) -> bool:
     """Whether there are ``busy`` lines."""
-    names = (f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active"))
-    return any(case.has_signals(name, numbers) for name in names)
+    return any(case.has_signals(name, numbers) for name in BUSY)
 
 
 def of_replica(signals: list[Signal], replica: str) -> Signal | None:

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import THRESHOLDS
 from jobmeter.diagnose.rank_findings import rank_findings
-from jobmeter.diagnose.rule import Rule, rules
+from jobmeter.diagnose.rule import THRESHOLDS, Rule, rules
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.model.finding import Finding
 
@@ -13,5 +12,5 @@ from jobmeter.model.finding import Finding
 def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = None) -> list[Finding]:
     """The findings of the rules (by default all), worst first, root causes before their consequences."""
     chosen = rules() if which is None else which
-    found = [one for rule in chosen for one in rule.find(case, thresholds[rule.thresholds or rule.name])]
+    found = [one for rule in chosen for one in rule.find(rule, case, thresholds[rule.thresholds])]
     return rank_findings(case, found, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])

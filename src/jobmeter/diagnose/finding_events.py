@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from jobmeter.diagnose.causes import FINDING
 from jobmeter.diagnose.rule import rules
-from jobmeter.model.event import LEVEL_OF, Event, EventSource
+from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, Event, EventSource
 from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
 from jobmeter.model.record import EventRecord
 
-ENDED = "FindingEnded"
 _SEVERITIES = {level: severity for severity, level in LEVEL_OF.items()}
 _RULE = re.compile(r"[a-z0-9_]+")
 
@@ -65,7 +63,7 @@ def ending(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, ove
     minutes = max(time_ms - since_ms, 0) / 60_000
     why = "the job ended with it" if over else "it is found no longer"
     message = f"{rule} ({subject.kind} {subject.name}): {why}, {minutes:.1f} min after it was reported"
-    return replace(_event(project, job, subject, time_ms), reason=ENDED, message=message)
+    return replace(_event(project, job, subject, time_ms), reason=FINDING_ENDED, message=message)
 
 
 def _event(project: str, job: str, subject: Subject, time_ms: int) -> EventRecord:
@@ -87,11 +85,11 @@ def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
     for event in events:
         name = _RULE.match(event.message)
         # Findings of a finished job have no subject.
-        if event.reason not in {FINDING, ENDED} or not event.subject or name is None:
+        if event.reason not in {FINDING, FINDING_ENDED} or not event.subject or name is None:
             continue
         key = (name[0], event.object)
-        at = open_at.pop(key, None) if event.reason == ENDED else open_at.get(key)
-        if event.reason == ENDED and at is not None:
+        at = open_at.pop(key, None) if event.reason == FINDING_ENDED else open_at.get(key)
+        if event.reason == FINDING_ENDED and at is not None:
             found[at] = ReportedFinding(name[0], found[at].opened, event)
         elif event.reason == FINDING and at is None:
             open_at[key] = len(found)

@@ -3,31 +3,24 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, trend
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.model.finding import Finding, Severity, Subject
-from jobmeter.query.stretches import Stretch, sustained
-
-
-def replica(signal: Signal) -> Subject:
-    """The replica of a line."""
-    return Subject("replica", signal.replica)
+from jobmeter.model.finding import Severity, Subject
 
 
 def leaks(
-    rule: Rule,
-    case: Case,
-    numbers: Numbers,
-    subject_of: Callable[[Signal], Subject],
-    limit_by_record: float | None = None,
-) -> list[Finding]:
-    """Findings about steady growth of the first metric of a rule; the second one is its limit."""
+    rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], *, limit_by_record: bool = False
+) -> Findings:
+    """Steady growth of the first metric of a rule that reaches the limit soon.
+
+    The second metric is the limit; where nobody measured it, with ``limit_by_record``, that of the job's record.
+    """
     used, limits = rule.metrics
-    found = []
+    recorded = case.job.limits.get(limits) if limit_by_record else None
     for signal in case.signals(used, numbers):
-        limit = limit_of(case.means.get(limits, ()), signal, limit_by_record)
+        limit = limit_of(case.means.get(limits, ()), signal, recorded)
         leak = growth(signal, limit, numbers)
         if leak is None:
             continue
@@ -35,34 +28,23 @@ def leaks(
         subject = subject_of(signal)
         until = "" if rest is None else f", {rest / 60:.1f} min from its limit"
         text = f"memory of {subject.name} grew by {slope * 60 / 2**20:.1f} MiB a minute{until}"
-        evidence = measured(signal.metric, text, float(signal.value[-1]), limit, "By", replica=signal.replica)
-        span = int(signal.time[0]), int(signal.time[-1]) + signal.interval
-        found.append(rule.finding(subject, Severity.WARNING, span, [evidence], 0.95 * fit))
-    return found
+        evidence = signal.evidence(text, float(signal.value[-1]), limit, "By")
+        yield rule.finding(subject, Severity.WARNING, signal.span, [evidence], 0.95 * fit)
 
 
 def near_limits(
     rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], severity: Severity
-) -> list[Finding]:
-    """Findings about the metric of a rule, a utilization, that was above the share for long enough."""
-    found = []
-    for signal in case.signals(rule.metrics[0], numbers, reaching=numbers["share"]):
-        longest = near_limit(signal, numbers)
-        if longest is None:
-            continue
-        subject = subject_of(signal)
-        most = float(signal.value[longest.first : longest.last + 1].max())
-        text = f"memory of {subject.name} reached {most:.1%} of its limit"
-        share = numbers["share"]
-        evidence = measured(signal.metric, text, most, share, "1", time=longest.start, replica=signal.replica)
-        found.append(rule.finding(subject, severity, (longest.start, longest.end), [evidence], 0.95))
-    return found
-
-
-def near_limit(signal: Signal, numbers: Numbers) -> Stretch | None:
-    """The longest time for which a utilization was above the share."""
-    stretches = sustained(signal.time, signal.value > numbers["share"], numbers["hold"])
-    return max(stretches, key=lambda stretch: stretch.length, default=None)
+) -> Findings:
+    """The metric of a rule, a utilization, was above the share for long enough."""
+    share = numbers["share"]
+    for signal in case.signals(rule.metrics[0], numbers, reaching=share):
+        longest = signal.longest_stretch(signal.value > share, numbers["hold"])
+        if longest is not None:
+            subject = subject_of(signal)
+            most = float(signal.during(longest).max())
+            text = f"memory of {subject.name} reached {most:.1%} of its limit"
+            evidence = signal.evidence(text, most, share, "1", time=longest.start)
+            yield rule.finding(subject, severity, (longest.start, longest.end), [evidence], 0.95)
 
 
 def growth(signal: Signal, limit: float | None, numbers: Numbers) -> tuple[float, float, float | None] | None:

@@ -39,10 +39,9 @@ def _causes(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], n
     by_subject: dict[Subject, list[Finding]] = {}
     for one in found:
         by_subject.setdefault(one.subject, []).append(one)
-    job = Subject("job", case.job.id)
-    if len(by_subject) > 1 and len({one.end for one in by_subject.get(job, ())}) <= 1:
+    if len(by_subject) > 1 and len({one.end for one in by_subject.get(case.subject, ())}) <= 1:
         # A finding of the job as a whole explains its only replica's end, too.
-        whole = [one for one in by_subject.pop(job, []) if by_name[one.rule].cause is Weight.SPECIFIC]
+        whole = [one for one in by_subject.pop(case.subject, []) if by_name[one.rule].cause is Weight.SPECIFIC]
         first = min(by_subject, key=lambda subject: min(one.end for one in by_subject[subject]))
         by_subject[first] += whole
     ends = [_of_one_end(own, by_name) for own in by_subject.values()]
@@ -151,7 +150,7 @@ def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
         folded.append(
             replace(
                 worst,
-                subject=Subject("job", case.job.id),
+                subject=case.subject,
                 start=min(one.start for one in own),
                 end=max(one.end for one in own),
                 evidence=evidence,

@@ -6,7 +6,6 @@ import msgspec
 
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import FINDING
 from jobmeter.diagnose.change_points import log_peaks, metric_changes
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import reported_findings, with_reported
@@ -14,7 +13,7 @@ from jobmeter.diagnose.gather import gather
 from jobmeter.diagnose.rank_findings import in_order
 from jobmeter.diagnose.rule import quoted, rules
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.model.event import LEVEL_OF, Event, EventFilter, EventSource, Level
+from jobmeter.model.event import FINDING, LEVEL_OF, Event, EventFilter, EventSource, Level
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import JobState
 from jobmeter.model.time import Clock

@@ -1,7 +1,7 @@
 """The contract of rules, and their discovery: each file in ``diagnose/rules`` has a ``RULE``."""
 
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from importlib import import_module
@@ -15,6 +15,9 @@ from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
 MOST_LINES = 20
 """Most log lines in the evidence of one finding."""
 _LONGEST = 500
+THRESHOLDS = "causes"
+"""The table of thresholds that rules about why a replica ended share."""
+Findings = Iterator[Finding]
 
 
 class Weight(IntEnum):
@@ -46,7 +49,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     sees: str
     advice: str
     source: str
-    find: Callable[[Case, Numbers], list[Finding]]
+    find: Callable[["Rule", Case, Numbers], Findings]
     metrics: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -55,10 +58,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     of_devices: bool = False
     cause: Weight | None = None
     explains: bool = False
-    thresholds: str = ""
-    """The rule whose thresholds it uses, by default its own."""
     running: bool = False
     """Whether it is evaluated while jobs run; what it needs is then read at each evaluation."""
+
+    @property
+    def thresholds(self) -> str:
+        """The name of the table of its thresholds."""
+        return self.name if self.cause is None else THRESHOLDS
 
     def finding(
         self,
@@ -83,15 +89,19 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             source=self.source,
         )
 
-
-def measured(
-    metric: str, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None, replica: str = ""
-) -> Evidence:
-    """Evidence by a metric: the observed value, and the limit."""
-    rounded = float(f"{value:.6g}")
-    return Evidence(
-        kind="metric", text=text, metric=metric, value=rounded, limit=limit, unit=unit, time=time, replica=replica
-    )
+    def collected(
+        self,
+        case: Case,
+        subject: Subject,
+        severity: Severity,
+        head: Evidence,
+        evidence: Sequence[Evidence],
+        confidence: float,
+    ) -> Finding:
+        """A finding that sums up lines and events, from the first of them to the last."""
+        times = [one.time or case.span.end_ms for one in evidence]
+        shown = [head, *evidence[: MOST_LINES - 1]]
+        return self.finding(subject, severity, (min(times), max(times)), shown, confidence)
 
 
 def quoted(text: str) -> str:

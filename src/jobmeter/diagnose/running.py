@@ -120,8 +120,7 @@ def _read_together(
 
 
 def _events(executor: Executor, scope: Scope, wanted: EventFilter, **of: object) -> Iterable[Event]:
-    values = {name: getattr(wanted, name) for name in wanted.__struct_fields__}
-    return reversed(executor.run(EventFilter(**{**values, **of}), scope).events)
+    return reversed(executor.run(replace(wanted, **of), scope).events)
 
 
 def _case(

@@ -4,8 +4,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.query.stretches import GAP_INTERVALS, usual_interval
+from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.model.finding import Evidence, Subject
+from jobmeter.query.stretches import GAP_INTERVALS, Stretch, sustained, usual_interval
 
 _MOST_PAIRS = 300
 
@@ -43,6 +44,11 @@ class Signal(msgspec.Struct, frozen=True, eq=False):
         """``node-1/gpu0``; without a node the replica takes its place."""
         return f"{self.node or self.replica}/{self.device}"
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """From its first point to the end of the interval of its last one; it has points."""
+        return int(self.time[0]), int(self.time[-1]) + self.interval
+
     def within(self, start_ms: int, end_ms: int) -> "Signal":
         """The part in ``[start, end)``."""
         if len(self.time) and start_ms <= self.time[0] and self.time[-1] < end_ms:
@@ -70,6 +76,39 @@ class Signal(msgspec.Struct, frozen=True, eq=False):
         age = time - self.time[np.maximum(place, 0)]
         stale = age > GAP_INTERVALS * max(self.interval, 1)
         return np.where((place < 0) | stale, np.nan, value)
+
+    def longest_stretch(self, true: Bools, least_ms: float) -> Stretch | None:
+        """The longest time in which a condition on its points was true without a pause, at least so long."""
+        stretches = sustained(self.time, true, least_ms)
+        return max(stretches, key=lambda stretch: stretch.length, default=None)
+
+    def during(self, stretch: Stretch) -> Float64s:
+        """Its values in a stretch of it."""
+        return self.value[stretch.first : stretch.last + 1]
+
+    def evidence(self, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None) -> Evidence:
+        """Evidence by its metric, about its replica; see ``measured``."""
+        return measured(self.metric, text, value, limit, unit, time=time, replica=self.replica)
+
+
+def device(signal: Signal) -> Subject:
+    """The device of a line."""
+    return Subject("device", signal.device_name)
+
+
+def replica(signal: Signal) -> Subject:
+    """The replica of a line."""
+    return Subject("replica", signal.replica)
+
+
+def measured(
+    metric: str, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None, replica: str = ""
+) -> Evidence:
+    """Evidence by a metric: the observed value, and the limit."""
+    rounded = float(f"{value:.6g}")
+    return Evidence(
+        kind="metric", text=text, metric=metric, value=rounded, limit=limit, unit=unit, time=time, replica=replica
+    )
 
 
 def together(signals: list[Signal]) -> tuple[Int64s, Float64s]:

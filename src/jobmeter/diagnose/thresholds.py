@@ -117,6 +117,3 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{where} is not TOML: {error}") from error
-
-
-__all__ = ["COMMON", "Numbers", "Threshold", "Thresholds", "load"]

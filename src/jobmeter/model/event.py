@@ -11,6 +11,8 @@ from jobmeter.model.finding import Severity, Subject
 from jobmeter.model.job import JobState
 from jobmeter.model.question import Question
 
+FINDING, FINDING_ENDED = "Finding", "FindingEnded"
+"""The reasons of events about findings: one when a finding opens, one when it closes."""
 ALLOCATION_MISMATCH = "AllocationMismatch"
 """The reason of an agent's event about a replica that computes on a device that was not given to it."""
 COMMAND_LINE = "command line"
@@ -69,21 +71,13 @@ REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
     {
         EventType.OOM: frozenset({"OOMKilled", "OOMKilling", "SystemOOM"}),
         EventType.DEVICE_FAULT: frozenset(
-            {
-                "Xid",
-                "EccUncorrected",
-                "RemapFailed",
-                "DeviceLost",
-                "HardwareError",
-                "DiskError",
-                "FilesystemError",
-                "LinkDown",
-            }
+            {"Xid", "EccUncorrected", "RemapFailed", "DeviceLost"}
+            | {"HardwareError", "DiskError", "FilesystemError", "LinkDown"}
         ),
         EventType.THROTTLING: frozenset(
             {"CpuThrottled", "CpuThrottlingEnded", "DeviceThrottled", "DeviceThrottlingEnded"}
         ),
-        EventType.FINDING: frozenset({"Finding", "FindingEnded"}),
+        EventType.FINDING: frozenset({FINDING, FINDING_ENDED}),
     }
 )
 """The types of reasons that are independent of the source."""
@@ -93,15 +87,8 @@ SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.NODE_DOWN: frozenset({"NodeDown"}),
         EventType.NODE_REBOOTED: frozenset({"NodeRebooted"}),
         EventType.SHIPPER: frozenset(
-            {
-                "ShipperCreated",
-                "ShipperChanged",
-                "ShipperDeleted",
-                "ShipperFailed",
-                "ShipperRecovered",
-                "ShipperDropped",
-                "ShipperRejected",
-            }
+            {"ShipperCreated", "ShipperChanged", "ShipperDeleted", "ShipperFailed"}
+            | {"ShipperRecovered", "ShipperDropped", "ShipperRejected"}
         ),
         EventType.KEY: frozenset({"KeyCreated", "KeyRevoked", "KeyPoliciesChanged"}),
     }

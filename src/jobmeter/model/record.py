@@ -5,16 +5,17 @@ A record may be partial: fields that it leaves out stay as they were. The same s
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.event import EventSource, Level
-from jobmeter.model.job import Allocation, AllocationSource, InstanceType, JobState, Node, Replica
+from jobmeter.model.job import AllocationSource, JobState
 from jobmeter.model.series import MAX_NAME, check_job_id, check_name, check_project
 from jobmeter.model.time import parse_time
 
+T = TypeVar("T")
 MAX_REPLICAS = 100_000
 _DIALECT = re.compile(r"[a-z0-9_-]{1,64}")
 MAX_SHORT_TEXT = 1_024
@@ -162,20 +163,19 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def decode_record(data: bytes) -> JobRecord:
     """One job record from JSON. Raises InvalidRequestError naming the field that is wrong."""
-    try:
-        record = msgspec.json.decode(data, type=JobRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid_record(error) from error
-    return check_record(record)
+    return check_record(_decoded(data, JobRecord))
 
 
 def decode_records(data: bytes) -> Records:
     """A ``Records`` object from JSON. Raises InvalidRequestError naming the field that is wrong."""
+    return check_records(_decoded(data, Records))
+
+
+def _decoded(data: bytes, kind: type[T]) -> T:
     try:
-        records = msgspec.json.decode(data, type=Records)
+        return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_record(error) from error
-    return check_records(records)
 
 
 def check_records(records: Records) -> Records:
@@ -343,29 +343,3 @@ def invalid_record(error: msgspec.DecodeError | UnicodeDecodeError | RecursionEr
     message = str(error)
     field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else ""
     return InvalidRequestError(f"not a valid record: {message}", field)
-
-
-__all__ = [
-    "Allocation",
-    "AllocationRecord",
-    "CheckpointRecord",
-    "EventRecord",
-    "InstanceType",
-    "JobRecord",
-    "Lease",
-    "LeaseRecord",
-    "Node",
-    "NodeRecord",
-    "Records",
-    "Replica",
-    "ReplicaRecord",
-    "check_event",
-    "check_record",
-    "check_records",
-    "decode_record",
-    "decode_records",
-    "invalid_record",
-    "limits_of",
-    "record_time",
-    "replicas_of",
-]

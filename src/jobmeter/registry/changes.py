@@ -4,13 +4,14 @@ Each transaction that writes jobs adds one row. Rows older than ten minutes are 
 reader that still finds the row that it read last has missed none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 import sqlalchemy as sa
 
 from jobmeter.registry.database import POSTGRESQL
 from jobmeter.registry.schema import job_changes
+from jobmeter.registry.statements import by_project
 
 KEEP_SECONDS = 600
 _EVERY = 32
@@ -35,6 +36,11 @@ class Changed(msgspec.Struct, omit_defaults=True):
     everything: bool = False
 
 
+def jobs_of(ids: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
+    """The jobs, (project, id), of ids by project."""
+    return ((project, job) for project, jobs in ids.items() for job in jobs)
+
+
 class ChangePosition(msgspec.Struct, frozen=True):
     """A reader's position: the last row, and the first transaction that may still write one before it."""
 
@@ -47,7 +53,7 @@ _DECODER = msgspec.json.Decoder(Changed)
 
 def notify(connection: sa.Connection, recorded: Keys = (), sampled: Keys = (), *, everything: bool = False) -> None:
     """Leave word of what this transaction writes."""
-    changed = Changed(_by_project(recorded), _by_project(sampled), everything)
+    changed = Changed(by_project(sorted(set(recorded))), by_project(sorted(set(sampled))), everything)
     if not (changed.recorded or changed.sampled or everything):
         return
     kind = connection.dialect.name
@@ -69,9 +75,7 @@ def now(connection: sa.Connection) -> ChangePosition:
 def recorded(connection: sa.Connection) -> list[tuple[str, str]]:
     """The jobs, (project, id), that were recorded in the last ten minutes, possibly some more."""
     rows = connection.scalars(sa.select(_column.payload).order_by(_column.id))
-    return [
-        (project, job) for payload in rows for project, ids in _DECODER.decode(payload).recorded.items() for job in ids
-    ]
+    return [job for payload in rows for job in jobs_of(_DECODER.decode(payload).recorded)]
 
 
 def since(connection: sa.Connection, mark: ChangePosition) -> tuple[Changed | None, ChangePosition]:
@@ -100,10 +104,3 @@ def since(connection: sa.Connection, mark: ChangePosition) -> tuple[Changed | No
 
 def _open(connection: sa.Connection) -> int:
     return int(connection.scalar(sa.select(sa.literal_column(_OPEN[connection.dialect.name]))) or 0)
-
-
-def _by_project(keys: Keys) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for project, job in sorted(set(keys)):
-        found.setdefault(project, []).append(job)
-    return found

@@ -9,13 +9,22 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.event import Event, EventFilter, EventPage, EventSource, Level
+from jobmeter.model.event import (
+    ENDS,
+    REASONS,
+    SERVER_REASONS,
+    Event,
+    EventFilter,
+    EventPage,
+    EventSource,
+    EventType,
+    Level,
+)
 from jobmeter.model.job import JobState
 from jobmeter.model.record import EventRecord
 from jobmeter.model.time import parse_time, within_int64
-from jobmeter.registry.event_types import of_type
 from jobmeter.registry.schema import events, jobs
-from jobmeter.registry.statements import chunks, clean, insert
+from jobmeter.registry.statements import chunks, clean, insert, within
 
 MAX_EVENTS = 100_000
 """Most events of a job; the oldest give way."""
@@ -23,14 +32,19 @@ MAX_EVENTS = 100_000
 _CHUNK = 2000
 _log = logging.getLogger("jobmeter.registry")
 _column = events.c
+# A type is not stored: it follows from source and reason.
+_STATE = _column.source == EventSource.STATE.value
+_SERVER = _column.source == EventSource.SERVER.value
+_REPLICA = _column.replica != ""
+_RUNS = _column.reason == JobState.RUNNING.value
 _ID = re.compile(r"[0-9a-f]{32}")
 _LEVELS = {JobState.FAILED: Level.ERROR, JobState.STOPPED: Level.WARNING}
 
 
 def event_row(project: str, record: EventRecord) -> dict[str, Any]:
     """The row that a checked event means."""
-    fields = {name: getattr(record, name) for name in record.__struct_fields__}
-    return row_of(Event(**{**fields, "project": project, "time": parse_time(record.time, "events.time")}))
+    fields = msgspec.structs.asdict(record) | {"project": project, "time": parse_time(record.time, "events.time")}
+    return row_of(Event(**fields))
 
 
 def row_of(event: Event) -> dict[str, Any]:
@@ -158,9 +172,9 @@ def _conditions(question: EventFilter) -> Iterable[sa.ColumnElement[bool]]:
         if values is not None:
             yield column.in_([clean(value) for value in sorted(values)])
     if question.types:
-        yield sa.or_(*(of_type(kind) for kind in sorted(question.types)))
+        yield sa.or_(*(_of_type(kind) for kind in sorted(question.types)))
     if question.without:
-        yield sa.not_(sa.or_(*(of_type(kind) for kind in sorted(question.without))))
+        yield sa.not_(sa.or_(*(_of_type(kind) for kind in sorted(question.without))))
     if question.ids:
         yield _column.digest.in_([_digest(one, "ids") for one in question.ids])
     if question.start is not None:
@@ -172,9 +186,7 @@ def _conditions(question: EventFilter) -> Iterable[sa.ColumnElement[bool]]:
 def _behind(connection: sa.Connection, question: EventFilter) -> sa.ColumnElement[bool]:
     """The events behind the one that ``after`` names. Raises InvalidRequestError where there is none."""
     place = sa.select(_column.time, _column.id).where(_column.digest == _digest(question.after, "after"))
-    if question.projects is not None:
-        place = place.where(_column.project.in_(sorted(question.projects)))
-    row = connection.execute(place).one_or_none()
+    row = connection.execute(place.where(within(_column.project, question.projects))).one_or_none()
     if row is None:
         raise InvalidRequestError("there is no event of that id any more", "after")
     last, one = sa.tuple_(_column.time, _column.id), sa.tuple_(sa.literal(row.time), sa.literal(row.id))
@@ -188,18 +200,24 @@ def _digest(event_id: str, field: str) -> bytes:
 
 
 def _event(row: sa.Row[Any]) -> Event:
-    return Event(
-        time=row.time,
-        project=row.project,
-        job=row.job,
-        replica=row.replica,
-        attempt=row.attempt,
-        cluster=row.cluster,
-        node=row.node,
-        source=EventSource(row.source),
-        level=Level(row.level),
-        reason=row.reason,
-        message=row.message,
-        subject=row.subject,
-        actor=row.actor,
-    )
+    return msgspec.convert(row, Event, from_attributes=True)
+
+
+def _of_type(kind: EventType) -> sa.ColumnElement[bool]:
+    """The condition that an event is of that type; see ``Event.type``."""
+    match kind:
+        case EventType.JOB_STATE:
+            return sa.and_(_STATE, ~_REPLICA)
+        case EventType.REPLICA_START:
+            return sa.and_(_STATE, _REPLICA, _RUNS)
+        case EventType.REPLICA_END:
+            return sa.and_(_STATE, _REPLICA, _column.reason.in_(sorted(ENDS)))
+        case EventType.REPLICA_STATE:
+            return sa.and_(_STATE, _REPLICA, ~_RUNS, _column.reason.not_in(sorted(ENDS)))
+        case EventType.OTHER:
+            others = (other for other in EventType if other is not EventType.OTHER)
+            return sa.not_(sa.or_(*(_of_type(other) for other in others)))
+        case _ if kind in SERVER_REASONS:
+            return sa.and_(_SERVER, _column.reason.in_(sorted(SERVER_REASONS[kind])))
+        case _:
+            return sa.and_(~_STATE, _column.reason.in_(sorted(REASONS[kind])))

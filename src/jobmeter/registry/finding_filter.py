@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from jobmeter.model.event import LEVEL_OF, EventSource
+from jobmeter.model.event import FINDING, LEVEL_OF, EventSource
 from jobmeter.model.finding import Severity
-from jobmeter.registry.schema import FINDING, events
+from jobmeter.registry.schema import events
 
 _column = events.c
 FOUND = sa.and_(_column.reason == sa.literal_column(f"'{FINDING}'"), _column.source != EventSource.STATE.value)

@@ -10,7 +10,7 @@ from jobmeter.model.event import LEVEL_OF
 from jobmeter.model.finding import FindingSummary, Severity
 from jobmeter.registry.finding_filter import FOUND
 from jobmeter.registry.schema import events
-from jobmeter.registry.statements import chunks
+from jobmeter.registry.statements import job_chunks
 
 MOST = 200
 """Findings of a job that are read."""
@@ -24,24 +24,20 @@ _BY_SEVERITY = sa.case(*((_column.level == LEVEL_OF[one].value, rank) for rank, 
 
 def finding_summaries(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
     """See ``Registry.findings``."""
-    by_project: dict[str, list[str]] = {}
-    for project, job in jobs:
-        by_project.setdefault(project, []).append(job)
-    return [one for project, ids in by_project.items() for one in _of_project(connection, project, ids)]
+    return [one for project, ids in job_chunks(jobs) for one in _of_project(connection, project, ids)]
 
 
 def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> Iterator[FindingSummary]:
-    for some in chunks(ids):
-        # Of a finding that closed and opened again, the worst is what counts.
-        found: dict[str, dict[str, Severity]] = {}
-        for row in connection.execute(_worst(project, some)):
-            if _RULE.match(row.head):
-                subject = row.head.partition("): ")[0]
-                found.setdefault(row.job, {}).setdefault(subject, _SEVERITIES.get(row.level, Severity.INFO))
-        for job, findings in found.items():
-            rules = dict.fromkeys(name[0] for name in map(_RULE.match, findings) if name)
-            severity = next(iter(findings.values()))
-            yield FindingSummary(id=job, project=project, severity=severity, count=len(findings), rules=list(rules))
+    # Of a finding that closed and opened again, the worst is what counts.
+    found: dict[str, dict[str, Severity]] = {}
+    for row in connection.execute(_worst(project, ids)):
+        if _RULE.match(row.head):
+            subject = row.head.partition("): ")[0]
+            found.setdefault(row.job, {}).setdefault(subject, _SEVERITIES.get(row.level, Severity.INFO))
+    for job, findings in found.items():
+        rules = dict.fromkeys(name[0] for name in map(_RULE.match, findings) if name)
+        severity = next(iter(findings.values()))
+        yield FindingSummary(id=job, project=project, severity=severity, count=len(findings), rules=list(rules))
 
 
 def _worst(project: str, ids: Sequence[str]) -> sa.Select[Any]:

@@ -11,21 +11,17 @@ from jobmeter.model.order import natural
 from jobmeter.model.time import TimeRange
 from jobmeter.registry.rows import allocation_of, job_of, replica_of
 from jobmeter.registry.schema import allocations, jobs, replicas
-from jobmeter.registry.statements import chunks
+from jobmeter.registry.statements import job_chunks
 
 _Key = tuple[str, str]
 
 
 def views_of(connection: sa.Connection, keys: Iterable[_Key], span: TimeRange, now_ms: int) -> list[JobView]:
     """See ``Registry.job_views``."""
-    ids: dict[str, list[str]] = defaultdict(list)
-    for project, job in keys:
-        ids[project].append(job)
     return [
         view
-        for project in sorted(ids)
-        for some in chunks(sorted(ids[project]))
-        for view in _views(connection, (jobs.c.project == project, jobs.c.id.in_(some)), span, now_ms)
+        for project, ids in job_chunks(sorted(keys))
+        for view in _views(connection, (jobs.c.project == project, jobs.c.id.in_(ids)), span, now_ms)
     ]
 
 

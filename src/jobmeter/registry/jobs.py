@@ -12,6 +12,7 @@ from jobmeter.registry.events import forget_events
 from jobmeter.registry.memory import Expiring
 from jobmeter.registry.rows import allocation_of, job_of, replica_of, valid_until
 from jobmeter.registry.schema import SAMPLED, allocations, jobs, replicas
+from jobmeter.registry.statements import within
 
 
 def prepare(connection: sa.Connection) -> None:
@@ -24,9 +25,7 @@ def prepare(connection: sa.Connection) -> None:
 
 def job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) -> Sequence[sa.Row[Any]]:
     """The rows of every job of that id in those projects (None: all), by project."""
-    question = sa.select(jobs).where(jobs.c.id == job)
-    if names is not None:
-        question = question.where(jobs.c.project.in_(sorted(names)))
+    question = sa.select(jobs).where(jobs.c.id == job, within(jobs.c.project, names))
     return connection.execute(question.order_by(jobs.c.project)).all()
 
 

@@ -3,64 +3,80 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
 from jobmeter.registry.base import StoredKey
+from jobmeter.registry.breaker import SHORT_SECONDS
+from jobmeter.registry.database import Database
 from jobmeter.registry.schema import keys
-from jobmeter.registry.statements import chunks
+from jobmeter.registry.statements import chunks, within
 
-_FIELDS = StoredKey.__struct_fields__
-
-
-def add(connection: sa.Connection, key: StoredKey) -> None:
-    """See ``Registry.add_key``."""
-    connection.execute(sa.insert(keys).values({name: getattr(key, name) for name in _FIELDS}))
+_key = keys.c
 
 
-def find(connection: sa.Connection, column: sa.Column[Any], value: object) -> StoredKey | None:
-    """The key whose (unique) column has that value."""
-    row = connection.execute(sa.select(keys).where(column == value)).one_or_none()
-    return None if row is None else _key(row)
+class KeyTable:
+    """The methods of ``Registry`` about keys."""
+
+    _database: Database
+
+    def add_key(self, key: StoredKey) -> None:
+        """See ``Registry.add_key``."""
+        with self._database.write() as connection:
+            connection.execute(sa.insert(keys).values(msgspec.structs.asdict(key)))
+
+    def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
+        """See ``Registry.keys``."""
+        return self._keys(within(_key.project, projects))
+
+    def links(self, project: str, job: str) -> list[StoredKey]:
+        """See ``Registry.links``."""
+        return self._keys(_key.project == project, _key.job == job, _key.job != "")
+
+    def _keys(self, *conditions: sa.ColumnElement[bool]) -> list[StoredKey]:
+        question = sa.select(keys).where(*conditions).order_by(_key.created, _key.id)
+        with self._database.read() as connection:
+            return [_stored(row) for row in connection.execute(question)]
+
+    def delete_keys(self, key_ids: Sequence[str]) -> None:
+        """See ``Registry.delete_keys``."""
+        with self._database.write() as connection:
+            for some in chunks(key_ids):
+                connection.execute(sa.delete(keys).where(_key.id.in_(some)))
+
+    def key_by_token(self, token_hash: bytes) -> StoredKey | None:
+        """See ``Registry.key_by_token``."""
+        return self._find(_key.token_hash == token_hash)
+
+    def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
+        """See ``Registry.key_by_access_key``."""
+        return self._find(_key.access_key_id == access_key_id)
+
+    def _find(self, condition: sa.ColumnElement[bool]) -> StoredKey | None:
+        with self._database.read(SHORT_SECONDS) as connection:
+            row = connection.execute(sa.select(keys).where(condition)).one_or_none()
+        return None if row is None else _stored(row)
+
+    def revoke_key(self, key_id: str, now_ms: int) -> bool:
+        """See ``Registry.revoke_key``."""
+        return self._change_valid(key_id, revoked=now_ms)
+
+    def set_policies(self, key_id: str, policies: str) -> bool:
+        """See ``Registry.set_policies``."""
+        return self._change_valid(key_id, policies=policies)
+
+    def _change_valid(self, key_id: str, **values: object) -> bool:
+        changed = sa.update(keys).where(_key.id == key_id, _key.revoked.is_(None)).values(values)
+        with self._database.write() as connection:
+            return connection.execute(changed).rowcount > 0
+
+    def key_used(self, key_id: str, now_ms: int) -> None:
+        """See ``Registry.key_used``."""
+        later = sa.or_(_key.last_used.is_(None), _key.last_used < now_ms)
+        with self._database.write(SHORT_SECONDS) as connection:
+            connection.execute(sa.update(keys).where(_key.id == key_id, later).values(last_used=now_ms))
 
 
-def every(connection: sa.Connection, projects: frozenset[str] | None) -> list[StoredKey]:
-    """See ``Registry.keys``."""
-    question = sa.select(keys).order_by(keys.c.created, keys.c.id)
-    if projects is not None:
-        question = question.where(keys.c.project.in_(sorted(projects)))
-    return [_key(row) for row in connection.execute(question)]
-
-
-def of_job(connection: sa.Connection, project: str, job: str) -> list[StoredKey]:
-    """See ``Registry.links``."""
-    own = (keys.c.project == project, keys.c.job == job, keys.c.job != "")
-    return [_key(row) for row in connection.execute(sa.select(keys).where(*own).order_by(keys.c.created, keys.c.id))]
-
-
-def delete(connection: sa.Connection, key_ids: Sequence[str]) -> None:
-    """See ``Registry.delete_keys``."""
-    for some in chunks(key_ids):
-        connection.execute(sa.delete(keys).where(keys.c.id.in_(some)))
-
-
-def revoke(connection: sa.Connection, key_id: str, now_ms: int) -> bool:
-    """See ``Registry.revoke_key``."""
-    statement = sa.update(keys).where(keys.c.id == key_id, keys.c.revoked.is_(None)).values(revoked=now_ms)
-    return connection.execute(statement).rowcount > 0
-
-
-def set_policies(connection: sa.Connection, key_id: str, policies: str) -> bool:
-    """See ``Registry.set_policies``."""
-    statement = sa.update(keys).where(keys.c.id == key_id, keys.c.revoked.is_(None)).values(policies=policies)
-    return connection.execute(statement).rowcount > 0
-
-
-def used(connection: sa.Connection, key_id: str, now_ms: int) -> None:
-    """See ``Registry.key_used``."""
-    later = sa.or_(keys.c.last_used.is_(None), keys.c.last_used < now_ms)
-    connection.execute(sa.update(keys).where(keys.c.id == key_id, later).values(last_used=now_ms))
-
-
-def _key(row: sa.Row[Any]) -> StoredKey:
-    values = {name: getattr(row, name) for name in _FIELDS}
+def _stored(row: sa.Row[Any]) -> StoredKey:
+    values = {name: getattr(row, name) for name in StoredKey.__struct_fields__}
     return StoredKey(**{**values, "token_hash": bytes(row.token_hash), "sealed_secret": bytes(row.sealed_secret)})

@@ -2,21 +2,29 @@
 
 import sqlalchemy as sa
 
+from jobmeter.registry.breaker import SHORT_SECONDS
+from jobmeter.registry.database import Database
 from jobmeter.registry.schema import leases
 from jobmeter.registry.statements import insert
 
 
-def take(connection: sa.Connection, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-    """See ``Registry.take_lease``. One statement, so that of two callers the second sees what the first wrote."""
-    statement = insert(connection, leases).values(name=name, owner=owner, until=until_ms)
-    taken = statement.on_conflict_do_update(
-        index_elements=[leases.c.name],
-        set_={"owner": owner, "until": until_ms},
-        where=sa.or_(leases.c.owner == owner, leases.c.until <= now_ms),
-    )
-    return connection.execute(taken.returning(leases.c.name)).first() is not None
+class LeaseTable:
+    """The methods of ``Registry`` about leases of servers."""
 
+    _database: Database
 
-def give_back(connection: sa.Connection, name: str, owner: str) -> None:
-    """See ``Registry.give_back_lease``."""
-    connection.execute(sa.delete(leases).where(leases.c.name == name, leases.c.owner == owner))
+    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
+        """See ``Registry.take_lease``. One statement, so that of two callers the second sees what the first wrote."""
+        with self._database.write(SHORT_SECONDS) as connection:
+            statement = insert(connection, leases).values(name=name, owner=owner, until=until_ms)
+            taken = statement.on_conflict_do_update(
+                index_elements=[leases.c.name],
+                set_={"owner": owner, "until": until_ms},
+                where=sa.or_(leases.c.owner == owner, leases.c.until <= now_ms),
+            )
+            return connection.execute(taken.returning(leases.c.name)).first() is not None
+
+    def give_back_lease(self, name: str, owner: str) -> None:
+        """See ``Registry.give_back_lease``."""
+        with self._database.write() as connection:
+            connection.execute(sa.delete(leases).where(leases.c.name == name, leases.c.owner == owner))

@@ -28,8 +28,7 @@ def described(connection: sa.Connection, rows: Sequence[Mapping[str, Any]], now_
     for row in rows:
         if row["info"] is None:
             continue
-        own = sa.and_(*(_node[name] == row[name] for name in _KEY))
-        stored = connection.execute(sa.select(_node.info).where(own)).one_or_none()
+        stored = connection.execute(sa.select(_node.info).where(_own(row))).one_or_none()
         before, after = _info(stored.info if stored else None), _info(row["info"])
         if not before:
             happened.append(_event(row, "NodeUp", now_ms, "An agent measures it."))
@@ -44,11 +43,8 @@ def mark(
 ) -> tuple[list[dict[str, Any]], bool]:
     """See ``Registry.mark_nodes``: the events, and whether there may be more."""
     back = connection.execute(_chosen(_node.down.is_not(None), _node.last_seen > _node.down)).mappings().all()
-    silent = (
-        connection.execute(_chosen(_node.down.is_(None), _node.info.is_not(None), _node.last_seen <= now_ms - least_ms))
-        .mappings()
-        .all()
-    )
+    quiet = _chosen(_node.down.is_(None), _node.info.is_not(None), _node.last_seen <= now_ms - least_ms)
+    silent = connection.execute(quiet).mappings().all()
     happened = []
     for row in back:
         _set(connection, row, None)
@@ -71,8 +67,11 @@ def _chosen(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def _set(connection: sa.Connection, row: Mapping[Any, Any], down: int | None) -> None:
-    own = sa.and_(_node.project == row["project"], _node.cluster == row["cluster"], _node.name == row["name"])
-    connection.execute(sa.update(nodes).where(own).values(down=down))
+    connection.execute(sa.update(nodes).where(_own(row)).values(down=down))
+
+
+def _own(row: Mapping[Any, Any]) -> sa.ColumnElement[bool]:
+    return sa.and_(*(_node[name] == row[name] for name in _KEY))
 
 
 def _interval(info: str | None) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
 from jobmeter.model.job import Node
@@ -11,13 +12,13 @@ from jobmeter.model.retention import Retention
 from jobmeter.registry.node_lives import described
 from jobmeter.registry.rows import node_of, node_values
 from jobmeter.registry.schema import nodes, projects
-from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert, renamed, widen
+from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert, renamed, widen, within
 
 _KEY = ("project", "cluster", "name")
 _DESCRIBED = ("resource_group", "info")
 _MOST_NAMED = 500
 """Names that a question has: of more nodes all of a project are read."""
-_DAYS = ("raw_days", "minute_days", "hour_days")
+_DAYS = Retention.__struct_fields__
 
 
 def prepare_nodes(project: str, records: Sequence[NodeRecord], now_ms: int) -> list[dict[str, Any]]:
@@ -52,13 +53,10 @@ def list_nodes(
     connection: sa.Connection, projects: frozenset[str] | None, names: frozenset[str] | None = None
 ) -> list[Node]:
     """See ``Registry.nodes``."""
-    question = sa.select(nodes).order_by(nodes.c.cluster, nodes.c.name, nodes.c.project)
-    if projects is not None:
-        question = question.where(nodes.c.project.in_(sorted(projects)))
-    if names is None or len(names) > _MOST_NAMED:
-        rows = connection.execute(question)
-        return [node_of(row) for row in rows if names is None or row.name in names]
-    return [node_of(row) for row in connection.execute(question.where(nodes.c.name.in_(sorted(names))))]
+    sought = names if names is None or len(names) <= _MOST_NAMED else None
+    question = sa.select(nodes).where(within(nodes.c.project, projects), within(nodes.c.name, sought))
+    rows = connection.execute(question.order_by(nodes.c.cluster, nodes.c.name, nodes.c.project))
+    return [node_of(row) for row in rows if names is None or row.name in names]
 
 
 def every_project(connection: sa.Connection) -> Sequence[str]:
@@ -72,7 +70,7 @@ def project_retention(connection: sa.Connection, project: str) -> Retention | No
     row = connection.execute(question).one_or_none()
     if row is None or row.raw_days is None:
         return None
-    return Retention(raw_days=row.raw_days, minute_days=row.minute_days, hour_days=row.hour_days)
+    return msgspec.convert(row, Retention, from_attributes=True)
 
 
 def set_project_retention(connection: sa.Connection, project: str, retention: Retention | None) -> None:

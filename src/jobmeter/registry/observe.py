@@ -1,6 +1,7 @@
 """What samples prove: jobs, replicas, nodes and allocations that nobody has to record."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -16,6 +17,10 @@ from jobmeter.registry.nodes import add_projects
 from jobmeter.registry.schema import jobs, nodes, replicas
 from jobmeter.registry.statements import chunks, widen
 
+_JOB = attrgetter("project", "job")
+_MEMBER = attrgetter("project", "job", "replica", "attempt")
+_PLACE = attrgetter("project", "job", "replica", "attempt", "cluster", "node")
+_NODE = attrgetter("project", "cluster", "node")
 _TIMES = ("first_sample", "last_sample")
 _REPLICA = ("project", "job", "name", "attempt")
 K = TypeVar("K", bound=tuple[Any, ...])
@@ -42,41 +47,29 @@ def observe(
 
 def _members(observations: Iterable[Observation]) -> list[Observation]:
     """One observation for each replica at its place, however many devices it has there."""
-    first: dict[tuple[Any, ...], Observation] = {}
-    times: dict[tuple[Any, ...], tuple[int, int]] = {}
-    for observation in observations:
-        key = (
-            observation.project,
-            observation.job,
-            observation.replica,
-            observation.attempt,
-            observation.cluster,
-            observation.node,
-        )
-        span = times.get(key)
-        if span is None:
-            first[key] = observation
-            times[key] = (observation.first_ms, observation.last_ms)
-        elif observation.first_ms < span[0] or observation.last_ms > span[1]:
-            times[key] = (min(span[0], observation.first_ms), max(span[1], observation.last_ms))
+    pairs = [(_PLACE(observation), observation) for observation in observations]
+    first = dict(reversed(pairs))
     return [
-        observation
-        if (observation.first_ms, observation.last_ms) == times[key]
-        else replace(observation, first_ms=begin, last_ms=end)
-        for (key, observation), (begin, end) in zip(first.items(), times.values(), strict=True)
+        one if (one.first_ms, one.last_ms) == (begin, end) else replace(one, first_ms=begin, last_ms=end)
+        for one, (begin, end) in ((first[key], span) for key, span in _widest(pairs).items())
     ]
 
 
-def _spans(observation: Iterable[tuple[K, Observation]]) -> dict[K, tuple[int, int]]:
-    """First and last time of each key, in the order of the keys: all servers lock rows in one order."""
+def _widest(observations: Iterable[tuple[K, Observation]]) -> dict[K, tuple[int, int]]:
+    """First and last time of each key."""
     spans: dict[K, tuple[int, int]] = {}
-    for key, one in observation:
+    for key, one in observations:
         span = spans.get(key)
         if span is None:
             spans[key] = (one.first_ms, one.last_ms)
         elif one.first_ms < span[0] or one.last_ms > span[1]:
             spans[key] = (min(span[0], one.first_ms), max(span[1], one.last_ms))
-    return dict(sorted(spans.items()))
+    return spans
+
+
+def _spans(names: Callable[[Observation], K], observations: Iterable[Observation]) -> dict[K, tuple[int, int]]:
+    """First and last time of each, in the order of their names: all servers lock rows in one order."""
+    return dict(sorted(_widest((names(one), one) for one in observations).items()))
 
 
 def _observe_jobs(
@@ -86,18 +79,10 @@ def _observe_jobs(
     intervals: IntervalCache,
     updates: IntervalChanges,
 ) -> list[dict[str, Any]]:
-    spans = _spans(
-        ((observation.project, observation.job), observation) for observation in observations if observation.job
-    )
+    spans = _spans(_JOB, (observation for observation in observations if observation.job))
+    fresh_job = {"recorded": False, "noticed": now_ms}
     rows = [
-        {
-            "project": project,
-            "id": job,
-            "recorded": False,
-            "noticed": now_ms,
-            "first_sample": first,
-            "last_sample": last,
-        }
+        {"project": project, "id": job, **fresh_job, "first_sample": first, "last_sample": last}
         for (project, job), (first, last) in spans.items()
     ]
     fresh = [key for key in spans if not intervals.runs(key)]
@@ -115,18 +100,8 @@ def _observe_replicas(
     connection: sa.Connection, observations: Sequence[Observation], intervals: IntervalCache, updates: IntervalChanges
 ) -> list[dict[str, Any]]:
     members = [observation for observation in observations if observation.job and observation.replica]
-    spans = _spans(
-        ((observation.project, observation.job, observation.replica, observation.attempt), observation)
-        for observation in members
-    )
-    places = {
-        (observation.project, observation.job, observation.replica, observation.attempt): (
-            observation.cluster,
-            observation.node,
-        )
-        for observation in members
-        if observation.node
-    }
+    spans = _spans(_MEMBER, members)
+    places = {_MEMBER(one): (one.cluster, one.node) for one in members if one.node}
     rows: list[dict[str, Any]] = []
     for key, (first, last) in spans.items():
         project, job, replica, attempt = key
@@ -172,11 +147,7 @@ def _without_running(
 
 
 def _observe_nodes(connection: sa.Connection, observations: Sequence[Observation]) -> None:
-    spans = _spans(
-        ((observation.project, observation.cluster, observation.node), observation)
-        for observation in observations
-        if observation.node
-    )
+    spans = _spans(_NODE, (observation for observation in observations if observation.node))
     rows = [
         {"project": project, "cluster": cluster, "name": name, "first_seen": first, "last_seen": last}
         for (project, cluster, name), (first, last) in spans.items()

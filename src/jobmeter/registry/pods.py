@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from jobmeter.model.pod import WATCHED_LABEL, PodReplica
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import jobs, replicas
+from jobmeter.registry.statements import within
 
 _replica, _job = replicas.c, jobs.c
 
@@ -26,10 +27,10 @@ class PodTable:
         """
         question = (
             sa.select(
-                _replica.pod_id,
+                _replica.pod_id.label("uid"),
                 _replica.project,
                 _replica.job,
-                _replica.name,
+                _replica.name.label("replica"),
                 sa.func.min(_replica.attempt).label("first"),
                 sa.func.max(_replica.rank).label("rank"),
                 _job.labels,
@@ -41,26 +42,15 @@ class PodTable:
                 _replica.pod_id.in_(sorted(set(uids))),
                 _replica.node.in_(["", node]),
                 _replica.cluster.in_(["", cluster]),
+                within(_replica.project, projects),
             )
             .group_by(_replica.pod_id, _replica.project, _replica.job, _replica.name, _job.labels)
             .order_by(_replica.pod_id, _replica.project, _replica.job, _replica.name)
         )
-        if projects is not None:
-            question = question.where(_replica.project.in_(sorted(projects)))
         with self._database.read() as connection:
             rows = connection.execute(question).all()
         found: dict[str, PodReplica] = {}
         for row in rows:
             if row.labels and WATCHED_LABEL in msgspec.json.decode(row.labels, type=dict[str, str]):
-                found.setdefault(
-                    row.pod_id,
-                    PodReplica(
-                        uid=row.pod_id,
-                        project=row.project,
-                        job=row.job,
-                        replica=row.name,
-                        first=row.first,
-                        rank=row.rank,
-                    ),
-                )
+                found.setdefault(row.uid, msgspec.convert(row, PodReplica, from_attributes=True))
         return list(found.values())

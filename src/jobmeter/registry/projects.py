@@ -5,13 +5,12 @@ import sqlalchemy as sa
 from jobmeter.model.job import Project
 from jobmeter.registry.rows import job_of
 from jobmeter.registry.schema import jobs, projects
+from jobmeter.registry.statements import within
 
 
 def list_projects(connection: sa.Connection, names: frozenset[str] | None, now_ms: int) -> list[Project]:
     """See ``Registry.projects``."""
-    question = sa.select(projects.c.name).order_by(projects.c.name)
-    if names is not None:
-        question = question.where(projects.c.name.in_(sorted(names)))
+    question = sa.select(projects.c.name).where(within(projects.c.name, names)).order_by(projects.c.name)
     return [_project(connection, name, now_ms) for name in connection.scalars(question).all()]
 
 

@@ -52,15 +52,9 @@ def job_values(record: JobRecord) -> dict[str, Any]:
 
 def checkpoint_of(record: CheckpointRecord) -> Checkpoint:
     """The checkpoint that a record means. Raises as ``job_values``."""
-    return Checkpoint(
-        id=record.id,
-        created=record_time(record.created, "checkpoints.created"),
-        type=record.type,
-        base_model=record.base_model,
-        size=_integer(record.size, "checkpoints.size"),
-        files=record.files,
-        extra=record.extra,
-    )
+    created = record_time(record.created, "checkpoints.created")
+    size = _integer(record.size, "checkpoints.size")
+    return Checkpoint(**{**msgspec.structs.asdict(record), "created": created, "size": size})
 
 
 def replica_values(record: ReplicaRecord) -> dict[str, Any]:

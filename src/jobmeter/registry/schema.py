@@ -13,6 +13,9 @@ Indexes of a part of a table have the same WHERE in PostgreSQL: the migrations s
 as SQLAlchemy loads the dialect of each that is named.
 """
 
+from collections.abc import Iterator
+from typing import TypeVar
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -28,6 +31,9 @@ from sqlalchemy import (
     Text,
 )
 from sqlalchemy import text as sa_text
+from sqlalchemy.types import TypeEngine
+
+from jobmeter.model.event import FINDING
 
 SAMPLED = "Sampled"
 """The ``status`` of a job whose state follows from the age of its last sample.
@@ -35,23 +41,38 @@ SAMPLED = "Sampled"
 A job with an end has a state: the program writes it, since the expression below is that of the first migration.
 """
 
+T = TypeVar("T")
 text = Text().with_variant(Text(collation="C"), "postgresql")
+number = BigInteger()
 
 
-def _text(name: str) -> Column[str]:
-    return Column(name, text, nullable=False, server_default="")
+def _key(*names: str) -> Iterator[Column[str]]:
+    return (Column(name, text, primary_key=True) for name in names)
+
+
+def _texts(*names: str) -> Iterator[Column[str]]:
+    return (Column(name, text, nullable=False, server_default="") for name in names)
+
+
+def _required(kind: TypeEngine[T], *names: str) -> Iterator[Column[T]]:
+    return (Column(name, kind, nullable=False) for name in names)
+
+
+def _optional(kind: TypeEngine[T], *names: str) -> Iterator[Column[T]]:
+    return (Column(name, kind) for name in names)
+
+
+def _row_id() -> Column[int]:
+    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+
+
+def _computed(name: str, expression: str) -> Column[int]:
+    return Column(name, number, Computed(expression, persisted=True), nullable=False)
 
 
 metadata = MetaData()
 
-projects = Table(
-    "projects",
-    metadata,
-    Column("name", text, primary_key=True),
-    Column("raw_days", Integer),
-    Column("minute_days", Integer),
-    Column("hour_days", Integer),
-)
+projects = Table("projects", metadata, *_key("name"), *_optional(Integer(), "raw_days", "minute_days", "hour_days"))
 
 CREATED_SORT = "coalesce(created, start, first_sample, noticed)"
 START_SORT = "coalesce(start, first_sample, -1)"
@@ -69,91 +90,56 @@ STATUS = (
 jobs = Table(
     "jobs",
     metadata,
-    Column("project", text, primary_key=True),
-    Column("id", text, primary_key=True),
-    _text("name"),
-    _text("type"),
-    Column("state", text),
-    _text("user"),
-    _text("resource_group"),
-    _text("workspace"),
-    Column("created", BigInteger),
-    Column("start", BigInteger),
-    Column("end", BigInteger),
-    _text("error"),
-    Column("exit_code", BigInteger),
-    _text("command"),
-    Column("instance_type", text),
-    Column("limits", text),
-    Column("labels", text),
-    Column("checkpoints", text),
-    Column("extra", text),
+    *_key("project", "id"),
+    *_texts("name", "type"),
+    *_optional(text, "state"),
+    *_texts("user", "resource_group", "workspace"),
+    *_optional(number, "created", "start", "end"),
+    *_texts("error"),
+    *_optional(number, "exit_code"),
+    *_texts("command"),
+    *_optional(text, "instance_type", "limits", "labels", "checkpoints", "extra"),
     Column("updated", BigInteger, nullable=False, server_default="-1"),
     Column("recorded", Boolean, nullable=False),
-    Column("first_sample", BigInteger),
-    Column("last_sample", BigInteger),
-    Column("noticed", BigInteger, nullable=False),
+    *_optional(number, "first_sample", "last_sample"),
+    *_required(number, "noticed"),
     # The lease of a run: its owner, its length from when it was renewed; and when the job was found lost.
-    _text("lease_owner"),
-    Column("lease_ms", BigInteger),
-    Column("lease_renewed", BigInteger),
-    Column("lost", BigInteger),
-    Column("created_sort", BigInteger, Computed(CREATED_SORT, persisted=True), nullable=False),
-    Column("start_sort", BigInteger, Computed(START_SORT, persisted=True), nullable=False),
-    Column("end_sort", BigInteger, Computed(END_SORT, persisted=True), nullable=False),
+    *_texts("lease_owner"),
+    *_optional(number, "lease_ms", "lease_renewed", "lost"),
+    _computed("created_sort", CREATED_SORT),
+    _computed("start_sort", START_SORT),
+    _computed("end_sort", END_SORT),
     Column("status", text, Computed(STATUS, persisted=True), nullable=False),
 )
 
 Index("jobs_id", jobs.c.id)
 # A project's oldest and newest job; listings are answered from columns in memory.
 Index("jobs_project_created", jobs.c.project, jobs.c.created_sort, jobs.c.id)
-Index(
-    "jobs_leased",
-    jobs.c.lease_renewed,
-    sqlite_where=jobs.c.lease_renewed.is_not(None),
-)
+Index("jobs_leased", jobs.c.lease_renewed, sqlite_where=jobs.c.lease_renewed.is_not(None))
 
 replicas = Table(
     "replicas",
     metadata,
-    Column("project", text, primary_key=True),
-    Column("job", text, primary_key=True),
-    Column("name", text, primary_key=True),
+    *_key("project", "job", "name"),
     Column("attempt", BigInteger, primary_key=True),
-    Column("rank", BigInteger),
-    _text("cluster"),
-    _text("node"),
-    _text("pod_id"),
-    Column("state", text),
-    Column("start", BigInteger),
-    Column("end", BigInteger),
-    Column("exit_code", BigInteger),
-    _text("reason"),
-    Column("first_sample", BigInteger),
-    Column("last_sample", BigInteger),
+    *_optional(number, "rank"),
+    *_texts("cluster", "node", "pod_id"),
+    *_optional(text, "state"),
+    *_optional(number, "start", "end", "exit_code"),
+    *_texts("reason"),
+    *_optional(number, "first_sample", "last_sample"),
     ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
 )
 Index("replicas_node", replicas.c.node, replicas.c.project, replicas.c.job)
-Index(
-    "replicas_pod",
-    replicas.c.pod_id,
-    sqlite_where=replicas.c.pod_id != "",
-)
+Index("replicas_pod", replicas.c.pod_id, sqlite_where=replicas.c.pod_id != "")
 
 allocations = Table(
     "allocations",
     metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("project", text, nullable=False),
-    Column("job", text, nullable=False),
-    Column("replica", text, nullable=False),
-    Column("cluster", text, nullable=False),
-    Column("node", text, nullable=False),
-    Column("device", text, nullable=False),
-    Column("source", text, nullable=False),
-    Column("start", BigInteger, nullable=False),
-    Column("end", BigInteger),
-    Column("rank", BigInteger),
+    _row_id(),
+    *_required(text, "project", "job", "replica", "cluster", "node", "device", "source"),
+    *_required(number, "start"),
+    *_optional(number, "end", "rank"),
     ForeignKeyConstraint(["project", "job"], ["jobs.project", "jobs.id"], ondelete="CASCADE"),
     CheckConstraint('"end" IS NULL OR "end" >= start', name="allocations_order"),
 )
@@ -170,113 +156,81 @@ Index(
 nodes = Table(
     "nodes",
     metadata,
-    Column("project", text, primary_key=True),
-    Column("cluster", text, primary_key=True),
-    Column("name", text, primary_key=True),
-    _text("resource_group"),
-    Column("first_seen", BigInteger),
-    Column("last_seen", BigInteger),
-    Column("info", text),
+    *_key("project", "cluster", "name"),
+    *_texts("resource_group"),
+    *_optional(number, "first_seen", "last_seen"),
+    *_optional(text, "info"),
     # When an event said that it fell silent; NULL while it sends.
-    Column("down", BigInteger),
+    *_optional(number, "down"),
 )
 
 events = Table(
     "events",
     metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("project", text, nullable=False),
-    *(_text(name) for name in ("job", "replica")),
-    Column("attempt", BigInteger, nullable=False),
-    *(_text(name) for name in ("cluster", "node")),
-    Column("source", text, nullable=False),
-    Column("level", text, nullable=False),
-    *(_text(name) for name in ("reason", "message")),
-    Column("time", BigInteger, nullable=False),
-    _text("subject"),
-    _text("actor"),
-    Column("digest", LargeBinary, nullable=False),
+    _row_id(),
+    *_required(text, "project"),
+    *_texts("job", "replica"),
+    *_required(number, "attempt"),
+    *_texts("cluster", "node"),
+    *_required(text, "source", "level"),
+    *_texts("reason", "message"),
+    *_required(number, "time"),
+    *_texts("subject", "actor"),
+    *_required(LargeBinary(), "digest"),
 )
 Index("events_digest", events.c.digest, unique=True)
 # An id of a job or a name of a node is rarely used by two projects: the project is there to be read, not to be sought.
 Index("events_job", events.c.job, events.c.time, events.c.id, events.c.project)
 Index("events_node", events.c.node, events.c.time, events.c.id, events.c.project)
 Index("events_project", events.c.project, events.c.time, events.c.id)
-FINDING = "Finding"
-"""The reason of events of findings; they are few, and listings filter by them."""
-Index(
-    "events_findings",
-    events.c.project,
-    events.c.job,
-    sqlite_where=events.c.reason == sa_text(f"'{FINDING}'"),
-)
+# Events of findings are few, and listings filter by them.
+Index("events_findings", events.c.project, events.c.job, sqlite_where=events.c.reason == sa_text(f"'{FINDING}'"))
 
 # One row a transaction that wrote jobs, see ``changes``: never empty, and in no backup.
 job_changes = Table(
     "job_changes",
     metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("transaction", BigInteger, nullable=False),
-    Column("written", BigInteger, nullable=False),
-    Column("payload", text, nullable=False),
+    _row_id(),
+    *_required(number, "transaction", "written"),
+    *_required(text, "payload"),
     sqlite_autoincrement=True,
 )
 
 keys = Table(
     "keys",
     metadata,
-    Column("id", text, primary_key=True),
-    Column("name", text, nullable=False),
-    Column("role", text, nullable=False),
-    Column("project", text),
-    Column("token_hash", LargeBinary, nullable=False),
-    Column("access_key_id", text, nullable=False),
-    Column("sealed_secret", LargeBinary, nullable=False),
-    Column("created", BigInteger, nullable=False),
-    Column("revoked", BigInteger),
-    Column("last_used", BigInteger),
-    _text("policies"),
+    *_key("id"),
+    *_required(text, "name", "role"),
+    *_optional(text, "project"),
+    *_required(LargeBinary(), "token_hash"),
+    *_required(text, "access_key_id"),
+    *_required(LargeBinary(), "sealed_secret"),
+    *_required(number, "created"),
+    *_optional(number, "revoked", "last_used"),
+    *_texts("policies"),
     # Of a link: the one job that it opens, and until when.
-    _text("job"),
-    Column("expires", BigInteger),
+    *_texts("job"),
+    *_optional(number, "expires"),
 )
 Index("keys_token", keys.c.token_hash, unique=True)
 Index("keys_access_key", keys.c.access_key_id, unique=True)
 
 # Who does alone what of several servers one may do at a time, until when; in no backup.
-leases = Table(
-    "leases",
-    metadata,
-    Column("name", text, primary_key=True),
-    Column("owner", text, nullable=False),
-    Column("until", BigInteger, nullable=False),
-)
+leases = Table("leases", metadata, *_key("name"), *_required(text, "owner"), *_required(number, "until"))
 
 # Calls by account and operation, in months of the zone that the settings name.
-usage = Table(
-    "usage",
-    metadata,
-    *(Column(name, text, primary_key=True) for name in ("month", "account", "api", "operation")),
-    Column("calls", BigInteger, nullable=False),
-    Column("failed", BigInteger, nullable=False),
-)
+usage = Table("usage", metadata, *_key("month", "account", "api", "operation"), *_required(number, "calls", "failed"))
 
 # The last batch of counts that each server's process added, so that one sent again adds nothing; in no backup.
-usage_writers = Table(
-    "usage_writers",
-    metadata,
-    Column("writer", text, primary_key=True),
-    Column("batch", BigInteger, nullable=False),
-    Column("written", BigInteger, nullable=False),
-)
+usage_writers = Table("usage_writers", metadata, *_key("writer"), *_required(number, "batch", "written"))
 
 diagnostic_tasks = Table(
     "diagnostic_tasks",
     metadata,
-    Column("id", text, primary_key=True),
-    *(_text(name) for name in ("project", "type", "label", "state", "resource_group")),
-    Column("created", BigInteger, nullable=False),
-    Column("body", text, nullable=False),
+    *_key("id"),
+    *_texts("project", "type", "label", "state", "resource_group"),
+    *_required(number, "created"),
+    *_required(text, "body"),
 )
 Index("diagnostic_tasks_state", diagnostic_tasks.c.state, diagnostic_tasks.c.created, diagnostic_tasks.c.id)
 Index("diagnostic_tasks_project", diagnostic_tasks.c.project, diagnostic_tasks.c.created, diagnostic_tasks.c.id)
@@ -285,11 +239,10 @@ Index("diagnostic_tasks_project", diagnostic_tasks.c.project, diagnostic_tasks.c
 diagnostic_answers = Table(
     "diagnostic_answers",
     metadata,
-    Column("task", text, primary_key=True),
-    Column("node", text, primary_key=True),
-    *(_text(name) for name in ("project", "cluster")),
-    Column("deadline", BigInteger, nullable=False),
-    Column("answer", text),
+    *_key("task", "node"),
+    *_texts("project", "cluster"),
+    *_required(number, "deadline"),
+    *_optional(text, "answer"),
 )
 Index("diagnostic_answers_node", diagnostic_answers.c.node, diagnostic_answers.c.deadline, diagnostic_answers.c.task)
 
@@ -297,16 +250,15 @@ Index("diagnostic_answers_node", diagnostic_answers.c.node, diagnostic_answers.c
 shippers = Table(
     "shippers",
     metadata,
-    Column("id", text, primary_key=True),
-    *(_text(name) for name in ("project", "resource_group", "sink_project", "logstore")),
-    Column("created", BigInteger, nullable=False),
+    *_key("id"),
+    *_texts("project", "resource_group", "sink_project", "logstore"),
+    *_required(number, "created"),
     *(
         Column(name, BigInteger, nullable=False, server_default="0")
         for name in ("reserved", "cursor", "shipped", "dropped", "rejected", "failures")
     ),
-    _text("error"),
-    Column("oldest", BigInteger),
-    Column("updated", BigInteger),
+    *_texts("error"),
+    *_optional(number, "oldest", "updated"),
 )
 Index("shippers_group", shippers.c.project, shippers.c.resource_group, unique=True)
 

@@ -7,21 +7,16 @@ import sqlalchemy as sa
 
 from jobmeter.model.job import JobSize
 from jobmeter.registry.schema import allocations, replicas
-from jobmeter.registry.statements import chunks
+from jobmeter.registry.statements import job_chunks
 
 
 def job_sizes(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
     """See ``Registry.sizes``."""
-    by_project: dict[str, list[str]] = {}
-    for project, job in jobs:
-        by_project.setdefault(project, []).append(job)
     found: dict[tuple[str, str], JobSize] = {}
-    for project, ids in by_project.items():
-        for some in chunks(ids):
-            members = _counted(connection, _replicas(project, some))
-            gpus = _counted(connection, _gpus(project, some))
-            for job in some:
-                found[project, job] = JobSize(replicas=members.get(job, 0), gpus=gpus.get(job, 0))
+    for project, ids in job_chunks(jobs):
+        members = _counted(connection, _replicas(project, ids))
+        gpus = _counted(connection, _gpus(project, ids))
+        found |= {(project, job): JobSize(replicas=members.get(job, 0), gpus=gpus.get(job, 0)) for job in ids}
     return found
 
 

@@ -1,7 +1,7 @@
 """Records cut into slices, each a transaction of its own: between two of them others may write."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,8 +11,6 @@ from jobmeter.registry.statements import chunks
 
 SLICE_ROWS = 500
 """Most rows of jobs, replicas and allocations that one transaction of records writes, about 50 ms."""
-
-T = TypeVar("T")
 
 
 def without_repeats(records: Sequence[JobRecord]) -> list[JobRecord]:
@@ -37,11 +35,6 @@ def slices(entries: Iterable[PreparedJob], rows: int = SLICE_ROWS) -> Iterator[l
             used += cost
     if current:
         yield current
-
-
-def pieces(items: Sequence[T], rows: int = SLICE_ROWS) -> Iterator[Sequence[T]]:
-    """The items in runs of at most ``rows``."""
-    return chunks(items, rows)
 
 
 def _rows(entry: PreparedJob) -> int:

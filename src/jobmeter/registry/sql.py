@@ -12,41 +12,40 @@ from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, Job
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, TimeRange
-from jobmeter.model.usage import Usage
 from jobmeter.registry import (
     backup,
     changes,
     events,
     groups,
     jobs,
-    keys,
     lapses,
-    leases,
     node_lives,
     nodes,
     observe,
     projects,
-    schema,
     sizes,
     slices,
-    usage,
 )
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
-from jobmeter.registry.base import Observation, Registry, StoredKey
+from jobmeter.registry.base import Observation, Registry
 from jobmeter.registry.breaker import OBSERVE_SECONDS, SHORT_SECONDS, SLOW_SECONDS
 from jobmeter.registry.columns.column_store import ColumnStore
 from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.finding_summaries import finding_summaries
 from jobmeter.registry.interval_cache import IntervalCache
+from jobmeter.registry.keys import KeyTable
+from jobmeter.registry.leases import LeaseTable
 from jobmeter.registry.memory import CachedAnswers, Expiring
 from jobmeter.registry.migrate import migrate
 from jobmeter.registry.pods import PodTable
-from jobmeter.registry.shippers import SqlShippers
+from jobmeter.registry.shippers import Shippers
+from jobmeter.registry.statements import chunks
 from jobmeter.registry.tasks import TaskTable
+from jobmeter.registry.usage import UsageTable
 
 
-class SqlRegistry(Registry):
+class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
     """See ``Registry``. SQLite and PostgreSQL alike."""
 
     memory: CachedAnswers
@@ -55,7 +54,7 @@ class SqlRegistry(Registry):
         """Take over a database and bring its tables up to date. ``retention`` serves projects without their own."""
         self._database = database
         self._retention = retention
-        self.shippers = SqlShippers(database)
+        self.shippers = Shippers(database)
         self._columns = ColumnStore(database)
         # One process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
@@ -74,16 +73,16 @@ class SqlRegistry(Registry):
         written = [events.event_row(project, record) for record in records.events]
         for some in slices.slices(prepared):
             self._record_jobs(project, some, now_ms)
-        for described in slices.pieces(rows):
+        for described in chunks(rows, slices.SLICE_ROWS):
             with self._database.write(key=project) as connection:
                 nodes.add_projects(connection, [project])
                 dropped = events.add_events(connection, nodes.merge_nodes(connection, described, now_ms))
             self._drop(dropped)
-        for happened in slices.pieces(written):
+        for happened in chunks(written, slices.SLICE_ROWS):
             with self._database.write(key=project) as connection:
                 dropped = events.add_events(connection, happened)
             self._drop(dropped)
-        for renewals in slices.pieces(records.leases):
+        for renewals in chunks(records.leases, slices.SLICE_ROWS):
             self._renew(project, renewals, now_ms)
         return records.count
 
@@ -293,73 +292,7 @@ class SqlRegistry(Registry):
             changed, after = changes.since(connection, changes.ChangePosition(*mark))
         if changed is None:
             return None, mark
-        written = changed.recorded.items()
-        return [(project, job) for project, ids in written for job in ids], (after.last, after.open)
-
-    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-        """See ``Registry.take_lease``."""
-        with self._database.write(SHORT_SECONDS) as connection:
-            return leases.take(connection, name, owner, now_ms, until_ms)
-
-    def give_back_lease(self, name: str, owner: str) -> None:
-        """See ``Registry.give_back_lease``."""
-        with self._database.write() as connection:
-            leases.give_back(connection, name, owner)
-
-    def add_key(self, key: StoredKey) -> None:
-        """See ``Registry.add_key``."""
-        with self._database.write() as connection:
-            keys.add(connection, key)
-
-    def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
-        """See ``Registry.keys``."""
-        with self._database.read() as connection:
-            return keys.every(connection, projects)
-
-    def links(self, project: str, job: str) -> list[StoredKey]:
-        """See ``Registry.links``."""
-        with self._database.read() as connection:
-            return keys.of_job(connection, project, job)
-
-    def delete_keys(self, key_ids: Sequence[str]) -> None:
-        """See ``Registry.delete_keys``."""
-        with self._database.write() as connection:
-            keys.delete(connection, key_ids)
-
-    def key_by_token(self, token_hash: bytes) -> StoredKey | None:
-        """See ``Registry.key_by_token``."""
-        with self._database.read(SHORT_SECONDS) as connection:
-            return keys.find(connection, schema.keys.c.token_hash, token_hash)
-
-    def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
-        """See ``Registry.key_by_access_key``."""
-        with self._database.read(SHORT_SECONDS) as connection:
-            return keys.find(connection, schema.keys.c.access_key_id, access_key_id)
-
-    def revoke_key(self, key_id: str, now_ms: int) -> bool:
-        """See ``Registry.revoke_key``."""
-        with self._database.write() as connection:
-            return keys.revoke(connection, key_id, now_ms)
-
-    def set_policies(self, key_id: str, policies: str) -> bool:
-        """See ``Registry.set_policies``."""
-        with self._database.write() as connection:
-            return keys.set_policies(connection, key_id, policies)
-
-    def key_used(self, key_id: str, now_ms: int) -> None:
-        """See ``Registry.key_used``."""
-        with self._database.write(SHORT_SECONDS) as connection:
-            keys.used(connection, key_id, now_ms)
-
-    def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
-        """See ``Registry.add_usage``."""
-        with self._database.write(SHORT_SECONDS) as connection:
-            usage.add(connection, writer, batch, rows, now_ms)
-
-    def usage(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
-        """See ``Registry.usage``."""
-        with self._database.read() as connection:
-            return usage.of_month(connection, month, accounts)
+        return list(changes.jobs_of(changed.recorded)), (after.last, after.open)
 
     def backup(self, directory: Path) -> None:
         """See ``Registry.backup``."""
@@ -373,9 +306,10 @@ class SqlRegistry(Registry):
 
     def prepare(self) -> None:
         """See ``Registry.prepare``."""
-        with suppress(UnavailableError), self._database.read(SHORT_SECONDS) as connection:
-            keys.find(connection, schema.keys.c.token_hash, b"")
-            jobs.prepare(connection)
+        with suppress(UnavailableError):
+            self.key_by_token(b"")
+            with self._database.read(SHORT_SECONDS) as connection:
+                jobs.prepare(connection)
         self._columns.prepare()
 
     def close(self) -> None:

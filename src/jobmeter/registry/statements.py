@@ -109,6 +109,24 @@ def one_of(element: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnEl
     return sa.or_(*(element == sa.literal_column(f"'{value}'") for value in values))
 
 
+def within(column: sa.Column[Any], names: Collection[str] | None) -> sa.ColumnElement[bool]:
+    """The condition that a column has one of those names; None: any."""
+    return sa.true() if names is None else column.in_(sorted(names))
+
+
+def by_project(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The ids of jobs, (project, id), of each project."""
+    found: dict[str, list[str]] = {}
+    for project, job in keys:
+        found.setdefault(project, []).append(job)
+    return found
+
+
+def job_chunks(keys: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Sequence[str]]]:
+    """The jobs, (project, id), as runs of ids of one project."""
+    return ((project, some) for project, ids in by_project(keys).items() for some in chunks(ids))
+
+
 def chunks(items: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
     """The items in runs of at most ``size``."""
     for start in range(0, len(items), size):

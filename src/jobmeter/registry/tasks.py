@@ -7,7 +7,7 @@ from jobmeter.errors import InvalidRequestError, ThrottledError
 from jobmeter.model.task import MOST_OPEN, DiagnosticTask, NodeAnswer, TaskFilter, TaskPage, TaskState
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import diagnostic_answers, diagnostic_tasks
-from jobmeter.registry.statements import insert
+from jobmeter.registry.statements import insert, within
 
 KEEP = 10_000
 """Tasks of a project that stay; the oldest finished ones give way."""
@@ -46,7 +46,7 @@ class TaskTable:
     def find(self, question: TaskFilter) -> TaskPage:
         """One page of tasks, the newest first. Raises InvalidRequestError (``after``) for a cursor that is none."""
         with self._database.read() as connection:
-            conditions = list(_conditions(question))
+            conditions = _conditions(question)
             count = sa.select(sa.func.count()).select_from(diagnostic_tasks).where(*conditions)
             total = connection.scalar(count) or 0
             if question.after:
@@ -114,21 +114,18 @@ def _row(task: DiagnosticTask) -> dict[str, object]:
 
 
 def _conditions(question: TaskFilter) -> list[sa.ColumnElement[bool]]:
-    pairs = (
-        (_task.project, question.projects),
-        (_task.id, question.ids or None),
-        (_task.type, question.types or None),
-        (_task.label, question.labels or None),
-        (_task.state, question.states or None),
-        (_task.resource_group, question.resource_groups or None),
-    )
-    return [column.in_(sorted(values)) for column, values in pairs if values is not None]
+    return [
+        within(_task.project, question.projects),
+        within(_task.id, question.ids or None),
+        within(_task.type, question.types or None),
+        within(_task.label, question.labels or None),
+        within(_task.state, question.states or None),
+        within(_task.resource_group, question.resource_groups or None),
+    ]
 
 
 def _behind(connection: sa.Connection, question: TaskFilter) -> sa.ColumnElement[bool]:
-    own = sa.select(_task.created, _task.id).where(_task.id == question.after)
-    if question.projects is not None:
-        own = own.where(_task.project.in_(sorted(question.projects)))
+    own = sa.select(_task.created, _task.id).where(_task.id == question.after, within(_task.project, question.projects))
     row = connection.execute(own).one_or_none()
     if row is None:
         raise InvalidRequestError("there is no diagnostic task of that id any more", "after")

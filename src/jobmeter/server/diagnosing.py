@@ -4,12 +4,11 @@ import logging
 from collections import OrderedDict
 
 from jobmeter.access.principal import Scope
-from jobmeter.diagnose.causes import FINDING
 from jobmeter.diagnose.finding_events import ending, reported_findings
 from jobmeter.diagnose.report import diagnose
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError
-from jobmeter.model.event import LEVEL_OF, EventFilter, EventSource, EventType
+from jobmeter.model.event import FINDING, LEVEL_OF, EventFilter, EventSource, EventType
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job
 from jobmeter.model.record import EventRecord, Records

@@ -3,17 +3,15 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import replica
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.model.finding import Severity
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Gaps between samples, where they cover a significant share of the time."""
-    found = []
-    signals = case.means.get("cpu.usage") or case.means.get("gpu.utilization") or ()
-    for signal in signals:
+    for signal in case.means.get("cpu.usage") or case.means.get("gpu.utilization") or ():
         if len(signal) < 4:
             continue
         pauses = np.diff(signal.time)
@@ -25,18 +23,12 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
             continue
         longest = int(gaps[np.argmax(pauses[gaps])])
         start, end = int(signal.time[longest]) + interval, int(signal.time[longest + 1])
-        found.append(_finding(signal, len(gaps), 1 - lost / whole, (start, end), numbers))
-    return found
-
-
-def _finding(signal: Signal, gaps: int, coverage: float, longest: tuple[int, int], numbers: Numbers) -> Finding:
-    text = f"{gaps} gaps in the samples of {signal.replica}, {coverage:.0%} of the time is covered"
-    if gaps == 1:
-        text = f"no samples of {signal.replica} for {(longest[1] - longest[0]) / 60000:.1f} min"
-    evidence = measured(
-        signal.metric, text, coverage, numbers["coverage"], "1", time=longest[0], replica=signal.replica
-    )
-    return RULE.finding(Subject("replica", signal.replica), Severity.INFO, longest, [evidence], 0.95)
+        coverage = 1 - lost / whole
+        text = f"{len(gaps)} gaps in the samples of {signal.replica}, {coverage:.0%} of the time is covered"
+        if len(gaps) == 1:
+            text = f"no samples of {signal.replica} for {(end - start) / 60000:.1f} min"
+        evidence = signal.evidence(text, coverage, numbers["coverage"], "1", time=start)
+        yield rule.finding(replica(signal), Severity.INFO, (start, end), [evidence], 0.95)
 
 
 RULE = Rule(

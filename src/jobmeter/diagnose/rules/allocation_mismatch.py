@@ -2,25 +2,22 @@
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import event_evidence
-from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.event import ALLOCATION_MISMATCH, Event
-from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.model.finding import Severity, Subject
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
     """The agents' events about it, once for each replica and device."""
     mismatches: dict[tuple[str, str, str], list[Event]] = {}
     for event in case.events:
         if event.reason == ALLOCATION_MISMATCH and event.subject.startswith("device "):
-            mismatches.setdefault((event.node, event.subject.removeprefix("device "), event.replica), []).append(event)
-    return [_finding(node, device, events) for (node, device, _), events in mismatches.items()]
-
-
-def _finding(node: str, device: str, events: list[Event]) -> Finding:
-    subject = Subject("device", f"{node or events[0].replica}/{device}")
-    evidence = [event_evidence(event) for event in events[:5]]
-    return RULE.finding(subject, Severity.WARNING, (events[0].time, events[-1].time), evidence, 0.9)
+            mismatches.setdefault((event.node, event.object.name, event.replica), []).append(event)
+    for (node, device, _), events in mismatches.items():
+        subject = Subject("device", f"{node or events[0].replica}/{device}")
+        evidence = [event_evidence(event) for event in events[:5]]
+        yield rule.finding(subject, Severity.WARNING, (events[0].time, events[-1].time), evidence, 0.9)
 
 
 RULE = Rule(

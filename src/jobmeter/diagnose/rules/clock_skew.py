@@ -3,21 +3,20 @@
 from collections.abc import Iterator
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
+from jobmeter.model.finding import Evidence, Severity, Subject
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """A time in the future when the server received it. A clock that is behind looks like a late message."""
-    ahead = max(_ahead(case), default=(0, "", 0))
-    if ahead[0] < numbers["skew"]:
-        return []
-    skew, text, time = ahead
+    skew, text, time = max(_ahead(case), default=(0, "", 0))
+    if skew < numbers["skew"]:
+        return
     evidence = Evidence(kind="status", text=text, time=time, value=skew / 1000, limit=numbers["skew"] / 1000, unit="s")
     nodes = sorted({replica.node for replica in case.view.replicas} - {""})
-    subject = Subject("node", nodes[0]) if len(nodes) == 1 else Subject("job", case.job.id)
-    return [RULE.finding(subject, Severity.WARNING, (time, time), [evidence], 0.9)]
+    subject = Subject("node", nodes[0]) if len(nodes) == 1 else case.subject
+    yield rule.finding(subject, Severity.WARNING, (time, time), [evidence], 0.9)
 
 
 def _ahead(case: Case) -> Iterator[tuple[int, str, int]]:

@@ -1,28 +1,24 @@
 """A program does not understand its arguments or its configuration."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="config_error",
-        sees="Arguments or a configuration file are wrong.",
-        advice="Compare the command with the program's --help, and the file with its schema.",
-        signs=Signs(
-            lines=(
-                ": error: (?:unrecognized arguments|the following arguments are required|argument )",
-                ": error: (?:invalid choice|one of the arguments|ambiguous option)",
-                "^Error: (?:No such option|Missing option|Missing argument|Invalid value)",
-            ),
-            raised=(
-                r"omegaconf\.errors",
-                r"hydra\.errors",
-                r"yaml\.(?:scanner|parser|constructor)\.",
-                r"tomllib?\.\w*DecodeError",
-                r"pydantic\S*ValidationError",
-                r"\bConfig(?:uration|Key|Attribute|Type|Value)?(?:Error|Exception)\b",
-                r"configparser\.\w+Error",
-                "error: unrecognized",
-            ),
-        ),
-    )
-)
+RULE = Cause(
+    name="config_error",
+    sees="Arguments or a configuration file are wrong.",
+    advice="Compare the command with the program's --help, and the file with its schema.",
+    lines=(
+        ": error: (?:unrecognized arguments|the following arguments are required|argument )",
+        ": error: (?:invalid choice|one of the arguments|ambiguous option)",
+        "^Error: (?:No such option|Missing option|Missing argument|Invalid value)",
+    ),
+    raised=(
+        r"omegaconf\.errors",
+        r"hydra\.errors",
+        r"yaml\.(?:scanner|parser|constructor)\.",
+        r"tomllib?\.\w*DecodeError",
+        r"pydantic\S*ValidationError",
+        r"\bConfig(?:uration|Key|Attribute|Type|Value)?(?:Error|Exception)\b",
+        r"configparser\.\w+Error",
+        "error: unrecognized",
+    ),
+).rule

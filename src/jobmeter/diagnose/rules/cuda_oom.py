@@ -1,28 +1,23 @@
 """Memory of a device ran out."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="cuda_oom",
-        sees="An allocation of device memory failed.",
-        advice=(
-            "Smaller batches, gradient checkpointing or sharding; look at gpu_mem_leak, and at who else is "
-            "on the device."
-        ),
-        signs=Signs(
-            lines=(
-                "CUDA out of memory",
-                "CUBLAS_STATUS_ALLOC_FAILED",
-                "CUDA error: out of memory",
-                "CUDA_ERROR_OUT_OF_MEMORY",
-                "cudaErrorMemoryAllocation",
-                "HIP out of memory",
-                "NPU out of memory",
-                "RESOURCE_EXHAUSTED: Out of memory",
-                r"torch\.(?:cuda\.)?OutOfMemoryError",
-            )
-        ),
-        running=True,
-    )
-)
+RULE = Cause(
+    name="cuda_oom",
+    sees="An allocation of device memory failed.",
+    advice=(
+        "Smaller batches, gradient checkpointing or sharding; look at gpu_mem_leak, and at who else is on the device."
+    ),
+    lines=(
+        "CUDA out of memory",
+        "CUBLAS_STATUS_ALLOC_FAILED",
+        "CUDA error: out of memory",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "cudaErrorMemoryAllocation",
+        "HIP out of memory",
+        "NPU out of memory",
+        "RESOURCE_EXHAUSTED: Out of memory",
+        r"torch\.(?:cuda\.)?OutOfMemoryError",
+    ),
+    running=True,
+).rule

@@ -1,26 +1,21 @@
 """Processes of a node wait for a device and cannot be ended."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity, Subject
-from jobmeter.query.stretches import sustained
+from jobmeter.model.finding import Severity, Subject
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Blocked processes without a pause."""
-    found = []
     for signal in case.of_nodes("node.processes.blocked", numbers):
-        stretches = sustained(signal.time, signal.value >= numbers["processes"], numbers["hold"])
-        if not stretches:
-            continue
-        longest = max(stretches, key=lambda stretch: stretch.length)
-        least = float(signal.value[longest.first : longest.last + 1].min())
-        text = f"{least:.0f} or more processes of {signal.node} were blocked for {longest.length / 60000:.1f} min"
-        evidence = measured(signal.metric, text, least, numbers["processes"], "{process}", time=longest.start)
-        subject = Subject("node", signal.node)
-        found.append(RULE.finding(subject, Severity.WARNING, (longest.start, longest.end), [evidence], 0.8))
-    return found
+        longest = signal.longest_stretch(signal.value >= numbers["processes"], numbers["hold"])
+        if longest is not None:
+            least = float(signal.during(longest).min())
+            text = f"{least:.0f} or more processes of {signal.node} were blocked for {longest.length / 60000:.1f} min"
+            evidence = signal.evidence(text, least, numbers["processes"], "{process}", time=longest.start)
+            subject = Subject("node", signal.node)
+            yield rule.finding(subject, Severity.WARNING, (longest.start, longest.end), [evidence], 0.8)
 
 
 RULE = Rule(

@@ -3,16 +3,15 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import device
-from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity
+from jobmeter.model.finding import Severity
 from jobmeter.model.time import MINUTE
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """More corrected errors a minute than there should be, for as long as the hold time."""
-    found = []
     for signal in case.increases.get("gpu.ecc.corrected", ()):
         grown = np.flatnonzero(signal.value > 0)
         if len(grown) < 2:
@@ -25,9 +24,8 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
             continue
         if rate > numbers["rate"]:
             text = f"{rate:.1f} memory errors of {signal.device_name} were corrected a minute"
-            evidence = measured(signal.metric, text, rate, numbers["rate"], "{error}/min", replica=signal.replica)
-            found.append(RULE.finding(device(signal), Severity.WARNING, (start, end), [evidence], 0.85))
-    return found
+            evidence = signal.evidence(text, rate, numbers["rate"], "{error}/min")
+            yield rule.finding(device(signal), Severity.WARNING, (start, end), [evidence], 0.85)
 
 
 RULE = Rule(

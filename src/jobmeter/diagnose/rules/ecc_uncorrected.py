@@ -1,25 +1,22 @@
 """Device memory lost data."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import device
-from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity
+from jobmeter.model.finding import Severity
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
     """Any growth of the counter while the job had the device."""
-    found = []
     for signal in case.increases.get("gpu.ecc.uncorrected", ()):
         grown = signal.value > 0
-        if not grown.any():
-            continue
-        times, count = signal.time[grown], float(signal.value[grown].sum())
-        text = f"{count:.0f} memory errors of {signal.device_name} could not be corrected"
-        evidence = measured(signal.metric, text, count, 0.0, "{error}", time=int(times[0]), replica=signal.replica)
-        span = int(times[0]), int(times[-1]) + case.step_ms
-        found.append(RULE.finding(device(signal), Severity.CRITICAL, span, [evidence], 0.99))
-    return found
+        if grown.any():
+            times, count = signal.time[grown], float(signal.value[grown].sum())
+            text = f"{count:.0f} memory errors of {signal.device_name} could not be corrected"
+            evidence = signal.evidence(text, count, 0.0, "{error}", time=int(times[0]))
+            span = int(times[0]), int(times[-1]) + case.step_ms
+            yield rule.finding(device(signal), Severity.CRITICAL, span, [evidence], 0.99)
 
 
 RULE = Rule(

@@ -1,22 +1,18 @@
 """A file that is needed is not there."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="file_missing",
-        sees="A file or a program was not found.",
-        advice="Look at the path, at the working directory and at what is mounted on that node.",
-        signs=Signs(
-            raised=(
-                "FileNotFoundError",
-                "NotADirectoryError",
-                "No such file or directory",
-                r"does not exist: \S+/",
-                ": command not found",
-                ": not found$",
-            ),
-            exits=frozenset({127}),
-        ),
-    )
-)
+RULE = Cause(
+    name="file_missing",
+    sees="A file or a program was not found.",
+    advice="Look at the path, at the working directory and at what is mounted on that node.",
+    raised=(
+        "FileNotFoundError",
+        "NotADirectoryError",
+        "No such file or directory",
+        r"does not exist: \S+/",
+        ": command not found",
+        ": not found$",
+    ),
+    exits=frozenset({127}),
+).rule

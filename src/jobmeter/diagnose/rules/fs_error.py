@@ -4,10 +4,9 @@ import re
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.rule import MOST_LINES, Rule
+from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
-from jobmeter.model.log import LogLine
+from jobmeter.model.finding import Evidence, Severity, Subject
 
 _WORSE = re.compile(
     r"EXT[234]-fs error|Remounting filesystem read-only|Aborting journal|BTRFS:? (?:error|critical)"
@@ -21,26 +20,23 @@ _DEVICE = re.compile(
 )
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Each device with errors once; worst where the filesystem gave up."""
-    by_device: dict[tuple[str, str], list[LogLine]] = {}
+    by_device: dict[tuple[str, str], list[Evidence]] = {}
+    worse: set[tuple[str, str]] = set()
     for line in case.kernel:
         text = line.text[:4_000]
-        if _WORSE.search(text) or _ERROR.search(text):
-            by_device.setdefault((line.node, _device(text)), []).append(line)
-    return [_finding(case, *place, lines) for place, lines in by_device.items() if len(lines) >= numbers["lines"]]
-
-
-def _finding(case: Case, node: str, device: str, lines: list[LogLine]) -> Finding:
-    evidence = [line_evidence(line) for line in lines]
-    times = [one.time or case.span.end_ms for one in evidence]
-    worse = any(_WORSE.search(line.text[:4_000]) for line in lines)
-    text = f"{len(lines)} lines of the kernel report errors of {device or 'a device'} of {node}"
-    head = Evidence(kind="status", text=text, value=float(len(lines)))
-    severity = Severity.CRITICAL if worse else Severity.WARNING
-    subject = Subject("filesystem", f"{node}:{device}")
-    rests = [head, *evidence[: MOST_LINES - 1]]
-    return RULE.finding(subject, severity, (min(times), max(times)), rests, 0.9)
+        gave_up = _WORSE.search(text)
+        if gave_up or _ERROR.search(text):
+            place = line.node, _device(text)
+            by_device.setdefault(place, []).append(line_evidence(line))
+            worse.update([place] if gave_up else [])
+    for (node, device), evidence in by_device.items():
+        if len(evidence) >= numbers["lines"]:
+            text = f"{len(evidence)} lines of the kernel report errors of {device or 'a device'} of {node}"
+            head = Evidence(kind="status", text=text, value=float(len(evidence)))
+            severity = Severity.CRITICAL if (node, device) in worse else Severity.WARNING
+            yield rule.collected(case, Subject("filesystem", f"{node}:{device}"), severity, head, evidence, 0.9)
 
 
 def _device(text: str) -> str:

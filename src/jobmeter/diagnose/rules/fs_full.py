@@ -3,14 +3,13 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.model.finding import Severity, Subject
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """The highest use of each mount point while the job was there."""
-    found = []
     sizes = {(one.node, one.part): one for one in case.nodes.get("node.filesystem.size", ())}
     for free in case.nodes.get("node.filesystem.available", ()):
         size = sizes.get((free.node, free.part))
@@ -20,15 +19,13 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         with np.errstate(invalid="ignore", divide="ignore"):
             used = np.where(whole > 0, 1 - free.value / whole, np.nan)
         full = used >= numbers["info"]
-        if not full.any():
-            continue
-        most = float(np.nanmax(used))
-        span = int(free.time[full][0]), int(free.time[full][-1]) + max(free.interval, 1)
-        text = f"{free.part or 'a filesystem'} of {free.node} was {most:.1%} full"
-        evidence = measured(free.metric, text, most, numbers["info"], "1", time=int(free.time[np.nanargmax(used)]))
-        subject = Subject("filesystem", f"{free.node}:{free.part}")
-        found.append(RULE.finding(subject, _severity(most, numbers), span, [evidence], 0.95))
-    return found
+        if full.any():
+            most = float(np.nanmax(used))
+            span = int(free.time[full][0]), int(free.time[full][-1]) + max(free.interval, 1)
+            text = f"{free.part or 'a filesystem'} of {free.node} was {most:.1%} full"
+            evidence = free.evidence(text, most, numbers["info"], "1", time=int(free.time[np.nanargmax(used)]))
+            subject = Subject("filesystem", f"{free.node}:{free.part}")
+            yield rule.finding(subject, _severity(most, numbers), span, [evidence], 0.95)
 
 
 def _severity(most: float, numbers: Numbers) -> Severity:

@@ -5,50 +5,36 @@ from collections.abc import Iterator
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import device
-from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.devices import PREFIXES
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, device, measured
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.batch import Bools, Float64s
-from jobmeter.model.finding import Evidence, Finding, Severity
-from jobmeter.query.stretches import Stretch, sustained
+from jobmeter.model.batch import Float64s
+from jobmeter.model.finding import Evidence, Severity
+from jobmeter.query.stretches import Stretch
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """High utilization beside few active multiprocessors, idle tensor cores, little power or empty memory."""
-    found = []
-    for prefix in ("gpu", "npu"):
+    for prefix in PREFIXES:
         for signal in case.signals(f"{prefix}.utilization", numbers):
             signs = [sign for sign in _signs(case, prefix, signal, numbers) if sign is not None]
             if signs:
-                stretches = [stretch for stretch, _ in signs]
+                stretches, evidence = zip(*signs, strict=True)
                 span = min(one.start for one in stretches), max(one.end for one in stretches)
                 confidence = min(0.95, 0.6 + 0.15 * len(signs))
-                found.append(
-                    RULE.finding(
-                        device(signal), Severity.WARNING, span, [evidence for _, evidence in signs], confidence
-                    )
-                )
-    return found
+                yield rule.finding(device(signal), Severity.WARNING, span, evidence, confidence)
 
 
 def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterator[tuple[Stretch, Evidence] | None]:
-    full = signal.value >= numbers["busy"]
-    sm = _beside(case, f"{prefix}.sm.active", signal)
-    if sm is not None:
-        yield _sign(signal, f"{prefix}.sm.active", full & (sm < numbers["sm"]), sm, numbers["sm"], numbers)
-    tensor = _beside(case, f"{prefix}.tensor.active", signal)
-    if tensor is not None and np.nanmax(tensor, initial=0.0) > 0:
-        low = full & (tensor < numbers["tensor"])
-        yield _sign(signal, f"{prefix}.tensor.active", low, tensor, numbers["tensor"], numbers)
-    power, most = _beside(case, f"{prefix}.power", signal), _beside(case, f"{prefix}.power.limit", signal)
-    if power is not None and most is not None:
-        share = power / np.where(most > 0, most, np.nan)
-        yield _sign(signal, f"{prefix}.power", full & (share < numbers["power"]), share, numbers["power"], numbers)
-    memory = _beside(case, f"{prefix}.memory.utilization", signal)
-    if memory is not None:
-        empty = full & (memory < numbers["memory"])
-        yield _sign(signal, f"{prefix}.memory.utilization", empty, memory, numbers["memory"], numbers)
+    for metric in ("sm.active", "tensor.active", "power", "memory.utilization"):
+        value = _beside(case, f"{prefix}.{metric}", signal)
+        if metric == "power":
+            most = _beside(case, f"{prefix}.power.limit", signal)
+            value = None if value is None or most is None else value / np.where(most > 0, most, np.nan)
+        if value is None or (metric == "tensor.active" and not np.nanmax(value, initial=0.0) > 0):
+            continue
+        yield _sign(signal, f"{prefix}.{metric}", value, numbers[metric.partition(".")[0]], numbers)
 
 
 def _beside(case: Case, metric: str, signal: Signal) -> Float64s | None:
@@ -57,12 +43,11 @@ def _beside(case: Case, metric: str, signal: Signal) -> Float64s | None:
 
 
 def _sign(
-    signal: Signal, metric: str, low: Bools, value: Float64s, limit: float, numbers: Numbers
+    signal: Signal, metric: str, value: Float64s, limit: float, numbers: Numbers
 ) -> tuple[Stretch, Evidence] | None:
-    stretches = sustained(signal.time, low, numbers["hold"])
-    if not stretches:
+    longest = signal.longest_stretch((signal.value >= numbers["busy"]) & (value < limit), numbers["hold"])
+    if longest is None:
         return None
-    longest = max(stretches, key=lambda stretch: stretch.length)
     mean = float(np.nanmean(value[longest.first : longest.last + 1]))
     if metric.endswith(".power"):
         text = f"{signal.device_name} drew {mean:.0%} of its power limit while it was busy"
@@ -80,7 +65,7 @@ RULE = Rule(
     metrics=(
         *(
             f"{prefix}.{name}"
-            for prefix in ("gpu", "npu")
+            for prefix in PREFIXES
             for name in ("utilization", "sm.active", "tensor.active", "power", "memory.utilization")
         ),
         "gpu.power.limit",

@@ -1,25 +1,21 @@
 """A device is broken."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="gpu_hardware",
-        sees="An error of a device's hardware ended a replica.",
-        advice="Take the device out of service and start again on another; see xid and ecc_uncorrected.",
-        signs=Signs(
-            lines=(
-                "uncorrectable ECC error",
-                "fallen off the bus",
-                "GPU is lost",
-                "hardware error was detected",
-                "CUDA error: (?:hardware stack error|uncorrectable)",
-                "cudaErrorECCUncorrectable",
-                r"Xid[^\n]{0,60}: (?:48|62|63|64|74|79|92|94|95|119|120|140)\b",
-                "row remapping failure",
-                "device-side hardware",
-            )
-        ),
-        running=True,
-    )
-)
+RULE = Cause(
+    name="gpu_hardware",
+    sees="An error of a device's hardware ended a replica.",
+    advice="Take the device out of service and start again on another; see xid and ecc_uncorrected.",
+    lines=(
+        "uncorrectable ECC error",
+        "fallen off the bus",
+        "GPU is lost",
+        "hardware error was detected",
+        "CUDA error: (?:hardware stack error|uncorrectable)",
+        "cudaErrorECCUncorrectable",
+        r"Xid[^\n]{0,60}: (?:48|62|63|64|74|79|92|94|95|119|120|140)\b",
+        "row remapping failure",
+        "device-side hardware",
+    ),
+    running=True,
+).rule

@@ -3,25 +3,25 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import busy
-from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.devices import BUSY, busy
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import measured
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.model.finding import Severity
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """A low mean over those devices that did anything."""
     span = case.judged(numbers)
     used = [one for one in busy(case, numbers) if float(one.value.max()) > numbers["idle"]]
     if not used or span.length_ms < numbers["hold"]:
-        return []
+        return
     mean = float(np.mean([one.value.mean() for one in used]))
-    if mean >= numbers["yellow"]:
-        return []
-    severity = Severity.WARNING if mean <= numbers["red"] else Severity.INFO
-    text = f"mean utilization of {len(used)} devices in use was {mean:.1%}"
-    evidence = measured(used[0].metric, text, mean, numbers["yellow"], "1")
-    return [RULE.finding(Subject("job", case.job.id), severity, (span.start_ms, span.end_ms), [evidence], 0.9)]
+    if mean < numbers["yellow"]:
+        severity = Severity.WARNING if mean <= numbers["red"] else Severity.INFO
+        text = f"mean utilization of {len(used)} devices in use was {mean:.1%}"
+        evidence = measured(used[0].metric, text, mean, numbers["yellow"], "1")
+        yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.9)
 
 
 RULE = Rule(
@@ -30,5 +30,5 @@ RULE = Rule(
     advice="Look at the input pipeline first (cpu_bound_input, io_bound_input), then at the batch size.",
     source="https://github.com/PrincetonUniversity/jobstats",
     find=find,
-    metrics=("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=BUSY,
 )

@@ -1,25 +1,26 @@
 """Some devices of a job work, others never do."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import busy
-from jobmeter.diagnose.rule import Rule, measured
+from jobmeter.diagnose.devices import BUSY, busy
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import measured
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.model.finding import Severity
 
 _NAMED = 8
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """K of n devices that were never above idle while another one was."""
     span = case.judged(numbers)
     signals = busy(case, numbers)
     idle = [one for one in signals if float(one.value.max()) <= numbers["idle"]]
     if not idle or len(idle) == len(signals) or span.length_ms < numbers["hold"]:
-        return []
+        return
     names = ", ".join(one.device_name for one in idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")
     text = f"{len(idle)} of {len(signals)} devices never worked: {names}"
     evidence = measured(idle[0].metric, text, float(max(one.value.max() for one in idle)), numbers["idle"], "1")
-    return [RULE.finding(Subject("job", case.job.id), Severity.WARNING, (span.start_ms, span.end_ms), [evidence], 0.95)]
+    yield rule.finding(case.subject, Severity.WARNING, (span.start_ms, span.end_ms), [evidence], 0.95)
 
 
 RULE = Rule(
@@ -28,5 +29,5 @@ RULE = Rule(
     advice="Ask for as many devices as the program uses, or let it use all (torchrun --nproc-per-node, device lists).",
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     find=find,
-    metrics=("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=BUSY,
 )

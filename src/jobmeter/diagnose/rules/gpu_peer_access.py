@@ -1,21 +1,17 @@
 """Devices cannot reach each other's memory."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="gpu_peer_access",
-        sees="Access from one device to another failed.",
-        advice="Look at the topology (nvidia-smi topo -m), at IOMMU and ACS, and at NCCL_P2P_DISABLE.",
-        signs=Signs(
-            lines=(
-                "peer access (?:is )?(?:not supported|is already|denied|failed)",
-                "cudaErrorPeerAccess",
-                "PeerAccessUnsupported",
-                "peer mapping resources exhausted",
-                "cudaErrorTooManyPeers",
-                "P2P.{0,40}(?:failed|not supported|error)",
-            )
-        ),
-    )
-)
+RULE = Cause(
+    name="gpu_peer_access",
+    sees="Access from one device to another failed.",
+    advice="Look at the topology (nvidia-smi topo -m), at IOMMU and ACS, and at NCCL_P2P_DISABLE.",
+    lines=(
+        "peer access (?:is )?(?:not supported|is already|denied|failed)",
+        "cudaErrorPeerAccess",
+        "PeerAccessUnsupported",
+        "peer mapping resources exhausted",
+        "cudaErrorTooManyPeers",
+        "P2P.{0,40}(?:failed|not supported|error)",
+    ),
+).rule

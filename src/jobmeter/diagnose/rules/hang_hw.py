@@ -5,37 +5,34 @@ from collections.abc import Sequence
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.devices import BUSY
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, measured
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
-from jobmeter.model.job import JobState
+from jobmeter.model.finding import Severity
 
-JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
-"""Jobs in other states have succeeded, have not started, or may have ended unobserved."""
+_FLOWS = ("network.receive", "network.transmit", "disk.read", "disk.write")
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """At the end of the samples: no CPU, no traffic, devices at one level, where there was work before."""
-    if case.job.state not in JUDGED:
-        return []
+    if not case.may_hang:
+        return
     cpus = case.means.get("cpu.usage", ())
     if not cpus:
-        return []
+        return
     last = max(int(signal.time[-1]) for signal in cpus)
     quiet = [_quiet_since(signal, numbers["cores"]) for signal in cpus if int(signal.time[-1]) + _slack(signal) >= last]
     start = max(quiet, default=last)
     end = last + cpus[0].interval
     # The last part of a job that has hung for long shows no work any more.
-    worked = RULE.name in case.open_rules or _worked(cpus, start, numbers)
+    worked = rule.name in case.open_rules or _worked(cpus, start, numbers)
     if end - start < numbers["hold"] or not worked or not _still(case, start, end, numbers):
-        return []
+        return
     highest = max(float(signal.within(start, end).value.max(initial=0.0)) for signal in cpus)
     text = f"no replica used more than {highest:.3f} cores for {(end - start) / 60000:.1f} min, after work before"
-    evidence: list[Evidence] = [
-        measured("cpu.usage", text, highest, numbers["cores"], "{core}", time=start),
-    ]
-    return [RULE.finding(Subject("job", case.job.id), Severity.CRITICAL, (start, end), evidence, 0.85)]
+    evidence = measured("cpu.usage", text, highest, numbers["cores"], "{core}", time=start)
+    yield rule.finding(case.subject, Severity.CRITICAL, (start, end), [evidence], 0.85)
 
 
 def _slack(signal: Signal) -> int:
@@ -58,15 +55,10 @@ def _worked(cpus: Sequence[Signal], start: int, numbers: Numbers) -> bool:
 
 def _still(case: Case, start: int, end: int, numbers: Numbers) -> bool:
     """True when nothing flowed and no device's use changed."""
-    for metric in ("network.receive", "network.transmit", "disk.read", "disk.write"):
-        for signal in case.means.get(metric, ()):
+    for metrics, measure, most in ((_FLOWS, np.median, numbers["traffic"]), (BUSY, np.std, numbers["spread"])):
+        for signal in (signal for metric in metrics for signal in case.means.get(metric, ())):
             inside = signal.within(start, end).value
-            if len(inside) and float(np.median(inside)) > numbers["traffic"]:
-                return False
-    for metric in ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"):
-        for signal in case.means.get(metric, ()):
-            inside = signal.within(start, end).value
-            if len(inside) and float(np.std(inside)) > numbers["spread"]:
+            if len(inside) and float(measure(inside)) > most:
                 return False
     return True
 
@@ -77,16 +69,6 @@ RULE = Rule(
     advice="Dump the stacks of a process (py-spy dump --pid PID, /proc/PID/stack): a lock, a collective, a dead mount.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
-    metrics=(
-        "cpu.usage",
-        "network.receive",
-        "network.transmit",
-        "disk.read",
-        "disk.write",
-        "gpu.utilization",
-        "gpu.sm.active",
-        "npu.utilization",
-        "npu.sm.active",
-    ),
+    metrics=("cpu.usage", *_FLOWS, *BUSY),
     running=True,
 )

@@ -1,28 +1,24 @@
 """A job that wrote log lines regularly has stopped."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Rule, quoted
+from jobmeter.diagnose.rule import Findings, Rule, quoted
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
-from jobmeter.model.job import JobState
-
-JUDGED = {JobState.RUNNING, JobState.FAILED, JobState.STOPPED}
-"""Jobs in other states have succeeded, have not started, or may have ended unobserved."""
+from jobmeter.model.finding import Evidence, Severity
 
 _NS = 1_000_000
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Silence of all replicas up to now, or up to an end that was no success."""
-    if case.job.state not in JUDGED or len(case.lines) < numbers["lines"]:
-        return []
+    if not case.may_hang or len(case.lines) < numbers["lines"]:
+        return
     last = case.lines[-1]
     start, end = last.time_ns // _NS, case.span.end_ms
     if end - start < numbers["hold"]:
-        return []
+        return
     text = f"nothing was written for {(end - start) / 60000:.1f} min; the last line: {quoted(last.text)}"
     evidence = Evidence(kind="log", text=text, time=start, replica=last.replica)
-    return [RULE.finding(Subject("job", case.job.id), Severity.WARNING, (start, end), [evidence], 0.7)]
+    yield rule.finding(case.subject, Severity.WARNING, (start, end), [evidence], 0.7)
 
 
 RULE = Rule(

@@ -1,23 +1,18 @@
 """Memory of a replica is near its limit."""
 
-from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.memory import near_limits, replica
+from functools import partial
+
+from jobmeter.diagnose.memory import near_limits
 from jobmeter.diagnose.rule import Rule
-from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity
-
-
-def find(case: Case, numbers: Numbers) -> list[Finding]:
-    """Above the share for long enough."""
-    return near_limits(RULE, case, numbers, replica, Severity.WARNING)
-
+from jobmeter.diagnose.signal import replica
+from jobmeter.model.finding import Severity
 
 RULE = Rule(
     name="host_mem_near_limit",
     sees="Memory of a replica is near its limit.",
     advice="Raise the memory limit, or use less memory at a time (smaller batches, fewer loader workers, memory maps).",
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",
-    find=find,
+    find=partial(near_limits, subject_of=replica, severity=Severity.WARNING),
     metrics=("memory.utilization",),
     running=True,
 )

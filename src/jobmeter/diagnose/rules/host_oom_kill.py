@@ -3,8 +3,8 @@
 import re
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import THRESHOLDS, event_evidence, line_evidence
-from jobmeter.diagnose.rule import MOST_LINES, Rule, Weight, measured, quoted
+from jobmeter.diagnose.causes import event_evidence, line_evidence
+from jobmeter.diagnose.rule import MOST_LINES, Findings, Rule, Weight, quoted
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Finding, Severity, Subject
 
@@ -15,8 +15,13 @@ _REASON = re.compile(r"OOM.?Kill|OUT_OF_MEMORY|out of memory", re.IGNORECASE)
 _DEVICE = re.compile(r"CUDA|HIP|NPU|GPU|OutOfMemoryError")
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the shape of a rule
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
     """The kernel's counter, its log lines, and what an agent or a scheduler reports of the end."""
+    for name, evidence in _by_replica(case).items():
+        yield _finding(rule, case, name, evidence)
+
+
+def _by_replica(case: Case) -> dict[str, list[Evidence]]:
     evidence: dict[str, list[Evidence]] = {}
     for signal in case.increases.get("memory.oom.kills", ()):
         grown = signal.value > 0
@@ -24,9 +29,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the s
             count = float(signal.value[grown].sum())
             text = f"{count:.0f} processes of {signal.replica} were killed because memory ran out"
             first = int(signal.time[grown][0])
-            evidence.setdefault(signal.replica, []).append(
-                measured(signal.metric, text, count, 0.0, "{process}", time=first, replica=signal.replica)
-            )
+            evidence.setdefault(signal.replica, []).append(signal.evidence(text, count, 0.0, "{process}", time=first))
     for event in case.events:
         if event.source != "state" and _REASON.search(event.reason):
             evidence.setdefault(event.replica, []).append(event_evidence(event))
@@ -39,7 +42,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:  # noqa: ARG001 - the s
             evidence.setdefault(line.replica, []).append(line_evidence(line))
     if not evidence and _is_host(case.job.error):
         evidence[""] = [Evidence(kind="status", text=quoted(case.job.error), time=case.job.end)]
-    return [_finding(case, replica, from_status) for replica, from_status in evidence.items()]
+    return evidence
 
 
 def _is_host(error: str) -> bool:
@@ -47,17 +50,19 @@ def _is_host(error: str) -> bool:
     return bool(_REASON.search(error)) and ("kill" in error.lower() or not _DEVICE.search(error))
 
 
-def _finding(case: Case, replica: str, evidence: list[Evidence]) -> Finding:
-    limit = next((one for one in case.means.get("memory.limit", ()) if one.replica == replica and len(one)), None)
-    used = next((one for one in case.means.get("memory.usage", ()) if one.replica == replica and len(one)), None)
+def _finding(rule: Rule, case: Case, replica: str, evidence: list[Evidence]) -> Finding:
+    used, limit = (
+        next((one for one in case.means.get(metric, ()) if one.replica == replica and len(one)), None)
+        for metric in rule.metrics
+    )
     if used is not None:
         most, allowed = float(used.value.max()), None if limit is None else float(limit.value[-1])
         text = f"{replica} was seen with {most / 2**20:.0f} MiB at most"
-        evidence = [*evidence, measured("memory.usage", text, most, allowed, "By", replica=replica)]
+        evidence = [*evidence, used.evidence(text, most, allowed, "By")]
     times = [one.time for one in evidence if one.time is not None]
     span = min(times, default=case.span.end_ms), max(times, default=case.span.end_ms)
-    subject = Subject("replica", replica) if replica else Subject("job", case.job.id)
-    return RULE.finding(subject, Severity.CRITICAL, span, evidence[:MOST_LINES], 0.97)
+    subject = Subject("replica", replica) if replica else case.subject
+    return rule.finding(subject, Severity.CRITICAL, span, evidence[:MOST_LINES], 0.97)
 
 
 RULE = Rule(
@@ -70,6 +75,5 @@ RULE = Rule(
     metrics=("memory.usage", "memory.limit"),
     counters=("memory.oom.kills",),
     cause=Weight.SPECIFIC,
-    thresholds=THRESHOLDS,
     running=True,
 )

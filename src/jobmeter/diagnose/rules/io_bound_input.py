@@ -3,20 +3,19 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import busy, of_replica
-from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.devices import BUSY, busy, of_replica
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, replica
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.model.finding import Severity
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Pressure on storage beside idle devices, or idle CPU where there are none, for most of the time."""
-    found = []
     devices = busy(case, numbers)
     cpus = case.by_member("cpu.utilization")
     for io in _pressure(case, numbers):
-        if io.time[-1] + io.interval - io.time[0] < numbers["hold"]:
+        if io.span[1] - io.span[0] < numbers["hold"]:
             continue
         gpu = of_replica(devices, io.replica)
         waiting, limit = (gpu, numbers["gpu"]) if gpu else (cpus.get((io.replica, "", "")), numbers["cpu"])
@@ -32,14 +31,11 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         rest = float(np.nanmean(beside[bound]))
         text = f"{io.replica} waited for storage in {float(io.value[bound].mean()):.0%} of the time"
         evidence = [
-            measured(io.metric, text, float(io.value[bound].mean()), numbers["io"], "1", replica=io.replica),
-            measured(
-                waiting.metric, f"{waiting.metric} was {rest:.1%} meanwhile", rest, limit, "1", replica=io.replica
-            ),
+            io.evidence(text, float(io.value[bound].mean()), numbers["io"], "1"),
+            waiting.evidence(f"{waiting.metric} was {rest:.1%} meanwhile", rest, limit, "1"),
         ]
         confidence = 0.9 if gpu and not io.node else 0.7
-        found.append(RULE.finding(Subject("replica", io.replica), Severity.WARNING, (start, end), evidence, confidence))
-    return found
+        yield rule.finding(replica(io), Severity.WARNING, (start, end), evidence, confidence)
 
 
 def _pressure(case: Case, numbers: Numbers) -> list[Signal]:
@@ -48,8 +44,8 @@ def _pressure(case: Case, numbers: Numbers) -> list[Signal]:
     if own:
         return own
     by_node: dict[str, list[str]] = {}
-    for replica in case.view.replicas:
-        by_node.setdefault(replica.node, []).append(replica.name)
+    for member in case.view.replicas:
+        by_node.setdefault(member.node, []).append(member.name)
     shared = case.of_nodes("node.pressure.io", numbers)
     return [
         Signal(one.metric, one.time, one.value, by_node[one.node][0], one.node)
@@ -64,6 +60,6 @@ RULE = Rule(
     advice="Cache or stage the data set on a local disk, read larger blocks, prefetch more.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#io-bottleneck",
     find=find,
-    metrics=("pressure.io", "cpu.utilization", "gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=("pressure.io", "cpu.utilization", *BUSY),
     nodes=("node.pressure.io",),
 )

@@ -4,38 +4,32 @@ import re
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
-from jobmeter.diagnose.rule import MOST_LINES, Rule
+from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, Severity, Subject
+from jobmeter.model.finding import Evidence, Severity, Subject
 
 _DOWN = re.compile(
     r"\b(?P<link>[a-z][\w.@-]*\d[\w.@-]*):? (?:NIC )?[Ll]ink (?:is )?[Dd]own\b|\b(?P<lost>[a-z][\w.@-]*): Lost carrier",
     re.ASCII,
 )
 _FABRIC = re.compile(r"(?:ib|mlx[45]_|hfi|bond-ib)", re.ASCII)
-_NS = 1_000_000
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Each link that went down as often as the threshold says; one of the fabric is worse than one of Ethernet."""
     downs: dict[tuple[str, str], list[Evidence]] = {}
     for line in case.kernel:
         match = _DOWN.search(line.text[:4_000])
         if match:
             downs.setdefault((line.node, match["link"] or match["lost"]), []).append(line_evidence(line))
-    found = []
     for (node, link), evidence in downs.items():
         if len(evidence) < numbers["downs"]:
             continue
-        times = [one.time or case.span.end_ms for one in evidence]
         text = f"{link} of {node} went down, {len(evidence)} times in the lines that were read"
         head = Evidence(kind="status", text=text, value=float(len(evidence)), limit=numbers["downs"])
         severity = Severity.CRITICAL if _FABRIC.match(link) else Severity.WARNING
         subject = Subject("link", f"{node}/{link}")
-        found.append(
-            RULE.finding(subject, severity, (min(times), max(times)), [head, *evidence[: MOST_LINES - 1]], 0.85)
-        )
-    return found
+        yield rule.collected(case, subject, severity, head, evidence, 0.85)
 
 
 RULE = Rule(

@@ -1,21 +1,17 @@
 """The loss is not a number any more."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="nan_loss",
-        sees="The loss or the gradients became NaN or infinite.",
-        advice="Lower the learning rate, clip gradients, look at the batch; with fp16, at the loss scale.",
-        signs=Signs(
-            lines=(
-                r"(?:loss|gradients?|grad_norm|perplexity)\W{0,4}(?:is |are |became |=|:)?\s*['\"]?(?:nan|inf)\b",
-                r"\b(?:nan|inf)\b (?:loss|in (?:loss|gradients?)|or inf (?:found|detected))",
-                r"(?:nan or inf|nan/inf|nan values?)[^\n]{0,30}(?:loss|grad|found|detected|output)",
-                r"(?:non-finite|not finite)[^\n]{0,30}(?:loss|grad|found|detected|output)",
-                "returned nan values",
-                "loss is (?:nan|inf|not finite)",
-            )
-        ),
-    )
-)
+RULE = Cause(
+    name="nan_loss",
+    sees="The loss or the gradients became NaN or infinite.",
+    advice="Lower the learning rate, clip gradients, look at the batch; with fp16, at the loss scale.",
+    lines=(
+        r"(?:loss|gradients?|grad_norm|perplexity)\W{0,4}(?:is |are |became |=|:)?\s*['\"]?(?:nan|inf)\b",
+        r"\b(?:nan|inf)\b (?:loss|in (?:loss|gradients?)|or inf (?:found|detected))",
+        r"(?:nan or inf|nan/inf|nan values?)[^\n]{0,30}(?:loss|grad|found|detected|output)",
+        r"(?:non-finite|not finite)[^\n]{0,30}(?:loss|grad|found|detected|output)",
+        "returned nan values",
+        "loss is (?:nan|inf|not finite)",
+    ),
+).rule

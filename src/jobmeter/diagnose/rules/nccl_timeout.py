@@ -1,33 +1,29 @@
 """A collective did not come to its end."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 from jobmeter.diagnose.rule import Weight
 from jobmeter.model.finding import Severity
 
-RULE = rule_of(
-    Cause(
-        name="nccl_timeout",
-        sees="A collective operation waited for a rank that did not come.",
-        advice="Look for the rank that failed first or hangs; if there is none, at the network between the nodes.",
-        signs=Signs(
-            lines=(
-                "Watchdog caught collective operation timeout",
-                r"NCCL[^\n]{0,80}(?:timed? ?out|timeout)",
-                "ncclRemoteError",
-                "ncclSystemError",
-                "NCCL communicator was aborted",
-                "Timed out waiting .{0,40}(?:recv|send|rank|operation)",
-                "Connection closed by peer",
-                "Broken pipe.{0,40}(?:nccl|gloo|store)",
-                r"gloo[^\n]{0,80}(?:reset by peer|timed? ?out|closed)",
-                r"(?:HCCL|RCCL)[^\n]{0,80}time ?out",
-                "DistBackendError",
-                "DistNetworkError",
-                r"ConnectionResetError: \[Errno 104\]",
-            )
-        ),
-        weight=Weight.CONSEQUENCE,
-        severity=Severity.WARNING,
-        confidence=0.85,
-    )
-)
+RULE = Cause(
+    name="nccl_timeout",
+    sees="A collective operation waited for a rank that did not come.",
+    advice="Look for the rank that failed first or hangs; if there is none, at the network between the nodes.",
+    lines=(
+        "Watchdog caught collective operation timeout",
+        r"NCCL[^\n]{0,80}(?:timed? ?out|timeout)",
+        "ncclRemoteError",
+        "ncclSystemError",
+        "NCCL communicator was aborted",
+        "Timed out waiting .{0,40}(?:recv|send|rank|operation)",
+        "Connection closed by peer",
+        "Broken pipe.{0,40}(?:nccl|gloo|store)",
+        r"gloo[^\n]{0,80}(?:reset by peer|timed? ?out|closed)",
+        r"(?:HCCL|RCCL)[^\n]{0,80}time ?out",
+        "DistBackendError",
+        "DistNetworkError",
+        r"ConnectionResetError: \[Errno 104\]",
+    ),
+    weight=Weight.CONSEQUENCE,
+    severity=Severity.WARNING,
+    confidence=0.85,
+).rule

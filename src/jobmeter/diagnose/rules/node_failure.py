@@ -1,28 +1,11 @@
 """A node failed or was lost."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="node_failure",
-        sees="A node that the job was on does not answer any more.",
-        advice="Start again from the last checkpoint; the operator looks at the node.",
-        signs=Signs(
-            lines=(
-                "DUE TO NODE FAILURE",
-                r"NODE_FAIL\b",
-                r"Node \S+ (?:is )?not responding",
-                "node lost",
-            ),
-            reasons=(
-                "NODE_FAIL",
-                "NodeLost",
-                "NodeNotReady",
-                "node.?failure",
-                "NodeShutdown",
-                r"^lost\b",
-                r": lost\b",
-            ),
-        ),
-    )
-)
+RULE = Cause(
+    name="node_failure",
+    sees="A node that the job was on does not answer any more.",
+    advice="Start again from the last checkpoint; the operator looks at the node.",
+    lines=("DUE TO NODE FAILURE", r"NODE_FAIL\b", r"Node \S+ (?:is )?not responding", "node lost"),
+    reasons=("NODE_FAIL", "NodeLost", "NodeNotReady", "node.?failure", "NodeShutdown", r"^lost\b", r": lost\b"),
+).rule

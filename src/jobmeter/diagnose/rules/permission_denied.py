@@ -1,21 +1,11 @@
 """A file may not be used."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="permission_denied",
-        sees="A permission is missing.",
-        advice="Look at owner and mode of the path, at the user that the job runs as, and at the mount's options.",
-        signs=Signs(
-            raised=(
-                "PermissionError",
-                "Permission denied",
-                "Operation not permitted",
-                "Read-only file system",
-                "AccessDenied",
-            ),
-            exits=frozenset({126}),
-        ),
-    )
-)
+RULE = Cause(
+    name="permission_denied",
+    sees="A permission is missing.",
+    advice="Look at owner and mode of the path, at the user that the job runs as, and at the mount's options.",
+    raised=("PermissionError", "Permission denied", "Operation not permitted", "Read-only file system", "AccessDenied"),
+    exits=frozenset({126}),
+).rule

@@ -1,36 +1,34 @@
 """A rank went away while the others stayed."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import THRESHOLDS, ended, root_finding
+from jobmeter.diagnose.causes import ended, root_finding
 from jobmeter.diagnose.lives import deaths
-from jobmeter.diagnose.rule import Rule, Weight, measured
-from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.rule import Findings, Rule, Weight
+from jobmeter.diagnose.signal import Signal, measured
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity, Subject
 from jobmeter.model.job import JobState
 from jobmeter.query.stretches import GAP_INTERVALS
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """A rank ended by a signal before the others, or one whose samples stop without a recorded end."""
     if case.job.state is JobState.SUCCEEDED or len({replica.name for replica in case.view.replicas}) < 2:
-        return []
-    found = []
+        return
     dead = deaths(case, numbers)
     for death in dead[:1]:
         later = [other for other in dead[1:] if other.end > death.end]
         alive = len({replica.name for replica in case.view.replicas}) - len(dead)
         if death.signal is not None and (later or alive > 0):
-            text = ended(death)
-            found.append(root_finding(RULE, death, [text], Severity.WARNING, 0.85))
-    return found + _vanished(case)
+            yield root_finding(rule, death, [ended(death)], Severity.WARNING, 0.85)
+    yield from _vanished(rule, case)
 
 
-def _vanished(case: Case) -> list[Finding]:
+def _vanished(rule: Rule, case: Case) -> list[Finding]:
     signals = [signal for signal in case.means.get("cpu.usage", ()) if len(signal) > 3]
     ends = {replica.name for replica in case.view.replicas if replica.end is not None or replica.exit_code is not None}
-    if RULE.name in case.open_rules:
-        return _still_gone(case, signals, ends)
+    if rule.name in case.open_rules:
+        return _still_gone(rule, case, signals, ends)
     if len(signals) < 2:
         return []
     last = max(int(signal.time[-1]) for signal in signals)
@@ -42,16 +40,16 @@ def _vanished(case: Case) -> list[Finding]:
     ]
     if not gone or len(gone) > len(signals) / 2:
         return []
-    return [_gone(signal.replica, int(signal.time[-1]), last) for signal in gone]
+    return [_gone(rule, signal.replica, int(signal.time[-1]), last) for signal in gone]
 
 
-def _gone(replica: str, since: int, last: int) -> Finding:
+def _gone(rule: Rule, replica: str, since: int, last: int) -> Finding:
     text = f"{replica} was last seen {(last - since) / 60_000:.1f} min before the others, its end is not known"
     evidence = measured("cpu.usage", text, (last - since) / 1000, None, "s", time=since, replica=replica)
-    return RULE.finding(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)
+    return rule.finding(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)
 
 
-def _still_gone(case: Case, signals: list[Signal], ends: set[str]) -> list[Finding]:
+def _still_gone(rule: Rule, case: Case, signals: list[Signal], ends: set[str]) -> list[Finding]:
     """In the last part of the job's life, a rank that vanished long ago has no samples, or its last ones."""
     last = max((int(signal.time[-1]) for signal in signals), default=case.span.start_ms)
     last_sample = {signal.replica: int(signal.time[-1]) for signal in signals}
@@ -61,7 +59,7 @@ def _still_gone(case: Case, signals: list[Signal], ends: set[str]) -> list[Findi
     gone = sorted(name for name in names if last_sample.get(name, case.span.start_ms) < limit)
     if len(gone) > len(names) / 2:
         return []
-    return [_gone(name, last_sample.get(name, case.span.start_ms), last) for name in gone]
+    return [_gone(rule, name, last_sample.get(name, case.span.start_ms), last) for name in gone]
 
 
 RULE = Rule(
@@ -72,6 +70,5 @@ RULE = Rule(
     find=find,
     metrics=("cpu.usage",),
     cause=Weight.SIGNAL,
-    thresholds=THRESHOLDS,
     running=True,
 )

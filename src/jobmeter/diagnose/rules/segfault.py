@@ -1,25 +1,18 @@
 """A process touched memory that is not its own."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="segfault",
-        sees="A replica ended by SIGSEGV or SIGBUS.",
-        advice="Run it with PYTHONFAULTHANDLER=1; a native library or too small a /dev/shm is the usual cause.",
-        signs=Signs(
-            lines=(
-                "Segmentation fault",
-                "Fatal Python error: (?:Segmentation fault|Bus error)",
-                r"\bSIGSEGV\b",
-                "Bus error",
-                r"signal 11\b",
-            ),
-            reasons=(
-                r"\bSIGSEGV\b",
-                r"\bSIGBUS\b",
-            ),
-            exits=frozenset({128 + 11, 128 + 7}),
-        ),
-    )
-)
+RULE = Cause(
+    name="segfault",
+    sees="A replica ended by SIGSEGV or SIGBUS.",
+    advice="Run it with PYTHONFAULTHANDLER=1; a native library or too small a /dev/shm is the usual cause.",
+    lines=(
+        "Segmentation fault",
+        "Fatal Python error: (?:Segmentation fault|Bus error)",
+        r"\bSIGSEGV\b",
+        "Bus error",
+        r"signal 11\b",
+    ),
+    reasons=(r"\bSIGSEGV\b", r"\bSIGBUS\b"),
+    exits=frozenset({128 + 11, 128 + 7}),
+).rule

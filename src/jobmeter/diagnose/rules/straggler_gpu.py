@@ -3,9 +3,9 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import device
-from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal, median, robust_z, together
+from jobmeter.diagnose.devices import PREFIXES
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, device, median, robust_z, together
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.finding import Evidence, Finding, Severity
@@ -18,14 +18,13 @@ _FEWEST = 3
 Odd = dict[tuple[str, str, str], list[tuple[Signal, Evidence]]]
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Devices that stand apart in two signals, or whose clock is low, most of the time.
 
     Utilization does not help: a device that waits in a collective counts as busy. A slow device computes while the
     others wait, so it may draw more power than they do.
     """
-    found = []
-    for prefix in ("gpu", "npu"):
+    for prefix in PREFIXES:
         odd: Odd = {}
         slow: Odd = {}
         members = 0
@@ -37,8 +36,7 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         several = {who: signs for who, signs in odd.items() if len(signs) >= numbers["signals"]}
         reported = several | {who: signs for who, signs in slow.items() if who not in several}
         if reported and len(reported) <= members / 3:
-            found += [_finding(signs) for signs in reported.values()]
-    return found
+            yield from (_finding(rule, signs) for signs in reported.values())
 
 
 def _apart(signals: list[Signal], numbers: Numbers, odd: Odd, slow: Odd) -> None:
@@ -76,14 +74,14 @@ def _not_idle(signal: Signal, value: Float64s) -> bool:
 def _sign(signal: Signal, value: Float64s, middle: Float64s) -> tuple[Signal, Evidence]:
     mine, usual = float(np.mean(value)), float(np.mean(middle))
     text = f"{signal.metric} of {signal.device_name} was {mine:.4g}, the job's median {usual:.4g}"
-    return signal, measured(signal.metric, text, mine, float(f"{usual:.6g}"), "", replica=signal.replica)
+    return signal, signal.evidence(text, mine, float(f"{usual:.6g}"), "")
 
 
-def _finding(signs: list[tuple[Signal, Evidence]]) -> Finding:
+def _finding(rule: Rule, signs: list[tuple[Signal, Evidence]]) -> Finding:
     signal = signs[0][0]
-    span = int(signal.time[0]), int(signal.time[-1]) + signal.interval
     confidence = min(0.95, 0.65 + 0.1 * len(signs))
-    return RULE.finding(device(signal), Severity.WARNING, span, [evidence for _, evidence in signs], confidence)
+    evidence = [evidence for _, evidence in signs]
+    return rule.finding(device(signal), Severity.WARNING, signal.span, evidence, confidence)
 
 
 RULE = Rule(
@@ -93,7 +91,7 @@ RULE = Rule(
     source="https://github.com/ROCm/omnistat",
     find=find,
     metrics=(
-        *(f"{prefix}.{name}" for prefix in ("gpu", "npu") for name in ("sm.active", "tensor.active", "power")),
+        *(f"{prefix}.{name}" for prefix in PREFIXES for name in ("sm.active", "tensor.active", "power")),
         "gpu.clock.sm",
         "gpu.nvlink.transmit",
     ),

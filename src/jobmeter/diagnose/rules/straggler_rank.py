@@ -6,20 +6,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import has_devices
-from jobmeter.diagnose.rule import Rule, measured
-from jobmeter.diagnose.signal import Signal, median_without, together
+from jobmeter.diagnose.devices import BUSY, has_devices
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, median_without, replica, together
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools
-from jobmeter.model.finding import Finding, Severity, Subject
+from jobmeter.model.finding import Evidence, Severity
 from jobmeter.query.stretches import sustained
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """A replica whose CPU differs from that of the others of its role, most of the time and at the end."""
     if has_devices(case, numbers):
-        return []  # straggler_gpu covers jobs with devices
-    found = []
+        return  # straggler_gpu covers jobs with devices
     pressure = {signal.replica: signal for signal in case.signals("pressure.cpu", numbers)}
     for signals in _roles(case.signals("cpu.usage", numbers), int(numbers["replicas"])):
         time, values = together(signals)
@@ -33,9 +32,12 @@ def find(case: Case, numbers: Numbers) -> list[Finding]:
         # More than a third is no straggler: then the job is uneven by design.
         if odd and len(odd) <= len(signals) / 3:
             for row in odd:
-                waiting = pressure.get(signals[row].replica)
-                found.append(_finding(signals[row], values[row], others[row], apart[row], numbers, waiting))
-    return found
+                signal, where = signals[row], apart[row]
+                mine, usual = float(np.nanmean(values[row, where])), float(np.nanmean(others[row, where]))
+                excess = min(abs(mine - usual) / (4 * numbers["cores"]), 0.9)
+                confidence = min(0.95, 0.6 + 0.4 * float(where.mean()) * excess)
+                evidence = list(_evidence(signal, mine, usual, pressure.get(signal.replica)))
+                yield rule.finding(replica(signal), Severity.WARNING, signal.span, evidence, confidence)
 
 
 def _cpu_demand_differs(wanted: np.ndarray, numbers: Numbers) -> Bools:
@@ -72,19 +74,12 @@ def _roles(signals: list[Signal], least: int) -> Iterator[list[Signal]]:
     return (own for own in roles.values() if len(own) >= least)
 
 
-def _finding(
-    signal: Signal, value: np.ndarray, others: np.ndarray, apart: Bools, numbers: Numbers, waiting: Signal | None
-) -> Finding:
-    mine, usual = float(np.nanmean(value[apart])), float(np.nanmean(others[apart]))
+def _evidence(signal: Signal, mine: float, usual: float, waiting: Signal | None) -> Iterator[Evidence]:
     text = f"{signal.replica} used {mine:.2f} cores where the others' median was {usual:.2f}"
-    evidence = [measured(signal.metric, text, mine, usual, "{core}", replica=signal.replica)]
+    yield signal.evidence(text, mine, usual, "{core}")
     if waiting is not None:
         share = float(waiting.value.mean())
-        text = f"{signal.replica} waited for a CPU in {share:.0%} of the time"
-        evidence.append(measured(waiting.metric, text, share, None, "1", replica=signal.replica))
-    span = int(signal.time[0]), int(signal.time[-1]) + signal.interval
-    confidence = min(0.95, 0.6 + 0.4 * float(apart.mean()) * min(abs(mine - usual) / (4 * numbers["cores"]), 0.9))
-    return RULE.finding(Subject("replica", signal.replica), Severity.WARNING, span, evidence, confidence)
+        yield waiting.evidence(f"{signal.replica} waited for a CPU in {share:.0%} of the time", share, None, "1")
 
 
 RULE = Rule(
@@ -93,6 +88,6 @@ RULE = Rule(
     advice="Look at that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
-    metrics=("cpu.usage", "pressure.cpu", "gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active"),
+    metrics=("cpu.usage", "pressure.cpu", *BUSY),
     running=True,
 )

@@ -1,24 +1,16 @@
 """The time that a job was given is over."""
 
-from jobmeter.diagnose.causes import Cause, Signs, rule_of
+from jobmeter.diagnose.causes import Cause
 
-RULE = rule_of(
-    Cause(
-        name="time_limit",
-        sees="The scheduler ended the job at its time limit.",
-        advice="Ask for more time, or write checkpoints and go on in another job.",
-        signs=Signs(
-            lines=(
-                "DUE TO TIME LIMIT",
-                "time limit (?:was )?(?:reached|exceeded)",
-                "exceeded (?:its )?(?:wall ?time|time limit)",
-                "walltime.{0,30}exceeded",
-            ),
-            reasons=(
-                r"\bTIMEOUT\b",
-                "DeadlineExceeded",
-                "time.?limit",
-            ),
-        ),
-    )
-)
+RULE = Cause(
+    name="time_limit",
+    sees="The scheduler ended the job at its time limit.",
+    advice="Ask for more time, or write checkpoints and go on in another job.",
+    lines=(
+        "DUE TO TIME LIMIT",
+        "time limit (?:was )?(?:reached|exceeded)",
+        "exceeded (?:its )?(?:wall ?time|time limit)",
+        "walltime.{0,30}exceeded",
+    ),
+    reasons=(r"\bTIMEOUT\b", "DeadlineExceeded", "time.?limit"),
+).rule

@@ -1,25 +1,23 @@
 """A replica failed and nothing shows why."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.causes import THRESHOLDS, ended, line_evidence, root_finding
+from jobmeter.diagnose.causes import ended, line_evidence, root_finding
 from jobmeter.diagnose.lives import deaths
-from jobmeter.diagnose.rule import Rule, Weight
+from jobmeter.diagnose.rule import Findings, Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Finding, Severity
+from jobmeter.model.finding import Severity
 from jobmeter.model.job import JobState
 
 _SHOWN = 5
 
 
-def find(case: Case, numbers: Numbers) -> list[Finding]:
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Every failure; used only where no other cause is found. Stopping a job is no failure."""
-    found = []
     for death in deaths(case, numbers):
         if case.job.state is JobState.STOPPED and not death.exit_code:
             continue
         evidence = [ended(death), *(line_evidence(line) for line in death.lines[-_SHOWN:])]
-        found.append(root_finding(RULE, death, evidence, Severity.CRITICAL, 0.5))
-    return found
+        yield root_finding(rule, death, evidence, Severity.CRITICAL, 0.5)
 
 
 RULE = Rule(
@@ -29,5 +27,4 @@ RULE = Rule(
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
     cause=Weight.FALLBACK,
-    thresholds=THRESHOLDS,
 )

@@ -30,14 +30,7 @@ def find(name: str) -> Metric | None:
     if metric is not None:
         return metric
     if name.startswith(OPEN_PREFIXES) and not name.endswith("."):
-        return Metric(
-            name=name,
-            unit="",
-            scope=Scope.REPLICA,
-            text="Reported by a program.",
-            minimum=None,
-            parts=Aggregate.MEAN,
-        )
+        return Metric(name, "", "Reported by a program.", Scope.REPLICA, minimum=None, parts=Aggregate.MEAN)
     return None
 
 

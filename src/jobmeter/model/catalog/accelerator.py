@@ -1,10 +1,10 @@
 """Metrics of GPUs and NPUs. The core set has the same names under both prefixes."""
 
 from collections.abc import Mapping
+from functools import partial
 
-from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Scope
+from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Scope, utilization
 
-_D = Scope.DEVICE
 _AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}"})
 """Units of metrics that are summed over the devices of a node; shares of time, temperatures and clocks have a mean."""
 _NAMES: Mapping[str, Mapping[str, str]] = {
@@ -40,124 +40,92 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _ratio(prefix: str, name: str, text: str) -> Metric:
+def _metric(
+    name: str,
+    unit: str,
+    text: str,
+    kind: Kind = Kind.GAUGE,
+    read_unit: str = "",
+    minimum: float = 0.0,
+    maximum: float | None = None,
+) -> Metric:
     return Metric(
-        name=f"{prefix}.{name}",
-        unit="1",
-        scope=_D,
-        text=text,
-        maximum=1.5,
-        parts=Aggregate.MEAN,
-        names=_NAMES.get(f"{prefix}.{name}", NO_NAMES),
-    )
-
-
-def _gauge(prefix: str, name: str, unit: str, text: str, minimum: float | None = 0.0) -> Metric:
-    return Metric(
-        name=f"{prefix}.{name}",
-        unit=unit,
-        scope=_D,
-        text=text,
+        name,
+        unit,
+        text,
+        Scope.DEVICE,
+        kind,
+        read_unit,
+        on_node=Aggregate.SUM if unit in _AMOUNTS else None,
+        parts=Aggregate.SUM if kind is Kind.COUNTER else Aggregate.MEAN,
         minimum=minimum,
-        on_node=Aggregate.SUM if unit in _AMOUNTS else None,
-        parts=Aggregate.MEAN,
-        names=_NAMES.get(f"{prefix}.{name}", NO_NAMES),
+        maximum=maximum,
+        names=_NAMES.get(name, NO_NAMES),
     )
 
 
-def _counter(prefix: str, name: str, unit: str, text: str, read_unit: str = "") -> Metric:
-    return Metric(
-        name=f"{prefix}.{name}",
-        unit=unit,
-        scope=_D,
-        kind=Kind.COUNTER,
-        on_node=Aggregate.SUM if unit in _AMOUNTS else None,
-        text=text,
-        read_unit=read_unit,
-        names=_NAMES.get(f"{prefix}.{name}", NO_NAMES),
-    )
+_ratio = partial(_metric, unit="1", maximum=1.5)
+_counter = partial(_metric, kind=Kind.COUNTER)
+_time = partial(_counter, unit="s", read_unit="1")
 
 
 def _core(prefix: str) -> tuple[Metric, ...]:
+    memory = f"{prefix}.memory"
     return (
-        _ratio(prefix, "utilization", "Share of time in which any kernel ran."),
-        _gauge(prefix, "memory.usage", "By", "Device memory in use."),
-        _gauge(prefix, "memory.limit", "By", "Device memory there is."),
-        Metric(
-            name=f"{prefix}.memory.utilization",
-            unit="1",
-            scope=_D,
-            over=Aggregate.RATIO,
-            maximum=1.5,
-            parts=Aggregate.MEAN,
-            ratio=(f"{prefix}.memory.usage", f"{prefix}.memory.limit"),
-            text="Device memory in use over what there is.",
-            names=_NAMES.get(f"{prefix}.memory.utilization", NO_NAMES),
+        _ratio(f"{prefix}.utilization", text="Share of time in which any kernel ran."),
+        _metric(f"{memory}.usage", "By", "Device memory in use."),
+        _metric(f"{memory}.limit", "By", "Device memory there is."),
+        utilization(
+            memory, "Device memory in use over what there is.", Scope.DEVICE, names=_NAMES[f"{memory}.utilization"]
         ),
         _ratio(
-            prefix,
-            "sm.active",
-            "Share of time in which a streaming multiprocessor (or core) had work, over all of them.",
+            f"{prefix}.sm.active",
+            text="Share of time in which a streaming multiprocessor (or core) had work, over all of them.",
         ),
-        _ratio(prefix, "tensor.active", "Share of time in which the tensor (matrix) pipe worked."),
-        _ratio(prefix, "dram.active", "Share of time in which device memory moved data."),
-        _gauge(prefix, "power", "W", "Power drawn."),
-        _counter(prefix, "energy", "J", "Energy used.", read_unit="W"),
-        _gauge(prefix, "temperature", "Cel", "Core temperature.", minimum=-60.0),
+        _ratio(f"{prefix}.tensor.active", text="Share of time in which the tensor (matrix) pipe worked."),
+        _ratio(f"{prefix}.dram.active", text="Share of time in which device memory moved data."),
+        _metric(f"{prefix}.power", "W", "Power drawn."),
+        _counter(f"{prefix}.energy", "J", "Energy used.", read_unit="W"),
+        _metric(f"{prefix}.temperature", "Cel", "Core temperature.", minimum=-60.0),
     )
 
 
 METRICS: tuple[Metric, ...] = (
     *_core("gpu"),
     *_core("npu"),
-    _ratio("gpu", "memory.copy.utilization", "Share of time in which the memory controller was busy."),
-    _ratio("gpu", "sm.occupancy", "Resident warps over the most that fit."),
-    _ratio("gpu", "graphics.active", "Share of time in which the graphics or compute engine was busy."),
-    _ratio("gpu", "fp64.active", "Share of time in which the FP64 pipe worked."),
-    _ratio("gpu", "fp32.active", "Share of time in which the FP32 pipe worked."),
-    _ratio("gpu", "fp16.active", "Share of time in which the FP16 pipe worked."),
-    _ratio("gpu", "encoder.utilization", "Share of time in which the video encoder worked."),
-    _ratio("gpu", "decoder.utilization", "Share of time in which the video decoder worked."),
-    _ratio("gpu", "fan", "Fan speed over its maximum."),
-    _gauge("gpu", "power.limit", "W", "Power that the device may draw."),
-    _gauge("gpu", "temperature.memory", "Cel", "Memory temperature.", minimum=-60.0),
-    _gauge("gpu", "clock.sm", "Hz", "Clock of the streaming multiprocessors."),
-    _gauge("gpu", "clock.memory", "Hz", "Clock of the memory."),
-    _gauge("gpu", "clock.sm.limit", "Hz", "Highest clock of the streaming multiprocessors."),
-    _gauge("gpu", "performance.state", "", "NVIDIA P-state: 0 is fastest."),
-    _counter("gpu", "throttle.power", "s", "Time throttled by the power cap.", read_unit="1"),
+    _ratio("gpu.memory.copy.utilization", text="Share of time in which the memory controller was busy."),
+    _ratio("gpu.sm.occupancy", text="Resident warps over the most that fit."),
+    _ratio("gpu.graphics.active", text="Share of time in which the graphics or compute engine was busy."),
+    _ratio("gpu.fp64.active", text="Share of time in which the FP64 pipe worked."),
+    _ratio("gpu.fp32.active", text="Share of time in which the FP32 pipe worked."),
+    _ratio("gpu.fp16.active", text="Share of time in which the FP16 pipe worked."),
+    _ratio("gpu.encoder.utilization", text="Share of time in which the video encoder worked."),
+    _ratio("gpu.decoder.utilization", text="Share of time in which the video decoder worked."),
+    _ratio("gpu.fan", text="Fan speed over its maximum."),
+    _metric("gpu.power.limit", "W", "Power that the device may draw."),
+    _metric("gpu.temperature.memory", "Cel", "Memory temperature.", minimum=-60.0),
+    _metric("gpu.clock.sm", "Hz", "Clock of the streaming multiprocessors."),
+    _metric("gpu.clock.memory", "Hz", "Clock of the memory."),
+    _metric("gpu.clock.sm.limit", "Hz", "Highest clock of the streaming multiprocessors."),
+    _metric("gpu.performance.state", "", "NVIDIA P-state: 0 is fastest."),
+    _time("gpu.throttle.power", text="Time throttled by the power cap."),
+    _time("gpu.throttle.thermal.software", text="Time throttled by the software thermal limit."),
+    _time("gpu.throttle.thermal.hardware", text="Time throttled by the hardware thermal limit."),
+    _time("gpu.throttle.power.brake", text="Time throttled by an external power brake."),
+    _time("gpu.throttle.sync", text="Time throttled to stay in step with other devices."),
+    _counter("gpu.ecc.corrected", "{error}", "Memory errors corrected since the driver was loaded."),
     _counter(
-        "gpu",
-        "throttle.thermal.software",
-        "s",
-        "Time throttled by the software thermal limit.",
-        read_unit="1",
+        "gpu.ecc.uncorrected", "{error}", "Memory errors that could not be corrected since the driver was loaded."
     ),
-    _counter(
-        "gpu",
-        "throttle.thermal.hardware",
-        "s",
-        "Time throttled by the hardware thermal limit.",
-        read_unit="1",
-    ),
-    _counter("gpu", "throttle.power.brake", "s", "Time throttled by an external power brake.", read_unit="1"),
-    _counter("gpu", "throttle.sync", "s", "Time throttled to stay in step with other devices.", read_unit="1"),
-    _counter("gpu", "ecc.corrected", "{error}", "Memory errors corrected since the driver was loaded."),
-    _counter(
-        "gpu",
-        "ecc.uncorrected",
-        "{error}",
-        "Memory errors that could not be corrected since the driver was loaded.",
-    ),
-    _gauge("gpu", "remapped.rows.correctable", "{row}", "Memory rows remapped for correctable errors."),
-    _gauge("gpu", "remapped.rows.uncorrectable", "{row}", "Memory rows remapped for uncorrectable errors."),
-    _gauge("gpu", "remapped.rows.pending", "1", "1 while a remapping waits for a reset."),
-    _gauge("gpu", "remapped.rows.failed", "1", "1 after a remapping failed."),
-    _counter("gpu", "pcie.receive", "By", "Bytes received over PCIe."),
-    _counter("gpu", "pcie.transmit", "By", "Bytes sent over PCIe."),
-    _counter("gpu", "pcie.replay", "{error}", "PCIe replays."),
-    _counter("gpu", "nvlink.receive", "By", "Bytes received over NVLink."),
-    _counter("gpu", "nvlink.transmit", "By", "Bytes sent over NVLink."),
-    _gauge("gpu", "process.memory.usage", "By", "Device memory that the processes of one replica use."),
-    _ratio("gpu", "process.utilization", "Share of time in which kernels of one replica's processes ran."),
+    _metric("gpu.remapped.rows.correctable", "{row}", "Memory rows remapped for correctable errors."),
+    _metric("gpu.remapped.rows.uncorrectable", "{row}", "Memory rows remapped for uncorrectable errors."),
+    _metric("gpu.remapped.rows.pending", "1", "1 while a remapping waits for a reset."),
+    _metric("gpu.remapped.rows.failed", "1", "1 after a remapping failed."),
+    _counter("gpu.pcie.receive", "By", "Bytes received over PCIe."),
+    _counter("gpu.pcie.transmit", "By", "Bytes sent over PCIe."),
+    _counter("gpu.pcie.replay", "{error}", "PCIe replays."),
+    _counter("gpu.nvlink.receive", "By", "Bytes received over NVLink."),
+    _counter("gpu.nvlink.transmit", "By", "Bytes sent over NVLink."),
+    _metric("gpu.process.memory.usage", "By", "Device memory that the processes of one replica use."),
+    _ratio("gpu.process.utilization", text="Share of time in which kernels of one replica's processes ran."),
 )

@@ -50,14 +50,6 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
 )
 
 METRICS: tuple[Metric, ...] = tuple(
-    Metric(
-        name=f"flink.{name}",
-        unit=unit,
-        scope=Scope.REPLICA,
-        text=text,
-        minimum=None,
-        parts=Aggregate.MEAN,
-        names={"foas": name},
-    )
+    Metric(f"flink.{name}", unit, text, Scope.REPLICA, minimum=None, parts=Aggregate.MEAN, names={"foas": name})
     for name, unit, text in _TABLE
 )

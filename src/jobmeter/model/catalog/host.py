@@ -1,48 +1,32 @@
 """Metrics of a node as a whole, for all of its users."""
 
-from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Scope
+from functools import partial
+
+from jobmeter.model.catalog.metric import NO_NAMES, Kind, Metric, Scope, utilization
 
 _N = Scope.NODE
-
-
-def _gauge(name: str, unit: str, text: str, parts: Aggregate = Aggregate.SUM) -> Metric:
-    return Metric(name=name, unit=unit, scope=_N, text=text, parts=parts)
+_gauge = partial(Metric, scope=_N)
 
 
 def _counter(name: str, unit: str, text: str, read_unit: str = "", studio: str = "") -> Metric:
     names = {"pai-studio-nodes": studio} if studio else NO_NAMES
-    return Metric(name=name, unit=unit, scope=_N, kind=Kind.COUNTER, text=text, read_unit=read_unit, names=names)
+    return Metric(name, unit, text, _N, Kind.COUNTER, read_unit, names=names)
 
 
 def _utilization(part: str, whole: str, text: str, studio: str) -> Metric:
-    return Metric(
-        name=f"node.{part}.utilization",
-        unit="1",
-        scope=_N,
-        over=Aggregate.RATIO,
-        parts=Aggregate.MEAN,
-        ratio=(f"node.{part}.usage", whole),
-        minimum=-0.05,
-        maximum=1.5,
-        text=text,
-        names={"pai-studio-nodes": studio},
-    )
+    return utilization(f"node.{part}", text, _N, whole, minimum=-0.05, names={"pai-studio-nodes": studio})
 
 
 METRICS: tuple[Metric, ...] = (
     _counter(
-        "node.cpu.time",
-        "s",
-        "CPU time by mode: user, nice, system, idle, iowait, irq, softirq, steal.",
-        read_unit="{core}",
+        "node.cpu.time", "s", "CPU time by mode: user, nice, system, idle, iowait, irq, softirq, steal.", "{core}"
     ),
-    Metric(
-        name="node.cpu.usage",
-        unit="{core}",
-        scope=_N,
+    _gauge(
+        "node.cpu.usage",
+        "{core}",
+        "CPUs in use: neither idle nor waiting for a device.",
         rate_of="node.cpu.time",
         rate_but=(("mode", "idle"), ("mode", "iowait")),
-        text="CPUs in use: neither idle nor waiting for a device.",
     ),
     _utilization("cpu", "node.cpu.count", "CPUs in use over CPUs that are online.", "CpuUsageRate"),
     _gauge("node.cpu.count", "{core}", "Logical CPUs that are online."),
@@ -51,12 +35,11 @@ METRICS: tuple[Metric, ...] = (
     _gauge("node.load15", "1", "Runnable tasks, averaged over 15 minutes."),
     _gauge("node.processes.running", "{process}", "Processes that run or could run."),
     _gauge("node.processes.blocked", "{process}", "Processes that wait for a device."),
-    Metric(
-        name="node.memory.usage",
-        unit="By",
-        scope=_N,
+    _gauge(
+        "node.memory.usage",
+        "By",
+        "Memory that a new program could not have.",
         difference=("node.memory.total", "node.memory.available"),
-        text="Memory that a new program could not have.",
     ),
     _utilization("memory", "node.memory.total", "Memory in use over memory there is.", "MemoryUsageRate"),
     _gauge("node.memory.total", "By", "Memory there is."),

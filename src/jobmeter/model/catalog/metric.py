@@ -43,7 +43,7 @@ class Aggregate(StrEnum):
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
-class Metric(msgspec.Struct, frozen=True, kw_only=True):
+class Metric(msgspec.Struct, frozen=True):
     """One metric: what it is called, in which unit, and how it is read.
 
     ``unit`` is that of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``, ``1`` for a ratio 0 to
@@ -58,8 +58,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     unit: str
-    scope: Scope
     text: str
+    scope: Scope
     kind: Kind = Kind.GAUGE
     read_unit: str = ""
     over: Aggregate = Aggregate.MEAN
@@ -84,3 +84,27 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
         if self.read_unit:
             return self.read_unit
         return f"{self.unit}/s" if self.kind is Kind.COUNTER else self.unit
+
+
+def utilization(
+    name: str,
+    text: str,
+    scope: Scope,
+    whole: str = "",
+    minimum: float = 0.0,
+    maximum: float = 1.5,
+    names: Mapping[str, str] = NO_NAMES,
+) -> Metric:
+    """``NAME.utilization``: the share of ``NAME.usage`` in ``whole``, by default in ``NAME.limit``."""
+    return Metric(
+        f"{name}.utilization",
+        "1",
+        text,
+        scope,
+        over=Aggregate.RATIO,
+        parts=Aggregate.MEAN,
+        ratio=(f"{name}.usage", whole or f"{name}.limit"),
+        minimum=minimum,
+        maximum=maximum,
+        names=names,
+    )

@@ -1,185 +1,101 @@
 """Metrics of a replica of a job: CPU, memory, network, disk, storage."""
 
-from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope
+from functools import partial
+
+from jobmeter.model.catalog.metric import Aggregate, Kind, Metric, Scope, utilization
 
 _R = Scope.REPLICA
-_SUM = Aggregate.SUM
+_metric = partial(Metric, scope=_R)
+_time = partial(_metric, unit="s", kind=Kind.COUNTER, read_unit="1")
+_amount = partial(_metric, on_node=Aggregate.SUM)
+_total = partial(_amount, kind=Kind.COUNTER)
 
 METRICS: tuple[Metric, ...] = (
-    Metric(
-        name="cpu.time",
-        unit="s",
-        scope=_R,
-        on_node=_SUM,
-        kind=Kind.COUNTER,
-        read_unit="{core}",
-        text="CPU time used, user and system.",
-    ),
-    Metric(
-        name="cpu.usage",
-        unit="{core}",
-        scope=_R,
-        on_node=_SUM,
+    _total("cpu.time", "s", "CPU time used, user and system.", read_unit="{core}"),
+    _amount(
+        "cpu.usage",
+        "{core}",
+        "Cores in use.",
         rate_of="cpu.time",
-        text="Cores in use.",
         names={"baseten": "cpu_usage", "cms": "CPU_USED"},
     ),
-    Metric(name="cpu.limit", unit="{core}", scope=_R, on_node=_SUM, text="Cores that the replica may use."),
-    Metric(
-        name="cpu.throttled.time",
-        unit="s",
-        scope=_R,
-        kind=Kind.COUNTER,
-        read_unit="1",
+    _amount("cpu.limit", "{core}", "Cores that the replica may use."),
+    _time(
+        "cpu.throttled.time",
         text="Time in which the replica was throttled by its CPU quota, over all of its tasks. Where its own group has "
         "none: by that of the nearest group above, which others may share, from when it was first measured.",
     ),
-    Metric(
-        name="cpu.utilization",
-        unit="1",
-        scope=_R,
-        over=Aggregate.RATIO,
-        ratio=("cpu.usage", "cpu.limit"),
+    utilization(
+        "cpu",
+        "Cores in use over cores allowed.",
+        _R,
         maximum=10.0,
-        parts=Aggregate.MEAN,
-        text="Cores in use over cores allowed.",
         names={"pai-dlc": "CpuCoreUsage", "pai-studio": "CpuCoreUsage", "modelarts": "cpuUsage", "cms": "CPU_UTIL"},
     ),
-    Metric(
-        name="memory.usage",
-        unit="By",
-        scope=_R,
-        on_node=_SUM,
-        text="Working set: memory that cannot be reclaimed immediately.",
+    _amount(
+        "memory.usage",
+        "By",
+        "Working set: memory that cannot be reclaimed immediately.",
         names={"baseten": "cpu_memory_usage_bytes", "cms": "MEMORY_USED"},
     ),
-    Metric(name="memory.limit", unit="By", scope=_R, on_node=_SUM, text="Memory that the replica may use."),
-    Metric(
-        name="memory.peak",
-        unit="By",
-        scope=_R,
+    _amount("memory.limit", "By", "Memory that the replica may use."),
+    _metric(
+        "memory.peak",
+        "By",
+        "Most memory in use at once so far: at a sample, or by one process that has ended.",
         on_node=Aggregate.MAX,  # replicas may reach their peaks at different times
-        text="Most memory in use at once so far: at a sample, or by one process that has ended.",
     ),
-    Metric(
-        name="memory.oom.kills",
-        unit="{process}",
-        scope=_R,
-        on_node=_SUM,
-        kind=Kind.COUNTER,
-        text="Processes of the replica that were killed because memory ran out.",
-    ),
-    Metric(
-        name="pressure.cpu",
-        unit="s",
-        scope=_R,
-        kind=Kind.COUNTER,
-        read_unit="1",
-        text="Time in which some task of the replica waited for a CPU.",
-    ),
-    Metric(
-        name="pressure.memory",
-        unit="s",
-        scope=_R,
-        kind=Kind.COUNTER,
-        read_unit="1",
-        text="Time in which some task of the replica waited for memory.",
-    ),
-    Metric(
-        name="pressure.io",
-        unit="s",
-        scope=_R,
-        kind=Kind.COUNTER,
-        read_unit="1",
-        text="Time in which some task of the replica waited for storage.",
-    ),
-    Metric(name="process.count", unit="{process}", scope=_R, on_node=_SUM, text="Processes of the replica."),
-    Metric(name="thread.count", unit="{thread}", scope=_R, on_node=_SUM, text="Threads of the replica."),
-    Metric(
-        name="memory.utilization",
-        unit="1",
-        scope=_R,
-        over=Aggregate.RATIO,
-        ratio=("memory.usage", "memory.limit"),
+    _total("memory.oom.kills", "{process}", "Processes of the replica that were killed because memory ran out."),
+    _time("pressure.cpu", text="Time in which some task of the replica waited for a CPU."),
+    _time("pressure.memory", text="Time in which some task of the replica waited for memory."),
+    _time("pressure.io", text="Time in which some task of the replica waited for storage."),
+    _amount("process.count", "{process}", "Processes of the replica."),
+    _amount("thread.count", "{thread}", "Threads of the replica."),
+    utilization(
+        "memory",
+        "Memory in use over memory allowed.",
+        _R,
         minimum=-0.05,
-        maximum=1.5,
-        parts=Aggregate.MEAN,
-        text="Memory in use over memory allowed.",
         names={"pai-dlc": "MemoryUsage", "pai-studio": "MemoryUsage", "modelarts": "memUsage", "cms": "MEMORY_UTIL"},
     ),
-    Metric(
-        name="network.receive",
-        unit="By",
-        scope=_R,
-        on_node=_SUM,
-        kind=Kind.COUNTER,
-        text="Bytes received over the network.",
+    _total(
+        "network.receive",
+        "By",
+        "Bytes received over the network.",
         names={"pai-dlc": "NetworkInputRate", "pai-studio": "NetworkInputRate", "cms": "NETWORK_RECEIVE"},
     ),
-    Metric(
-        name="network.transmit",
-        unit="By",
-        scope=_R,
-        on_node=_SUM,
-        kind=Kind.COUNTER,
-        text="Bytes sent over the network.",
+    _total(
+        "network.transmit",
+        "By",
+        "Bytes sent over the network.",
         names={"pai-dlc": "NetworkOutputRate", "pai-studio": "NetworkOutputRate", "cms": "NETWORK_TRANSMIT"},
     ),
-    Metric(
-        name="disk.read",
-        unit="By",
-        scope=_R,
-        on_node=_SUM,
-        kind=Kind.COUNTER,
-        text="Bytes read from storage.",
+    _total(
+        "disk.read",
+        "By",
+        "Bytes read from storage.",
         names={"pai-dlc": "DiskReadRate", "pai-studio": "DiskReadRate", "cms": "DISK_READ"},
     ),
-    Metric(
-        name="disk.write",
-        unit="By",
-        scope=_R,
-        on_node=_SUM,
-        kind=Kind.COUNTER,
-        text="Bytes written to storage.",
+    _total(
+        "disk.write",
+        "By",
+        "Bytes written to storage.",
         names={"pai-dlc": "DiskWriteRate", "pai-studio": "DiskWriteRate", "cms": "DISK_WRITE"},
     ),
-    Metric(
-        name="storage.ephemeral.usage",
-        unit="By",
-        scope=_R,
-        on_node=_SUM,
-        text="Ephemeral storage in use.",
+    _amount(
+        "storage.ephemeral.usage",
+        "By",
+        "Ephemeral storage in use.",
         names={"baseten": "ephemeral_storage.usage_bytes"},
     ),
-    Metric(name="storage.ephemeral.limit", unit="By", scope=_R, on_node=_SUM, text="Ephemeral storage allowed."),
-    Metric(
-        name="storage.ephemeral.utilization",
-        unit="1",
-        scope=_R,
-        over=Aggregate.RATIO,
-        parts=Aggregate.MEAN,
-        maximum=1.5,
-        ratio=("storage.ephemeral.usage", "storage.ephemeral.limit"),
-        text="Ephemeral storage in use over allowed.",
+    _amount("storage.ephemeral.limit", "By", "Ephemeral storage allowed."),
+    utilization(
+        "storage.ephemeral",
+        "Ephemeral storage in use over allowed.",
+        _R,
         names={"baseten": "ephemeral_storage.utilization"},
     ),
-    Metric(
-        name="storage.cache.usage",
-        unit="By",
-        scope=_R,
-        text="Cache storage in use.",
-        names={"baseten": "cache.usage_bytes"},
-    ),
-    Metric(name="storage.cache.limit", unit="By", scope=_R, text="Cache storage allowed."),
-    Metric(
-        name="storage.cache.utilization",
-        unit="1",
-        scope=_R,
-        over=Aggregate.RATIO,
-        parts=Aggregate.MEAN,
-        maximum=1.5,
-        ratio=("storage.cache.usage", "storage.cache.limit"),
-        text="Cache storage in use over allowed.",
-        names={"baseten": "cache.utilization"},
-    ),
+    _metric("storage.cache.usage", "By", "Cache storage in use.", names={"baseten": "cache.usage_bytes"}),
+    _metric("storage.cache.limit", "By", "Cache storage allowed."),
+    utilization("storage.cache", "Cache storage in use over allowed.", _R, names={"baseten": "cache.utilization"}),
 )

@@ -26,7 +26,7 @@ from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.groups import views_of
 from jobmeter.registry.rows import job_of
 from jobmeter.registry.schema import jobs, replicas
-from jobmeter.registry.statements import chunks
+from jobmeter.registry.statements import chunks, job_chunks
 
 WAIT_SECONDS = 15.0
 """How long a listing waits for others: for the first one after a start, which reads every job."""
@@ -168,8 +168,8 @@ class ColumnStore:
 
 
 def _apply(connection: sa.Connection, table: Table, changed: changes.Changed) -> None:
-    recorded = {(project, job) for project, ids in changed.recorded.items() for job in ids}
-    sampled = {(project, job) for project, ids in changed.sampled.items() for job in ids} - recorded
+    recorded = set(changes.jobs_of(changed.recorded))
+    sampled = set(changes.jobs_of(changed.sampled)) - recorded
     columns = tuple(jobs.c[name] for name in SAMPLED_COLUMNS)
     recorded.update(table.put_sampled(row for row in _found(connection, columns, sampled)))
     codes = [JobRow._make(row) for row in _found(connection, _ROW, recorded)]
@@ -180,10 +180,8 @@ def _apply(connection: sa.Connection, table: Table, changed: changes.Changed) ->
 def _found(
     connection: sa.Connection, columns: Sequence[sa.ColumnElement[Any]], keys: Iterable[Key]
 ) -> Iterator[sa.Row[Any]]:
-    for project, ids in _by_project(keys).items():
-        for some in chunks(ids):
-            statement = sa.select(*columns).where(jobs.c.project == project, jobs.c.id.in_(some))
-            yield from connection.execute(statement).all()
+    for project, ids in job_chunks(keys):
+        yield from connection.execute(sa.select(*columns).where(jobs.c.project == project, jobs.c.id.in_(ids))).all()
 
 
 def _stored(
@@ -198,13 +196,6 @@ def _stored(
     for project, job, text in rows:
         if text is not None and (project, job) in keys:
             yield (project, job), text
-
-
-def _by_project(keys: Iterable[Key]) -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for project, job in keys:
-        found.setdefault(project, []).append(job)
-    return found
 
 
 def _lookup(connection: sa.Connection, table: Table, one: Predicate, rows: Rows) -> Iterator[int]:
