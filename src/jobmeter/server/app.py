@@ -33,7 +33,7 @@ from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_router import DialectRouter
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
-from jobmeter.server.figures import CacheFigures, LiveFigures
+from jobmeter.server.figures import finding_metrics, server_metrics
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Anew, check_complete
@@ -42,9 +42,8 @@ from jobmeter.server.opening import Opening
 from jobmeter.server.pages import PageRouter
 from jobmeter.server.pipeline import Router
 from jobmeter.server.root import HealthRouter, RootRouter
-from jobmeter.server.running import FindingFigures, RunningJobs
+from jobmeter.server.running import RunningJobs
 from jobmeter.server.services import Lanes, Services
-from jobmeter.server.shipping import ShippingFigures
 from jobmeter.server.silence import Losses, NodeWatch
 from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
@@ -54,7 +53,7 @@ from jobmeter.ship.late import LateGroups
 from jobmeter.ship.outbox import Outbox
 from jobmeter.ship.settings import load as load_sinks
 from jobmeter.ship.shipping import Shipping
-from jobmeter.store.base import Store, StoreStatistics
+from jobmeter.store.base import Store
 from jobmeter.store.cache import Cache
 from jobmeter.store.registry import is_shared, open_store
 from jobmeter.store.window.store import WindowedStore
@@ -191,7 +190,7 @@ def assemble(
         thresholds=load_thresholds(settings.rules),
         shipping=shipping,
     )
-    _watch(services)
+    telemetry.register(partial(server_metrics, services))
     background = [Background(work, telemetry) for work in _works(services, shared=shared)]
     return Application(
         Edge(_routers(services), telemetry, services.memory, settings.limits.body_bytes, services.usage),
@@ -207,7 +206,7 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     losses = Losses(registry, clock, settings.lease_seconds)
     diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
     running = RunningJobs(services.executor, registry, services.thresholds, clock, registry if shared else None)
-    services.telemetry.register(FindingFigures(running))
+    services.telemetry.register(partial(finding_metrics, running))
     tasks = Tasks(services.executor, registry, services.thresholds, clock)
     watching = NodeWatch(registry, clock, settings.node_seconds)
     works: list[Work] = [
@@ -270,23 +269,3 @@ def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
     cache = Cache(settings.window_bytes // CACHE_SHARE)
     bound = settings.window_bytes - settings.window_bytes // CACHE_SHARE - settings.window_bytes // SENDER_SHARE
     return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=bound, cache=cache)
-
-
-def _watch(services: Services) -> None:
-    def statistics() -> StoreStatistics | None:
-        try:
-            return services.store.statistics()
-        except JobmeterError as error:
-            _log.warning("the store's sizes cannot be read: %s", error.message)
-            return None
-
-    def work() -> dict[str, int]:
-        return {lane.name: lane.busy for lane in services.lanes.all()}
-
-    queued, dropped = lambda: services.pipeline.queue_bytes, lambda: services.registry.events_dropped
-    for figures in (
-        CacheFigures(services.executor.cache),
-        ShippingFigures(services.shipping, services.clock),
-        LiveFigures(work, statistics, queued, dropped, services.memory),
-    ):
-        services.telemetry.register(figures)

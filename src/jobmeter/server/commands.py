@@ -40,8 +40,8 @@ from jobmeter.model.task import DiagnosticTask, NewTask, TaskFilter, TaskPage
 from jobmeter.query.log_pages import LogSearch
 from jobmeter.server.log_search import search_logs
 from jobmeter.server.services import Services
-from jobmeter.server.shipping import shipper_project
 from jobmeter.server.tasks import create_task, find_tasks
+from jobmeter.ship.shipping import shipper_project
 
 
 def perform(services: Services, question: Question[Any], principal: Principal, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings
@@ -258,27 +256,3 @@ class RunningJobs:
             raise
         self.figures.opened += len(change.opened)
         self.figures.closed += len(change.closed)
-
-
-class FindingFigures(Collector):
-    """What watching the jobs that run costs, and how far behind it is."""
-
-    def __init__(self, work: RunningJobs) -> None:
-        self._work = work
-
-    def collect(self) -> Iterator[Metric]:
-        """See ``Collector``."""
-        figures = self._work.figures
-        yield GaugeMetricFamily(
-            "jobmeter_findings_oldest_look_seconds",
-            "Longest time that a running job with new samples waits for its evaluation.",
-            self._work.oldest_seconds,
-        )
-        yield GaugeMetricFamily("jobmeter_findings_open", "Findings of running jobs that are open.",
-                                self._work.open_findings)  # fmt: skip
-        yield GaugeMetricFamily("jobmeter_findings_jobs", "Running jobs that are watched.", figures.jobs)
-        yield CounterMetricFamily("jobmeter_findings_looks", "Evaluations of running jobs.", figures.evaluations)
-        yield CounterMetricFamily("jobmeter_findings_failures", "Looks that failed.", figures.failures)
-        yield CounterMetricFamily("jobmeter_findings_seconds", "Time that looks took.", figures.seconds)
-        yield CounterMetricFamily("jobmeter_findings_opened", "Findings of running jobs reported.", figures.opened)
-        yield CounterMetricFamily("jobmeter_findings_closed", "Findings of running jobs that closed.", figures.closed)

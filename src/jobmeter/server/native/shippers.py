@@ -5,7 +5,7 @@ import msgspec
 from jobmeter.errors import NotFoundError
 from jobmeter.model.shipper import Shipper
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint
-from jobmeter.server.shipping import lag_seconds, shipper_project
+from jobmeter.ship.shipping import lag_seconds, shipper_project
 
 
 class ShipperBody(msgspec.Struct, frozen=True):
