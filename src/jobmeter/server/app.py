@@ -28,7 +28,7 @@ from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
 from jobmeter.server.admission import Admission, ConcurrencyLimiter
-from jobmeter.server.background import Background, Filling, Leased, Pruning, RollUps, Work
+from jobmeter.server.background import Background, Filling, Leased, Work, losses, node_watch, pruning, roll_ups
 from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_router import DialectRouter
 from jobmeter.server.edge import Edge
@@ -44,7 +44,6 @@ from jobmeter.server.pipeline import Router
 from jobmeter.server.root import HealthRouter, RootRouter
 from jobmeter.server.running import RunningJobs
 from jobmeter.server.services import Lanes, Services
-from jobmeter.server.silence import Losses, NodeWatch
 from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.server.work import Lane
@@ -202,24 +201,19 @@ def assemble(
 def _works(services: Services, *, shared: bool) -> list[Work]:
     """The background work; where it matters, on one of several servers at a time."""
     registry, store, clock, settings = services.registry, services.store, services.clock, services.settings
-    rolling = RollUps(store, clock, services.telemetry)
-    losses = Losses(registry, clock, settings.lease_seconds)
-    diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
-    running = RunningJobs(services.executor, registry, services.thresholds, clock, registry if shared else None)
+    executor, thresholds = services.executor, services.thresholds
+    running = RunningJobs(executor, registry, thresholds, clock, shared=shared)
     services.telemetry.register(partial(finding_metrics, running))
-    tasks = Tasks(services.executor, registry, services.thresholds, clock)
-    watching = NodeWatch(registry, clock, settings.node_seconds)
     works: list[Work] = [
-        Leased(rolling, registry, clock) if shared else rolling,
-        Leased(losses, registry, clock) if shared else losses,
-        Leased(diagnosing, registry, clock) if shared else diagnosing,
-        running,
-        Leased(tasks, registry, clock) if shared else tasks,
-        Leased(watching, registry, clock) if shared else watching,
-        Pruning(registry, clock),
-        Tidying(),
-        services.usage,
+        roll_ups(store, clock, services.telemetry),
+        losses(registry, clock, settings.lease_seconds),
+        Diagnosing(executor, registry, thresholds, clock),
+        Tasks(executor, registry, thresholds, clock),
+        node_watch(registry, clock, settings.node_seconds),
     ]
+    if shared:
+        works = [Leased(work, registry, clock) for work in works]
+    works += [running, pruning(registry, clock), Tidying(), services.usage]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     return works

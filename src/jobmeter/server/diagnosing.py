@@ -15,9 +15,9 @@ from jobmeter.model.job import Job
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
-from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.query.request import JobRef
 from jobmeter.registry.base import Registry
+from jobmeter.server.background import accounted
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -100,11 +100,8 @@ class Diagnosing:
         job = self._head(key)
         if job is None or job.end is None:
             return
-        account = ACCOUNT.set(Spent(self._clock.monotonic()))
-        try:
+        with accounted(self._clock):
             made = diagnose(self._executor, JobRef(key[1], key[0]), _EVERYTHING, self._clock, self._thresholds)
-        finally:
-            ACCOUNT.reset(account)
         reported = reported_findings(made.case.events)
         already = {one.key for one in reported}
         events = [_event(job, one) for one in made.findings if (one.rule, one.subject) not in already]

@@ -179,9 +179,7 @@ def test_of_two_servers_one_does_it_and_the_other_goes_on_when_its_lease_has_end
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
     own = work(server)
     registry = own._registry
-    first, second = (
-        RunningJobs(own._executor, registry, own._thresholds, own._clock, leases=registry) for _ in range(2)
-    )
+    first, second = (RunningJobs(own._executor, registry, own._thresholds, own._clock, shared=True) for _ in range(2))
     course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
     course.go(TURN, first)
     course.go(TURN, second)
