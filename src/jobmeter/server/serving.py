@@ -12,19 +12,13 @@ from pathlib import Path
 
 import msgspec
 
+from jobmeter.access.keys import create_key
+from jobmeter.access.principal import Role
 from jobmeter.model.time import Clock
 from jobmeter.server.address import bind, tls_files, url_of
-from jobmeter.server.admin_key import ensure_admin_key
 from jobmeter.server.app import build
-from jobmeter.server.folder import noted
-from jobmeter.server.http.limits import (
-    MOST_GRPC,
-    MOST_HTTP,
-    MOST_TELNET,
-    RESERVED,
-    Connections,
-    share,
-)
+from jobmeter.server.folder import ADMIN_KEY, noted, write_private
+from jobmeter.server.http.limits import MOST_GRPC, MOST_HTTP, MOST_TELNET, RESERVED, Connections, share
 from jobmeter.server.listen import HttpServer
 from jobmeter.server.missing import Anew
 from jobmeter.server.opening import Opening
@@ -69,7 +63,7 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         stack.callback(application.close)
         services = application.services
         stopping.under_way = services.telemetry.under_way
-        key = ensure_admin_key(settings.data, services.registry, services.vault, clock)
+        key = _admin_key(services)
         url = url_of(bound, settings)
 
         def listening() -> None:
@@ -96,6 +90,15 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         telemetry.watch_connections(connections)
         HttpServer(application.edge, bound, connections, clock).serve(settings, stopping, listening, finished)
         _log.info("stopping")
+
+
+def _admin_key(services: Services) -> Path:
+    """The file with an administrator's key; made, with its key, where there is none."""
+    path = services.settings.data / ADMIN_KEY
+    if not path.exists():
+        made = create_key(services.registry, services.vault, services.clock, "admin", Role.ADMIN)
+        write_private(path, msgspec.json.encode(made) + b"\n")
+    return path
 
 
 class _AdminKey(msgspec.Struct):
