@@ -27,7 +27,8 @@ from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterErr
 from jobmeter.server.commands import perform
 from jobmeter.server.dialect_router import context_of
 from jobmeter.server.exchange import report
-from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, Request, enter, finish
+from jobmeter.server.http.limits import MOST_GRPC
+from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, Request, enter, finish, own_project
 from jobmeter.server.services import Services
 from jobmeter.wire.otlp.answers import status
 
@@ -47,8 +48,6 @@ THREADS = 16
 CALLS = 4_096
 """Calls at one time, those that wait for a thread included: that is many more senders than threads. A further one is
 RESOURCE_EXHAUSTED."""
-CONNECTIONS = 4_096
-"""Connections at one time; a further one is closed."""
 _METADATA_BYTES = 16 * 1024
 _LOOKAHEAD_BYTES = 64 * 1024
 """HTTP/2 flow-control window: bytes of a message read ahead of the handler."""
@@ -65,9 +64,12 @@ class GrpcServer:
     """Bound to a port when it is made, serving from ``start`` to ``stop``."""
 
     def __init__(
-        self, host: str, port: int, certificate: Path | None = None, key: Path | None = None, most: int = CONNECTIONS
+        self, host: str, port: int, certificate: Path | None = None, key: Path | None = None, most: int = MOST_GRPC
     ) -> None:
-        """``port`` 0 is any free one. Raises ConfigurationError when the address cannot be had."""
+        """``port`` 0 is any free one; beyond ``most`` connections a further one is closed.
+
+        Raises ConfigurationError when the address cannot be had.
+        """
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jobmeter-grpc")
         self._server = grpc.server(
             self._pool,
@@ -166,17 +168,12 @@ class _Exports:
     def _answered(self, request: Request, messages: Iterator[bytes], memory: MemoryAccount) -> Answer:
         """The steps of ``jobmeter.server.pipeline``, on the thread of the call. Raises any JobmeterError."""
         services, operation = self._services, self._match.operation
-        enter(services, request, _any_project)
+        enter(services, request, own_project)
         call = request.source.call = request.call.with_body(_message(messages, memory), memory)
         call.take(operation.read_bytes(call))
         inputs = context_of(services, request.source.request_id, request.principal, self._match)
         principal, scope = request.principal, request.scope or NOTHING
         return drive(operation.answer(call, inputs), lambda question: perform(services, question, principal, scope))
-
-
-def _any_project(_: Call) -> str | None:
-    """A call names no project: it is the key's own."""
-    return None
 
 
 def _message(messages: Iterator[bytes], memory: MemoryAccount) -> bytes:

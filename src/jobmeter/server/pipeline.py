@@ -76,6 +76,10 @@ class AccessRule(msgspec.Struct, frozen=True):
     is_question: bool = False
 
 
+NO_RULE = AccessRule("", "", ())
+"""That of a request whose operation is not found yet: it allows nothing."""
+
+
 class Request(msgspec.Struct, eq=False):
     """A request and what the steps found out about it.
 
@@ -84,7 +88,7 @@ class Request(msgspec.Struct, eq=False):
 
     source: Source
     router: str = ""
-    rule: AccessRule | None = None
+    rule: AccessRule = NO_RULE
     credential: Credential | None = None
     principal: Principal = ANYBODY
     project: str | None = None
@@ -231,20 +235,24 @@ async def _read_body(request: Request, exchange: Exchange, handler: Handler, mem
 def finish(usage: UsageMeter, request: Request) -> None:
     """Step 6: the request was answered or refused; ``request.source.status`` says how, ``request.error`` why.
 
-    Called once for each request, after its answer. ``request.rule`` is None when the request was refused before an
-    operation was found. It must neither block nor raise.
+    Called once for each request, after its answer. It must neither block nor raise.
     """
     failed = request.error is not None or request.source.status >= 400
-    if request.principal is not ANYBODY and request.rule is not None:
+    if request.principal is not ANYBODY:
         usage.count(request.principal.account, request.router, request.rule.name, failed=failed)
     if _access.isEnabledFor(logging.DEBUG):
         call, status = request.call, request.source.status
         _access.debug("%s %s %s %d %s", call.client, call.method, call.raw_path, status, request.router)
 
 
+def own_project(_: Call) -> str | None:
+    """The project of a call that names none: the key's own."""
+    return None
+
+
 def check_headers_from_memory(services: Services, request: Request, project: Callable[[Call], str | None]) -> bool:
     """As ``check_headers``; False, and nothing is counted, where the registry has to be read or written."""
-    if request.rule is None or request.rule.action is None:
+    if request.rule.action is None:
         return True
     credential = _authenticated(services, request, services.authenticator.cached)
     if credential is None or (not credential.signed and services.authenticator.use_is_due(credential)):
@@ -267,7 +275,7 @@ def enter_from_memory(services: Services, request: Request, project: Callable[[C
     """As ``enter``; False, and nothing is counted, where the registry has to be read or written."""
     if request.scope is not None:
         return True
-    if request.rule is not None and request.rule.action is not None:
+    if request.rule.action is not None:
         request.credential = request.credential or _authenticated(services, request, services.authenticator.cached)
         if request.credential is None or services.authenticator.use_is_due(request.credential):
             return False
@@ -283,7 +291,7 @@ def enter(services: Services, request: Request, project: Callable[[Call], str | 
     """
     if request.scope is not None:
         return
-    if request.rule is not None and request.rule.action is not None:
+    if request.rule.action is not None:
         request.credential = request.credential or _authenticated(services, request, services.authenticator.identify)
     _enter(services, request, project)
 
@@ -301,9 +309,8 @@ def authorise(services: Services, request: Request, project: str | None) -> Scop
     """The scope of the caller; an action that no rule names is denied. Raises ForbiddenError."""
     request.project = project
     rule = request.rule
-    action, name = ("", "") if rule is None else (rule.action or "", rule.name)
     try:
-        return authorize(request.principal, action, project, (request.router, name))
+        return authorize(request.principal, rule.action or "", project, (request.router, rule.name))
     except ForbiddenError as error:
         _refused(services, request, error, "forbidden")
         raise
@@ -313,7 +320,7 @@ def _authenticated(
     services: Services, request: Request, identify: Callable[[Call, Sequence[Scheme]], Credential | None]
 ) -> Credential | None:
     """As ``identify``; None too for an operation without a key."""
-    if request.rule is None or request.rule.action is None:
+    if request.rule.action is None:
         return None
     try:
         return identify(request.call, request.rule.schemes)
@@ -338,12 +345,10 @@ def _check_headers(
 def _enter(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
     """Check the credential, the rate, the parameters, the permission and the budget, in this order."""
     rule = request.rule
-    if rule is None:
-        raise ForbiddenError("there is no rule for this")
     if rule.action is None:
         request.project, request.scope = project(request.call), NOTHING
         return
-    _prove(services, request, rule)
+    _prove(services, request)
     scope = authorise(services, request, project(request.call))
     if rule.is_question:
         try:
@@ -354,7 +359,8 @@ def _enter(services: Services, request: Request, project: Callable[[Call], str |
     request.scope = scope
 
 
-def _prove(services: Services, request: Request, rule: AccessRule) -> None:
+def _prove(services: Services, request: Request) -> None:
+    rule = request.rule
     if request.credential is None:
         raise UnauthenticatedError("a credential is required", "missing")
     try:
@@ -373,14 +379,13 @@ def _prove(services: Services, request: Request, rule: AccessRule) -> None:
 def _refused(services: Services, request: Request, error: JobmeterError, reason: str) -> None:
     """Count a refused call, and write its audit line."""
     rule, call, forbidden = request.rule, request.call, isinstance(error, ForbiddenError)
-    name = "" if rule is None else (rule.action or "") if forbidden else rule.name
     stranger = isinstance(error, UnauthenticatedError)
     services.telemetry.refused(reason)
     services.audit.refused(
         error,
-        action=name,
+        action=(rule.action or "") if forbidden else rule.name,
         principal=None if stranger else request.principal,
-        claimed=services.authenticator.claimed(call, rule.schemes) if stranger and rule is not None else "",
+        claimed=services.authenticator.claimed(call, rule.schemes) if stranger else "",
         project=request.project if forbidden else None,
         client=call.client,
         request_id=request.source.request_id,

@@ -209,21 +209,21 @@ class Connection(asyncio.Protocol):
             elif self._active is None:
                 self._next()
 
-    # Wire, for cycles
+    # For cycles
 
     def write(self, *pieces: bytes) -> None:
-        """See ``Wire.write``."""
+        """Send the pieces; nothing where the connection is gone."""
         if self._transport is not None and not self._transport.is_closing():
             for piece in pieces:
                 self._transport.write(piece)
 
     async def drain(self) -> None:
-        """See ``Wire.drain``."""
+        """Return when the client has read enough of what was written, or is gone."""
         if self._drained is not None:
             await asyncio.shield(self._drained)
 
     def consumed(self) -> None:
-        """See ``Wire.consumed``."""
+        """The application took what had come of the body."""
         if not self._queue:
             self._pause(paused=False)
 
