@@ -29,14 +29,6 @@ EXPORTS = 4
 """Raw exports at one time, of all keys together: each occupies a connection to the engine until its end."""
 
 
-def _drop(result: object) -> None:
-    """No operation: releases nothing."""
-
-
-def _unheard(rows: int, seconds: float) -> None:
-    """What nobody counts."""
-
-
 class Slot:
     """A question of a key that is under way. It is over at the end of its answer, which may be long."""
 
@@ -118,7 +110,7 @@ class MemoryAttempt:
 class Admission:
     """Questions under way and waiting, by key. Safe to use from any thread; ``wait`` belongs to an event loop's."""
 
-    def __init__(self, clock: Clock, budget: Budget, report: Callable[[int, float], None] = _unheard) -> None:
+    def __init__(self, clock: Clock, budget: Budget, report: Callable[[int, float], object] = lambda *_: None) -> None:
         """``report`` gets the stored rows and the seconds of each question that is over."""
         self.clock = clock
         self._report = report
@@ -185,7 +177,7 @@ async def admitted_run(
     admission: Admission,
     lane: Lane,
     work: Callable[[], R | Waiting[R]],
-    unwanted: Callable[[R | Waiting[R]], None] = _drop,
+    unwanted: Callable[[R | Waiting[R]], object] = lambda _: None,
 ) -> R:
     """Work on the lane, and each time it has to wait for its turn, go on there when that comes.
 
@@ -198,7 +190,7 @@ async def admitted_run(
 
 
 async def _when_admitted(
-    admission: Admission, lane: Lane, waiting: Waiting[R], unwanted: Callable[[R | Waiting[R]], None]
+    admission: Admission, lane: Lane, waiting: Waiting[R], unwanted: Callable[[R | Waiting[R]], object]
 ) -> R | Waiting[R]:
     turn = await admission.wait(waiting)
     try:

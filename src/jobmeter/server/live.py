@@ -50,11 +50,10 @@ class Feed(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-class _Event:
+class _Event(msgspec.Struct, frozen=True, dict=True):
     """What is sent to the viewers of a topic; compressed once for all who take it so."""
 
-    def __init__(self, text: bytes) -> None:
-        self.text = text
+    text: bytes
 
     def __bool__(self) -> bool:
         return bool(self.text)

@@ -104,30 +104,14 @@ class Request(msgspec.Struct, eq=False):
 class Handler(Protocol):
     """Answers one call to an operation."""
 
-    @property
-    def services(self) -> Services:
-        """The parts of the server."""
-        ...
-
-    @property
-    def rule(self) -> AccessRule:
-        """The rule of access of the operation."""
-        ...
-
-    @property
-    def lane(self) -> Lane:
-        """The lane of workers that runs it when memory is not enough."""
-        ...
-
-    @property
-    def body_bytes(self) -> int:
-        """Largest body, as sent. 0: no body is read."""
-        ...
-
-    @property
-    def memory_bytes(self) -> int:
-        """Largest body with which ``from_memory`` is tried; -1: never."""
-        ...
+    services: Services
+    rule: AccessRule
+    lane: Lane
+    """Its workers run the operation when memory is not enough."""
+    body_bytes: int
+    """Largest body, as sent. 0: no body is read."""
+    memory_bytes: int
+    """Largest body with which ``from_memory`` is tried; -1: never."""
 
     def project(self, call: Call) -> str | None:
         """The project that the call names. Raises InvalidRequestError, for every other parameter too."""
@@ -163,10 +147,8 @@ class PublicHandler(msgspec.Struct, frozen=True):
 class Router(Protocol):
     """A part of the paths, with its own form of answers and errors."""
 
-    @property
-    def name(self) -> str:
-        """The name in logs and in the server's own metrics."""
-        ...
+    name: str
+    """In logs and in the server's own metrics."""
 
     @property
     def prefixes(self) -> tuple[str, ...]:

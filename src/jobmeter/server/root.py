@@ -139,7 +139,7 @@ class RootRouter:
     name = "root"
     prefixes = ()
 
-    def __init__(self, services: Services, dialects: Sequence[Dialect] = ()) -> None:
+    def __init__(self, services: Services, dialects: Sequence[Dialect]) -> None:
         """``dialects`` in the order in which they are tried for a credential."""
         self._services = services
         self._dialects = dialects

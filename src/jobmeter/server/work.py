@@ -27,7 +27,7 @@ class Lane:
         return self._busy
 
     async def run(
-        self, function: Callable[[], T], drop: Callable[[T], None] | None = None, *, admitted: bool = False
+        self, function: Callable[[], T], drop: Callable[[T], object] | None = None, *, admitted: bool = False
     ) -> T:
         """Call the function on a thread of the lane.
 
@@ -62,6 +62,6 @@ class Lane:
         self._busy -= 1
 
 
-def _drop(done: "Future[T]", drop: Callable[[T], None]) -> None:
+def _drop(done: "Future[T]", drop: Callable[[T], object]) -> None:
     if not done.cancelled() and done.exception() is None:
         drop(done.result())

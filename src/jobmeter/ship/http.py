@@ -67,16 +67,12 @@ class Endpoint:
             return self._once(method, target, body, headers)
         except (http.client.HTTPException, ConnectionError) as error:
             self.close()
-            if not again:  # a connection that was idle may have been closed: that is no failure
-                raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
+            if again:  # a connection that was idle may have been closed: that is no failure
+                return self.request(method, target, body, headers)
+            raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
         except (OSError, ValueError) as error:
             self.close()
             raise SinkError(f"{self.host} cannot be reached: {_why(error)}") from error
-        try:
-            return self._once(method, target, body, headers)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
 
     def _once(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Reply:
         if self._connection is None:

@@ -32,20 +32,12 @@ class Origin(msgspec.Struct, frozen=True):
 class Sink(Protocol):
     """A destination of shipped lines. Used by one thread at a time."""
 
-    @property
-    def most_lines(self) -> int:
-        """Most lines of one batch."""
-        ...
-
-    @property
-    def most_bytes(self) -> int:
-        """Most bytes of a batch as the outbox has them; a single line may have more."""
-        ...
-
-    @property
-    def linger_seconds(self) -> float:
-        """How long lines may wait for more to come before a batch that is not full is sent."""
-        ...
+    most_lines: int
+    """Most lines of one batch."""
+    most_bytes: int
+    """Most bytes of a batch as the outbox has them; a single line may have more."""
+    linger_seconds: float
+    """How long lines may wait for more to come before a batch that is not full is sent."""
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
         """Deliver lines in their order; on return the sink has stored them. Gives how many it refused permanently.
