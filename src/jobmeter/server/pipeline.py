@@ -174,7 +174,7 @@ def answer_from_memory(
     if isinstance(handler, PublicHandler):
         return None
     request.rule = handler.rule
-    if not _is_small(exchange, handler) or not enter_from_memory(handler.services, request, handler.project):
+    if not _is_small(exchange, handler) or not enter(handler.services, request, handler.project, from_memory=True):
         return None
     return handler.from_memory(request)
 
@@ -209,7 +209,7 @@ async def handle(
 async def _read_body(request: Request, exchange: Exchange, handler: Handler, memory: MemoryBudget) -> None:
     """Step 4, and the parts of steps 2 and 3 that need only the headers."""
     services, request.rule = handler.services, handler.rule
-    if not check_headers_from_memory(services, request, handler.project):
+    if not check_headers(services, request, handler.project, from_memory=True):
         await handler.lane.run(partial(check_headers, services, request, handler.project))
     await exchange.read_body(handler.body_bytes, memory.account())
 
@@ -232,50 +232,47 @@ def own_project(_: Call) -> str | None:
     return None
 
 
-def check_headers_from_memory(services: Services, request: Request, project: Callable[[Call], str | None]) -> bool:
-    """As ``check_headers``; False, and nothing is counted, where the registry has to be read or written."""
-    if request.rule.action is None:
-        return True
-    credential = _authenticated(services, request, services.authenticator.cached)
-    if credential is None or (not credential.signed and services.authenticator.use_is_due(credential)):
-        return False
-    _check_headers(services, request, credential, project)
-    return True
-
-
-def check_headers(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
+def check_headers(
+    services: Services, request: Request, project: Callable[[Call], str | None], *, from_memory: bool = False
+) -> bool:
     """Authenticate and authorise by the headers alone, before the body is read.
 
-    Raises UnauthenticatedError, and for a credential other than a signature of the body all that ``enter`` raises.
+    ``from_memory``: gives False, and counts nothing, where the registry has to be read or written. Raises
+    UnauthenticatedError, and for a credential other than a signature of the body all that ``enter`` raises.
     """
-    credential = _authenticated(services, request, services.authenticator.identify)
-    if credential is not None:
-        _check_headers(services, request, credential, project)
-
-
-def enter_from_memory(services: Services, request: Request, project: Callable[[Call], str | None]) -> bool:
-    """As ``enter``; False, and nothing is counted, where the registry has to be read or written."""
-    if request.scope is not None:
+    if request.rule.action is None:
         return True
-    if request.rule.action is not None:
-        request.credential = request.credential or _authenticated(services, request, services.authenticator.cached)
-        if request.credential is None or services.authenticator.use_is_due(request.credential):
-            return False
-    _enter(services, request, project)
+    authenticator = services.authenticator
+    credential = _authenticated(services, request, from_memory=from_memory)
+    if credential is None or (from_memory and not credential.signed and authenticator.use_is_due(credential)):
+        return False
+    try:
+        authenticator.check_headers(request.call, credential)
+    except UnauthenticatedError as error:
+        _refused(services, request, error, error.reason)
+        raise
+    request.credential = credential
+    if not credential.signed:
+        _enter(services, request, project)
     return True
 
 
-def enter(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
-    """Authenticate and authorise the whole call. A no-op the second time.
+def enter(
+    services: Services, request: Request, project: Callable[[Call], str | None], *, from_memory: bool = False
+) -> bool:
+    """Authenticate and authorise the whole call. A no-op the second time. ``from_memory`` as for ``check_headers``.
 
     Raises UnauthenticatedError, ThrottledError (the rate, or the budget of questions), InvalidRequestError (the
     parameters, checked only for an authenticated caller), ForbiddenError.
     """
     if request.scope is not None:
-        return
+        return True
     if request.rule.action is not None:
-        request.credential = request.credential or _authenticated(services, request, services.authenticator.identify)
+        request.credential = request.credential or _authenticated(services, request, from_memory=from_memory)
+        if request.credential is None or (from_memory and services.authenticator.use_is_due(request.credential)):
+            return False
     _enter(services, request, project)
+    return True
 
 
 def export_slot(services: Services, request: Request) -> Callable[[], None]:
@@ -298,30 +295,15 @@ def authorise(services: Services, request: Request, project: str | None) -> Scop
         raise
 
 
-def _authenticated(
-    services: Services, request: Request, identify: Callable[[Call, Sequence[Scheme]], Credential | None]
-) -> Credential | None:
-    """As ``identify``; None too for an operation without a key."""
-    if request.rule.action is None:
-        return None
+def _authenticated(services: Services, request: Request, *, from_memory: bool) -> Credential | None:
+    """The credential that the headers name; None where memory is not enough."""
+    authenticator = services.authenticator
+    identify = authenticator.cached if from_memory else authenticator.identify
     try:
         return identify(request.call, request.rule.schemes)
     except UnauthenticatedError as error:
         _refused(services, request, error, error.reason)
         raise
-
-
-def _check_headers(
-    services: Services, request: Request, credential: Credential, project: Callable[[Call], str | None]
-) -> None:
-    try:
-        services.authenticator.check_headers(request.call, credential)
-    except UnauthenticatedError as error:
-        _refused(services, request, error, error.reason)
-        raise
-    request.credential = credential
-    if not credential.signed:
-        _enter(services, request, project)
 
 
 def _enter(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:

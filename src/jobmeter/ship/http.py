@@ -35,8 +35,6 @@ class _Plain(http.client.HTTPConnection):
 
 
 class _Secure(_Plain):
-    default_port = http.client.HTTPS_PORT
-
     def connect(self) -> None:
         super().connect()
         self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
