@@ -27,7 +27,7 @@ from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.admission import Admission, ConcurrencyLimiter
+from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
 from jobmeter.server.background import Background, Filling, Leased, Work, losses, node_watch, pruning, roll_ups
 from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_router import DialectRouter
@@ -46,7 +46,6 @@ from jobmeter.server.running import RunningJobs
 from jobmeter.server.services import Lanes, Services
 from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
-from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.ship.late import LateGroups
 from jobmeter.ship.outbox import Outbox
@@ -153,7 +152,8 @@ def assemble(
     outbox = Outbox(store, registry, clock)
     shipping = Shipping(store, registry, clock, load_sinks(settings.sinks), outbox)
     nonces = NonceMemory(clock, settings.data / NONCES)
-    sessions = _sessions(settings, clock, vault, nonces)
+    ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
+    sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
     cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
     services = Services(
@@ -236,11 +236,6 @@ def _lanes() -> Lanes:
         write=Lane("write", WRITE_THREADS, WAITING),
         control=Lane("control", CONTROL_THREADS, WAITING),
     )
-
-
-def _sessions(settings: Settings, clock: Clock, vault: Vault, links: NonceMemory) -> Sessions:
-    ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
-    return Sessions(vault, clock, links, ended)
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:

@@ -11,9 +11,9 @@ from functools import cached_property, partial
 import msgspec
 
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError, ThrottledError
+from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.shared_gzip import HEAD, Part, SharedGzip
-from jobmeter.server.work import Lane
 
 _log = logging.getLogger("jobmeter.server")
 

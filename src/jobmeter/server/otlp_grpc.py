@@ -131,22 +131,14 @@ class _Exports:
 
     def export(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """The bytes of the response for those of the one request among ``messages``."""
-        call, telemetry = _call(context, self._service), self._services.telemetry
-        request = Request(Incoming(call), OTLP.name, self._rule)
-        began = telemetry.began(ROUTER)
+        services = self._services
+        source, memory = Incoming(_call(context, self._service)), services.memory.account()
+        request = Request(source, OTLP.name, self._rule)
+        began = services.telemetry.began(ROUTER)
         try:
-            if context.is_active():
-                answer = self._answer(request, messages, context)
-            else:  # nobody waits for it any more, and the sender will send it again
-                request.source.status, answer = _GONE, b""
-        finally:
-            telemetry.ended(ROUTER, request.source.status, began)
-            finish(self._services.usage, request)
-        return answer
-
-    def _answer(self, request: Request, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-        memory, source = self._services.memory.account(), request.source
-        try:
+            if not context.is_active():  # nobody waits for it any more, and the sender will send it again
+                source.status = _GONE
+                return b""
             answer = self._answered(request, messages, memory)
         except JobmeterError as problem:
             report(source.request_id, problem)
@@ -163,6 +155,8 @@ class _Exports:
         finally:
             memory.close()
             source.call = replace(source.call, body=b"", memory=None)
+            services.telemetry.ended(ROUTER, source.status, began)
+            finish(services.usage, request)
         return b""
 
     def _answered(self, request: Request, messages: Iterator[bytes], memory: MemoryAccount) -> Answer:

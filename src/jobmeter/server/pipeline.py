@@ -30,10 +30,9 @@ from jobmeter.access.signatures import Scheme
 from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import ForbiddenError, JobmeterError, ThrottledError, UnauthenticatedError
-from jobmeter.server.admission import admitted_run
+from jobmeter.server.admission import Lane, admitted_run
 from jobmeter.server.exchange import ClientGoneError, Exchange, new_request_id
 from jobmeter.server.services import Services
-from jobmeter.server.work import Lane
 
 _access = logging.getLogger("jobmeter.access")
 
@@ -174,9 +173,10 @@ def answer_from_memory(
     if isinstance(handler, PublicHandler):
         return None
     request.rule = handler.rule
-    if not _is_small(exchange, handler) or not enter(handler.services, request, handler.project, from_memory=True):
+    if exchange.body_size > handler.memory_bytes or exchange.call.header("content-encoding"):
         return None
-    return handler.from_memory(request)
+    entered = enter(handler.services, request, handler.project, from_memory=True)
+    return handler.from_memory(request) if entered else None
 
 
 async def handle(
@@ -354,11 +354,6 @@ def _refused(services: Services, request: Request, error: JobmeterError, reason:
         client=call.client,
         request_id=request.source.request_id,
     )
-
-
-def _is_small(exchange: Exchange, handler: Handler) -> bool:
-    """True for a body that is small and not compressed."""
-    return exchange.body_size <= handler.memory_bytes and not exchange.call.header("content-encoding")
 
 
 async def _on_worker(request: Request, exchange: Exchange, handler: Handler) -> None:

@@ -12,11 +12,11 @@ from jobmeter.dialects.base import Answer, Context, Dialect
 from jobmeter.errors import JobmeterError, NotFoundError, UnauthenticatedError, UnavailableError
 from jobmeter.model.series import NO_JOB
 from jobmeter.server import telemetry
+from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import problem
 from jobmeter.server.pipeline import PublicHandler
 from jobmeter.server.services import Services
-from jobmeter.server.work import Lane
 from jobmeter.store.base import Selector
 
 if TYPE_CHECKING:

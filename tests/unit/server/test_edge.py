@@ -16,12 +16,11 @@ from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import ForbiddenError, InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.time import SystemClock
-from jobmeter.server.admission import Admission
+from jobmeter.server.admission import Admission, Lane
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import MEMORY_BYTES
 from jobmeter.server.pipeline import WATCH_AFTER_SECONDS, AccessRule, PublicHandler, Request
 from jobmeter.server.telemetry import Telemetry
-from jobmeter.server.work import Lane
 
 
 class _Counts:

@@ -38,6 +38,12 @@ _BODY = frozenset({b"content-length", b"transfer-encoding"})
 HEALTH = frozenset({b"/healthz", b"/readyz"})
 """What is answered when all connections that there may be are busy."""
 _BUSY = b'{"error":{"code":"unavailable","message":"the server has as many connections as it may"}}'
+_BUSY_HEADERS = [
+    (b"content-type", b"application/json"),
+    (b"content-length", b"%d" % len(_BUSY)),
+    (b"retry-after", b"1"),
+    (b"connection", b"close"),
+]
 
 
 class _RefusedError(Exception):
@@ -291,9 +297,11 @@ class Connection(asyncio.Protocol):
                 self._close_when_answered()
                 return
             cycle = self._active = self._queue.popleft()
-            work = (
-                _busy(cycle) if self._is_refused(cycle) else self._application(cycle.scope, cycle.receive, cycle.send)
-            )
+            if self.limited and not self.keyed and cycle.scope["raw_path"] not in HEALTH:
+                body = b"" if cycle.scope["method"] == "HEAD" else _BUSY
+                work: Awaitable[None] = Reply(503, _BUSY_HEADERS, body, cycle.send)
+            else:
+                work = self._application(cycle.scope, cycle.receive, cycle.send)
             if not isinstance(work, Reply):
                 self._begin(cycle, work)
             elif not self._answer(cycle, work):
@@ -324,9 +332,6 @@ class Connection(asyncio.Protocol):
             self._pause(paused=False)
         self._task = self._loop.create_task(work)  # type: ignore[arg-type]
         self._task.add_done_callback(self._over)
-
-    def _is_refused(self, cycle: Cycle) -> bool:
-        return self.limited and not self.keyed and cycle.scope["raw_path"] not in HEALTH
 
     def _over(self, task: "asyncio.Task[None]") -> None:
         """The application is done with a request."""
@@ -401,17 +406,6 @@ class Connection(asyncio.Protocol):
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
-
-
-async def _busy(cycle: Cycle) -> None:
-    headers = (
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(_BUSY)),
-        (b"retry-after", b"1"),
-        (b"connection", b"close"),
-    )
-    await cycle.send({"type": "http.response.start", "status": 503, "headers": headers})
-    await cycle.send({"type": "http.response.body", "body": _BUSY})
 
 
 _REASONS = {
