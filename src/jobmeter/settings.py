@@ -190,6 +190,6 @@ def _numbers(
 
 def _number(variables: Mapping[str, str], key: str, lowest: int, highest: int) -> int:
     text = variables[key]
-    if not text.isdigit() or not lowest <= int(text) <= highest:
+    if not text.isdecimal() or not lowest <= int(text) <= highest:
         raise ConfigurationError(f"{key} must be a whole number from {lowest} to {highest}, it is {text!r}")
     return int(text)

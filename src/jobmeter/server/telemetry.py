@@ -1,9 +1,11 @@
 """Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
 
 import threading
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -78,10 +80,7 @@ class RequestFigures(Collector):
         durations = HistogramMetricFamily("jobmeter_request_duration_seconds", "Time to answer.", labels=("door",))
         with self._lock:
             for router, one in self._durations.items():
-                below, buckets = 0, list[tuple[str, float]]()
-                for label, count in zip(_LABELS, one.counts, strict=True):
-                    below += count
-                    buckets.append((label, below))
+                buckets = list(zip(_LABELS, accumulate(one.counts), strict=True))
                 durations.add_metric((router,), buckets, one.total)
             rows, seconds = self._rows, self._seconds
         yield durations
@@ -154,13 +153,11 @@ class Telemetry:
             self._last_request = moment
         self.requests.answered(router, status, moment - began)
 
-    def connection_closed(self, port: str, reason: str) -> None:
-        """Count a connection that the server closed or refused."""
-        self._closed.labels(port, reason).inc()
-
-    def watch_connections(self, connections: Connections) -> None:
-        """Show how many are open."""
-        self._connections.labels(connections.port).set_function(lambda: len(connections))
+    def connections(self, port: str, bound: int, reserved: int = 0) -> Connections:
+        """The connections of a port: those that are open, and those that the server closed or refused, are counted."""
+        made = Connections(port, bound, lambda *labels: self._closed.labels(*labels).inc(), time.monotonic, reserved)
+        self._connections.labels(port).set_function(lambda: len(made))
+        return made
 
     def register(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Show values that are read at each scrape."""

@@ -13,7 +13,6 @@ import contextlib
 import logging
 import socket
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -78,8 +77,7 @@ class TelnetServer(threading.Thread):
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self._connections = Connections("telnet", most, services.telemetry.connection_closed, time.monotonic)
-        services.telemetry.watch_connections(self._connections)
+        self._connections = services.telemetry.connections("telnet", most)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
