@@ -158,16 +158,6 @@ def test_requests_are_counted_by_router_and_status():
     assert 'jobmeter_requests_total{door="b",status="400"} 1.0' in text
 
 
-def test_websockets_are_refused():
-    sent = []
-
-    async def take(message):
-        sent.append(message)
-
-    asyncio.run(_edge(_Router("a", "/"))({"type": "websocket"}, None, take))
-    assert sent[0]["type"] == "websocket.close"
-
-
 def test_head_has_no_body():
     reply = call(_edge(_Router("a", "/")), "HEAD", "/")
     assert (reply.body, reply.headers["content-length"]) == (b"", "1")

@@ -413,6 +413,20 @@ def test_where_all_are_busy_a_request_with_a_body_is_answered_before_it_comes():
     run(main())
 
 
+def test_a_request_for_another_protocol_is_answered_with_http_and_the_connection_closed():
+    async def main():
+        application = Application()
+        async with connected(application) as wire:
+            await wire.send(b"GET /x HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x00")
+            head, body = await wire.answer()
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert (b"connection: close" in head, body) == (True, b"ok")
+            assert not await wire.rest()
+        assert len(application.scopes) == 1
+
+    run(main())
+
+
 def test_where_all_are_busy_health_is_answered_and_the_rest_advised_to_come_again():
     async def main():
         application = Application()

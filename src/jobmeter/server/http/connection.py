@@ -98,10 +98,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See ``asyncio.Protocol``."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
-        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        peer = transport.get_extra_info("peername")
         self._address = {
             "client": tuple(peer[:2]) if peer else None,
-            "server": tuple(own[:2]) if own else None,
             "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
         }
 
@@ -274,14 +273,11 @@ class Connection(asyncio.Protocol):
         self.keyed = True
 
     def _scope(self, version: str) -> AsgiScope:
-        """The request as ASGI has it. The target is not parsed here: it may be in absolute form."""
+        """What is needed of the request, as ASGI has it. The target is not parsed here: it may be in absolute form."""
         target, _, query = self._url.partition(b"?")
         return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": version,
             "method": self._parser.get_method().decode("ascii"),
-            "path": target.decode("latin-1"),
             "raw_path": target,
             "query_string": query.partition(b"#")[0],
             "headers": self._headers,
