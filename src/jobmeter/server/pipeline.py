@@ -137,10 +137,9 @@ class Handler(Protocol):
 
 
 class PublicHandler(msgspec.Struct, frozen=True):
-    """Answers calls without a key: health, the page, a description. ``body_bytes`` as in ``Handler``."""
+    """Answers calls without a key, whose body is not read: health, the page, a description."""
 
     serve: Callable[[Exchange], Awaitable[None]]
-    body_bytes: int = 0
 
 
 class Router(Protocol):
@@ -191,8 +190,6 @@ async def handle(
     Raises JobmeterError for a call that is refused, ClientGoneError.
     """
     if isinstance(handler, PublicHandler):
-        if exchange.has_body and handler.body_bytes:
-            await exchange.read_body(handler.body_bytes, memory.account())
         await _while_connected(exchange, handler.serve(exchange))
         return
     found: Answer | Awaitable[Answer] | None = answer

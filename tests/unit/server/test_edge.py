@@ -48,7 +48,7 @@ class _Router:
             return None
         if self._opening:
             raise self._opening
-        return PublicHandler(self._serve, body_bytes=100)
+        return PublicHandler(self._serve)
 
     def refuse(self, call, request_id, error):
         return Answer(499 if type(error) is JobmeterError else 400, f"{self.name}: {error.message}".encode())
@@ -108,7 +108,10 @@ def test_a_bug_after_the_answer_began_cuts_it_off():
 
 
 def test_a_body_that_is_too_large_is_refused_in_the_routers_form():
-    reply = call(_edge(_Router("a", "/")), "POST", "/", b"x" * 101)
+    async def work(exchange):
+        await exchange.read_body(100, MemoryBudget(8_000).account())
+
+    reply = call(_edge(_Router("a", "/", work)), "POST", "/", b"x" * 101)
     assert reply.body == b"a: the body is larger than 100 bytes"
 
 
