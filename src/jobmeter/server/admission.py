@@ -10,7 +10,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -85,25 +85,23 @@ class Lane:
 class Slot:
     """A question of a key that is under way. It is over at the end of its answer, which may be long."""
 
-    def __init__(self, admission: "Admission", queue: FairQueue, key: str, spent: Spent) -> None:
+    def __init__(self, admission: "Admission", waiting: "Waiting[Any]") -> None:
         self.begun = False
-        self._turns = admission
-        self._queue = queue
-        self._key = key
-        self._spent = spent
+        self._admission = admission
+        self._waiting = waiting
         self._seconds = 0.0
         self._over = False
 
     def work(self, function: Callable[[], R]) -> R:
         """Call the function, on the account of this question."""
         self.begun = True
-        began = self._turns.clock.monotonic()
-        token = ACCOUNT.set(self._spent)
+        began = self._admission.clock.monotonic()
+        token = ACCOUNT.set(self._waiting.spent)
         try:
             return function()
         finally:
             ACCOUNT.reset(token)
-            self._seconds += self._turns.clock.monotonic() - began
+            self._seconds += self._admission.clock.monotonic() - began
 
     def whole(self, function: Callable[[], R]) -> R:
         """As ``work``, where that is all of it."""
@@ -114,14 +112,15 @@ class Slot:
 
     def lasting(self) -> None:
         """What is left of it is bounded otherwise: it may read what it likes."""
-        self._spent.short_rows = None
+        self._waiting.spent.short_rows = None
 
     def end(self) -> None:
         """Let the next question go. A no-op the second time."""
         if not self._over:
             self._over = True
-            self._turns.count(self._key, self._spent, self._seconds)
-            self._queue.leave(self._key)
+            waiting = self._waiting
+            self._admission.count(waiting.key, waiting.spent, self._seconds)
+            waiting.queue.leave(waiting.key)
 
 
 class Waiting(msgspec.Struct, Generic[R], frozen=True):
@@ -216,7 +215,7 @@ class Admission:
         # The time that it waited is not its own.
         waiting.spent.since = self.clock.monotonic()
         waiting.spent.short_rows = SHORT_ROWS if waiting.queue is self._short else None
-        return Slot(self, waiting.queue, waiting.key, waiting.spent)
+        return Slot(self, waiting)
 
     def count(self, key: str, spent: Spent, seconds: float) -> None:
         """Charge the key for what a question cost since it was charged last."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from jobmeter.access.call import Call
@@ -63,14 +62,15 @@ class HealthRouter:
         if work is None:
             return None
         _only_reading(call)
-        return PublicHandler(partial(self._serve, work))
+
+        async def serve(exchange: Exchange) -> None:
+            await exchange.reply(await work())
+
+        return PublicHandler(serve)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a router's shape
         """See ``Router.refuse``."""
         return problem.render(request_id, error)
-
-    async def _serve(self, work: Callable[[], Awaitable[Answer]], exchange: Exchange) -> None:
-        await exchange.reply(await work())
 
     async def _metrics(self) -> Answer:
         text = await self._services.lanes.control.run(self._services.telemetry.text)

@@ -57,7 +57,6 @@ PATIENCE_SECONDS = 30.0
 """How long a batch waits for a store that is full or too busy, before it is given up."""
 THREADS = 8
 _BACKLOG = 128
-ROUTER = "telnet"
 API = "opentsdb"
 _PUT = AccessRule("put", "ingest:write", (BEARER,))
 _STATS = AccessRule("stats", "server:read", (BEARER,))

@@ -22,5 +22,5 @@ def opener(kind: str) -> Opener:
 
     kinds: dict[str, Opener] = {"file": FileSink, "loki": LokiSink, "otlp": OtlpSink, "s3": S3Sink, "sls": SlsSink}
     if kind not in kinds:
-        raise ConfigurationError(f"kind {kind!r} is not one of {', '.join(kinds)}")
+        raise ConfigurationError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
     return kinds[kind]
