@@ -11,7 +11,7 @@ def test_texts_and_numbers_are_read_from_the_environment_unless_a_flag_is_given(
         "JOBMETER_HOST": "::1",
         "JOBMETER_PORT": "8401",
         "JOBMETER_STORE": "",
-        "JOBMETER_RULES": "rules.toml",
+        "JOBMETER_RULES": "r.toml",
     }
     settings = load(environment | {"JOBMETER_LIMIT_QUERY_SECONDS": "7"}, port=8402)
     assert (settings.host, settings.port, settings.store, settings.rules) == ("::1", 8402, "", "r.toml")
