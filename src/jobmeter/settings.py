@@ -151,13 +151,16 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
     Raises ConfigurationError naming the variable that is wrong.
     """
     variables = os.environ if environment is None else environment
-    texts = {name: variables.get(f"JOBMETER_{name.upper()}") for name in _TEXTS}
-    values: dict[str, object] = {name: text for name, text in texts.items() if text}
+    values: dict[str, object] = {}
+    for field in msgspec.structs.fields(Settings):
+        key = f"JOBMETER_{field.name.upper()}"
+        if field.type is str and variables.get(key):
+            values[field.name] = variables[key]
     values["data"] = Path(variables.get("JOBMETER_DATA") or default_data_directory(variables))
-    for name, highest in _NUMBERS.items():
+    for name, (lowest, highest) in _NUMBERS.items():
         key = f"JOBMETER_{name.upper()}"
         if variables.get(key):
-            values[name] = _number(variables, key, _LOWEST.get(name, 0), highest)
+            values[name] = _number(variables, key, lowest, highest)
     values["retention"] = Retention(**_numbers(variables, "JOBMETER_RETENTION_", Retention, 36_500))
     values["limits"] = Limits(**_numbers(variables, "JOBMETER_LIMIT_", Limits, 2**53))
     values.update({name: value for name, value in flags.items() if value is not None})
@@ -165,33 +168,17 @@ def load(environment: Mapping[str, str] | None = None, **flags: object) -> Setti
 
 
 _NUMBERS = {
-    "port": 65_535,
-    "opentsdb_port": 65_535,
-    "otlp_grpc_port": 65_535,
-    "grace_seconds": 3_600,
-    "window_seconds": 7 * 86_400,
-    "window_bytes": 2**45,
-    "request_bytes": 2**45,
-    "lease_seconds": 86_400,
-    "node_seconds": 86_400,
-    "task_seconds": 3_600,
+    "port": (0, 65_535),
+    "opentsdb_port": (0, 65_535),
+    "otlp_grpc_port": (0, 65_535),
+    "grace_seconds": (1, 3_600),
+    "window_seconds": (0, 7 * 86_400),
+    "window_bytes": (0, 2**45),
+    "request_bytes": (2**24, 2**45),
+    "lease_seconds": (0, 86_400),
+    "node_seconds": (1, 86_400),
+    "task_seconds": (1, 3_600),
 }
-_LOWEST = {"request_bytes": 2**24, "grace_seconds": 1, "node_seconds": 1, "task_seconds": 1}
-_TEXTS = (
-    "host",
-    "store",
-    "registry",
-    "secret_key_file",
-    "opentsdb_key",
-    "rate_limits",
-    "usage_zone",
-    "prices",
-    "query_budgets",
-    "rules",
-    "sinks",
-    "tls_cert",
-    "tls_key",
-)
 
 
 def _numbers(
@@ -203,6 +190,6 @@ def _numbers(
 
 def _number(variables: Mapping[str, str], key: str, lowest: int, highest: int) -> int:
     text = variables[key]
-    if not text.isdigit() or not lowest <= int(text) <= highest:
+    if not text.isdecimal() or not lowest <= int(text) <= highest:
         raise ConfigurationError(f"{key} must be a whole number from {lowest} to {highest}, it is {text!r}")
     return int(text)

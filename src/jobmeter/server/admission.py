@@ -1,4 +1,4 @@
-"""Whose question is next, so that the expensive questions of some keys leave threads and connections to the others.
+"""Threads that answer, and whose question is next: expensive questions of some keys leave room for those of others.
 
 A question begins as a short one. One that turns out to read much is stopped and waits among the long ones, of which
 few are under way at a time: however many there are, short ones find a thread, a connection and the processor. Among
@@ -6,9 +6,11 @@ either kind the key with the least recent use is next. Waiting work occupies no 
 """
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
-from typing import Generic, Self, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -17,9 +19,9 @@ from jobmeter.errors import LongQuestionError, ThrottledError
 from jobmeter.model.time import Clock
 from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.server.fair import FairQueue, Place
-from jobmeter.server.work import Lane
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 SHORT, LONG = 12, 4
 """Questions of either kind under way at one time, of all keys together."""
@@ -29,36 +31,77 @@ EXPORTS = 4
 """Raw exports at one time, of all keys together: each occupies a connection to the engine until its end."""
 
 
-def _drop(result: object) -> None:
-    """No operation: releases nothing."""
+class Lane:
+    """Threads for one kind of work. ``run`` belongs to the event loop's thread; ``close`` to any."""
 
+    def __init__(self, name: str, threads: int, waiting: int) -> None:
+        """``waiting`` is how many calls may wait for a thread before more are refused."""
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"jobmeter-{name}")
+        self._most = threads + waiting
+        self._busy = 0
+        self.name = name
 
-def _unheard(rows: int, seconds: float) -> None:
-    """What nobody counts."""
+    @property
+    def busy(self) -> int:
+        """Calls that run or wait."""
+        return self._busy
+
+    async def run(
+        self, function: Callable[[], T], drop: Callable[[T], object] | None = None, *, admitted: bool = False
+    ) -> T:
+        """Call the function on a thread of the lane.
+
+        Cancelling takes a call that still waits out of the queue; one that runs ends by its own time budget, and
+        ``drop`` gets what it gives. Raises ThrottledError when too many wait already, unless it was ``admitted``.
+        """
+        if not admitted and self._busy >= self._most:
+            raise ThrottledError(f"the server has {self._busy} requests of this kind under way, try again", 1000)
+        future = self.submit(function)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if drop is not None:
+                future.add_done_callback(lambda done: _drop(done, drop))
+            raise
+
+    def submit(self, function: Callable[[], T]) -> "Future[T]":
+        """Call the function on a thread of the lane when one is free; it is never refused."""
+        context = contextvars.copy_context()
+        future = self._pool.submit(context.run, function)
+        self._busy += 1
+        loop = asyncio.get_running_loop()
+        # Counted down when the thread is free again, which is later than a cancelled caller thinks.
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._done) if not loop.is_closed() else None)
+        return future
+
+    def close(self) -> None:
+        """Let running calls end and drop those that wait."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _done(self) -> None:
+        self._busy -= 1
 
 
 class Slot:
     """A question of a key that is under way. It is over at the end of its answer, which may be long."""
 
-    def __init__(self, admission: "Admission", queue: FairQueue, key: str, spent: Spent) -> None:
+    def __init__(self, admission: "Admission", waiting: "Waiting[Any]") -> None:
         self.begun = False
-        self._turns = admission
-        self._queue = queue
-        self._key = key
-        self._spent = spent
+        self._admission = admission
+        self._waiting = waiting
         self._seconds = 0.0
         self._over = False
 
     def work(self, function: Callable[[], R]) -> R:
         """Call the function, on the account of this question."""
         self.begun = True
-        began = self._turns.clock.monotonic()
-        token = ACCOUNT.set(self._spent)
+        began = self._admission.clock.monotonic()
+        token = ACCOUNT.set(self._waiting.spent)
         try:
             return function()
         finally:
             ACCOUNT.reset(token)
-            self._seconds += self._turns.clock.monotonic() - began
+            self._seconds += self._admission.clock.monotonic() - began
 
     def whole(self, function: Callable[[], R]) -> R:
         """As ``work``, where that is all of it."""
@@ -69,14 +112,15 @@ class Slot:
 
     def lasting(self) -> None:
         """What is left of it is bounded otherwise: it may read what it likes."""
-        self._spent.short_rows = None
+        self._waiting.spent.short_rows = None
 
     def end(self) -> None:
         """Let the next question go. A no-op the second time."""
         if not self._over:
             self._over = True
-            self._turns.count(self._key, self._spent, self._seconds)
-            self._queue.leave(self._key)
+            waiting = self._waiting
+            self._admission.count(waiting.key, waiting.spent, self._seconds)
+            waiting.queue.leave(waiting.key)
 
 
 class Waiting(msgspec.Struct, Generic[R], frozen=True):
@@ -118,7 +162,7 @@ class MemoryAttempt:
 class Admission:
     """Questions under way and waiting, by key. Safe to use from any thread; ``wait`` belongs to an event loop's."""
 
-    def __init__(self, clock: Clock, budget: Budget, report: Callable[[int, float], None] = _unheard) -> None:
+    def __init__(self, clock: Clock, budget: Budget, report: Callable[[int, float], object] = lambda *_: None) -> None:
         """``report`` gets the stored rows and the seconds of each question that is over."""
         self.clock = clock
         self._report = report
@@ -171,7 +215,7 @@ class Admission:
         # The time that it waited is not its own.
         waiting.spent.since = self.clock.monotonic()
         waiting.spent.short_rows = SHORT_ROWS if waiting.queue is self._short else None
-        return Slot(self, waiting.queue, waiting.key, waiting.spent)
+        return Slot(self, waiting)
 
     def count(self, key: str, spent: Spent, seconds: float) -> None:
         """Charge the key for what a question cost since it was charged last."""
@@ -185,7 +229,7 @@ async def admitted_run(
     admission: Admission,
     lane: Lane,
     work: Callable[[], R | Waiting[R]],
-    unwanted: Callable[[R | Waiting[R]], None] = _drop,
+    unwanted: Callable[[R | Waiting[R]], object] = lambda _: None,
 ) -> R:
     """Work on the lane, and each time it has to wait for its turn, go on there when that comes.
 
@@ -198,7 +242,7 @@ async def admitted_run(
 
 
 async def _when_admitted(
-    admission: Admission, lane: Lane, waiting: Waiting[R], unwanted: Callable[[R | Waiting[R]], None]
+    admission: Admission, lane: Lane, waiting: Waiting[R], unwanted: Callable[[R | Waiting[R]], object]
 ) -> R | Waiting[R]:
     turn = await admission.wait(waiting)
     try:
@@ -206,6 +250,11 @@ async def _when_admitted(
     finally:
         if not turn.begun:
             turn.end()
+
+
+def _drop(done: "Future[T]", drop: Callable[[T], object]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        drop(done.result())
 
 
 def _resolve(loop: asyncio.AbstractEventLoop, turn: "asyncio.Future[None]") -> None:

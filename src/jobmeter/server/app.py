@@ -27,13 +27,13 @@ from jobmeter.model.time import SECOND, Clock, SystemClock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.registry.open import open_registry
-from jobmeter.server.admission import Admission, ConcurrencyLimiter
-from jobmeter.server.background import Background, Filling, Leased, Pruning, RollUps, Work
+from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
+from jobmeter.server.background import Background, Filling, Leased, Work, losses, node_watch, pruning, roll_ups
 from jobmeter.server.diagnosing import Diagnosing
 from jobmeter.server.dialect_router import DialectRouter
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import AsgiScope, Receive, Send
-from jobmeter.server.figures import CacheFigures, LiveFigures
+from jobmeter.server.figures import finding_metrics, server_metrics
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
 from jobmeter.server.missing import Anew, check_complete
@@ -42,19 +42,16 @@ from jobmeter.server.opening import Opening
 from jobmeter.server.pages import PageRouter
 from jobmeter.server.pipeline import Router
 from jobmeter.server.root import HealthRouter, RootRouter
-from jobmeter.server.running import FindingFigures, RunningJobs
+from jobmeter.server.running import RunningJobs
 from jobmeter.server.services import Lanes, Services
-from jobmeter.server.shipping import ShippingFigures
-from jobmeter.server.silence import Losses, NodeWatch
 from jobmeter.server.tasks import Tasks
 from jobmeter.server.telemetry import Telemetry
-from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.ship.late import LateGroups
 from jobmeter.ship.outbox import Outbox
 from jobmeter.ship.settings import load as load_sinks
 from jobmeter.ship.shipping import Shipping
-from jobmeter.store.base import Store, StoreStatistics
+from jobmeter.store.base import Store
 from jobmeter.store.cache import Cache
 from jobmeter.store.registry import is_shared, open_store
 from jobmeter.store.window.store import WindowedStore
@@ -155,7 +152,8 @@ def assemble(
     outbox = Outbox(store, registry, clock)
     shipping = Shipping(store, registry, clock, load_sinks(settings.sinks), outbox)
     nonces = NonceMemory(clock, settings.data / NONCES)
-    sessions = _sessions(settings, clock, vault, nonces)
+    ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
+    sessions = Sessions(vault, clock, nonces, ended)
     lanes = _lanes()
     cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
     services = Services(
@@ -191,7 +189,7 @@ def assemble(
         thresholds=load_thresholds(settings.rules),
         shipping=shipping,
     )
-    _watch(services)
+    telemetry.register(partial(server_metrics, services))
     background = [Background(work, telemetry) for work in _works(services, shared=shared)]
     return Application(
         Edge(_routers(services), telemetry, services.memory, settings.limits.body_bytes, services.usage),
@@ -203,24 +201,19 @@ def assemble(
 def _works(services: Services, *, shared: bool) -> list[Work]:
     """The background work; where it matters, on one of several servers at a time."""
     registry, store, clock, settings = services.registry, services.store, services.clock, services.settings
-    rolling = RollUps(store, clock, services.telemetry)
-    losses = Losses(registry, clock, settings.lease_seconds)
-    diagnosing = Diagnosing(services.executor, registry, services.thresholds, clock)
-    running = RunningJobs(services.executor, registry, services.thresholds, clock, registry if shared else None)
-    services.telemetry.register(FindingFigures(running))
-    tasks = Tasks(services.executor, registry, services.thresholds, clock)
-    watching = NodeWatch(registry, clock, settings.node_seconds)
+    executor, thresholds = services.executor, services.thresholds
+    running = RunningJobs(executor, registry, thresholds, clock, shared=shared)
+    services.telemetry.register(partial(finding_metrics, running))
     works: list[Work] = [
-        Leased(rolling, registry, clock) if shared else rolling,
-        Leased(losses, registry, clock) if shared else losses,
-        Leased(diagnosing, registry, clock) if shared else diagnosing,
-        running,
-        Leased(tasks, registry, clock) if shared else tasks,
-        Leased(watching, registry, clock) if shared else watching,
-        Pruning(registry, clock),
-        Tidying(),
-        services.usage,
+        roll_ups(store, clock, services.telemetry),
+        losses(registry, clock, settings.lease_seconds),
+        Diagnosing(executor, registry, thresholds, clock),
+        Tasks(executor, registry, thresholds, clock),
+        node_watch(registry, clock, settings.node_seconds),
     ]
+    if shared:
+        works = [Leased(work, registry, clock) for work in works]
+    works += [running, pruning(registry, clock), Tidying(), services.usage]
     if isinstance(store, WindowedStore):
         works.append(Filling(store, clock))
     return works
@@ -245,11 +238,6 @@ def _lanes() -> Lanes:
     )
 
 
-def _sessions(settings: Settings, clock: Clock, vault: Vault, links: NonceMemory) -> Sessions:
-    ended = NonceMemory(clock, settings.data / ENDED_SESSIONS, window_ms=LIFE_MS, most=MOST_ENDED)
-    return Sessions(vault, clock, links, ended)
-
-
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
     """The engine with a hot window in front, unless there is to be none."""
     seconds, shared = settings.window_seconds, is_shared(settings.store_dsn)
@@ -270,23 +258,3 @@ def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
     cache = Cache(settings.window_bytes // CACHE_SHARE)
     bound = settings.window_bytes - settings.window_bytes // CACHE_SHARE - settings.window_bytes // SENDER_SHARE
     return WindowedStore(engine, clock, length_ms=seconds * SECOND, bound=bound, cache=cache)
-
-
-def _watch(services: Services) -> None:
-    def statistics() -> StoreStatistics | None:
-        try:
-            return services.store.statistics()
-        except JobmeterError as error:
-            _log.warning("the store's sizes cannot be read: %s", error.message)
-            return None
-
-    def work() -> dict[str, int]:
-        return {lane.name: lane.busy for lane in services.lanes.all()}
-
-    queued, dropped = lambda: services.pipeline.queue_bytes, lambda: services.registry.events_dropped
-    for figures in (
-        CacheFigures(services.executor.cache),
-        ShippingFigures(services.shipping, services.clock),
-        LiveFigures(work, statistics, queued, dropped, services.memory),
-    ):
-        services.telemetry.register(figures)

@@ -1,13 +1,18 @@
-"""Background work of a server: roll-ups, filling the window, and deleting expired events."""
+"""Background work of a server: roll-ups, filling the window, expired events, jobs and nodes that fell silent."""
 
 import logging
 import secrets
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Protocol
+
+import msgspec
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.time import MINUTE, SECOND, Clock
+from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.registry.base import Registry
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import Store
@@ -22,6 +27,7 @@ FILL_BATCH = 256
 _FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
 _BEGIN_SECONDS = 0.25
 """After a start: who waits for its first answer has the engine to themselves."""
+_LONGEST_INTERVAL = 10.0
 LEASE_MS = 5 * MINUTE
 """Length of a lease: longer than clocks of servers differ."""
 LATE_MS = 15 * MINUTE
@@ -31,19 +37,22 @@ LATE_MS = 15 * MINUTE
 class Work(Protocol):
     """Something to do again and again."""
 
-    @property
-    def name(self) -> str:
-        """Its name in logs and counts."""
-        ...
-
-    @property
-    def interval(self) -> float:
-        """Seconds between two rounds."""
-        ...
+    name: str
+    """Its name in logs and counts."""
+    interval: float
+    """Seconds between two rounds."""
 
     def round(self) -> None:
         """Do it once."""
         ...
+
+
+class Periodic(msgspec.Struct):
+    """See ``Work``: a function."""
+
+    name: str
+    interval: float
+    round: Callable[[], None]
 
 
 class Background(threading.Thread):
@@ -78,33 +87,35 @@ class Background(threading.Thread):
             self.join()
 
 
-class RollUps:
-    """See ``Work``. Rolls hours up once a minute."""
-
-    name = "roll-up"
-
-    def __init__(self, store: Store, clock: Clock, telemetry: Telemetry, interval: float = INTERVAL_SECONDS) -> None:
-        self.interval = interval
-        self._store = store
-        self._clock = clock
-        self._telemetry = telemetry
-
-    def round(self) -> None:
-        """Roll up what is due."""
-        until_ms = self._clock.now_ms() - LATE_MS
-        self._telemetry.rolled(self._store.roll_up(until_ms), until_ms)
+@contextmanager
+def accounted(clock: Clock) -> Iterator[None]:
+    """A block whose queries together have the budget of one request."""
+    account = ACCOUNT.set(Spent(clock.monotonic()))
+    try:
+        yield
+    finally:
+        ACCOUNT.reset(account)
 
 
-class Leases(Protocol):
-    """The leases of a shared registry; see ``Registry``."""
+def roll_ups(store: Store, clock: Clock, telemetry: Telemetry) -> Work:
+    """Rolls hours up once a minute."""
 
-    def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-        """See ``Registry.take_lease``."""
-        ...
+    def roll_up() -> None:
+        until_ms = clock.now_ms() - LATE_MS
+        telemetry.rolled(store.roll_up(until_ms), until_ms)
 
-    def give_back_lease(self, name: str, owner: str) -> None:
-        """See ``Registry.give_back_lease``."""
-        ...
+    return Periodic("roll-up", INTERVAL_SECONDS, roll_up)
+
+
+def pruning(registry: Registry, clock: Clock) -> Work:
+    """Deletes old events of nodes four times a day."""
+
+    def prune() -> None:
+        deleted = registry.prune(clock.now_ms())
+        if deleted:
+            _log.info("%d old events deleted", deleted)
+
+    return Periodic("prune", PRUNE_SECONDS, prune)
 
 
 class Leased:
@@ -115,18 +126,14 @@ class Leased:
     still be at work while another one begins.
     """
 
-    def __init__(self, work: Work, leases: Leases, clock: Clock, length_ms: int = LEASE_MS) -> None:
+    def __init__(self, work: Work, leases: Registry, clock: Clock, length_ms: int = LEASE_MS) -> None:
         self.name = work.name
+        self.interval = work.interval
         self._work = work
         self._leases = leases
         self._clock = clock
         self._length_ms = length_ms
         self._owner = secrets.token_hex(8)
-
-    @property
-    def interval(self) -> float:
-        """See ``Work.interval``."""
-        return self._work.interval
 
     def round(self) -> None:
         """Do it, unless another server is at it."""
@@ -158,21 +165,53 @@ class Leased:
                 _log.error("another server began with %s while this one is at it", self.name)
 
 
-class Pruning:
-    """See ``Work``. Deletes old events of nodes four times a day."""
+class SilenceCheck:
+    """See ``Work``. Marks what was silent for ``least_seconds`` while this server could hear it.
 
-    name = "prune"
-    interval = PRUNE_SECONDS
+    ``mark`` gets the time, since when silence counts, and for how long it has to last (milliseconds); it gives how many
+    it marked, which ``report`` gets. Silence before the server's start does not count. Nor does silence before a round
+    that failed, or during a time in which the server did not run (a suspended machine, a clock that jumped).
+    """
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
-        self._registry = registry
+    def __init__(
+        self,
+        name: str,
+        mark: Callable[[int, int, int], int],
+        report: Callable[[int], None],
+        clock: Clock,
+        least_seconds: int,
+    ) -> None:
+        self.name = name
+        self.interval = min(least_seconds / 4, _LONGEST_INTERVAL)
+        self._mark = mark
+        self._report = report
         self._clock = clock
+        self._least_ms = least_seconds * SECOND
+        self._since_ms: int | None = None
+        self._last_ms = 0
 
     def round(self) -> None:
-        """Delete what is due."""
-        deleted = self._registry.prune(self._clock.now_ms())
-        if deleted:
-            _log.info("%d old events deleted", deleted)
+        """Mark what is due."""
+        now_ms = self._clock.now_ms()
+        since_ms, last_ms, self._since_ms, self._last_ms = self._since_ms, self._last_ms, None, now_ms
+        if since_ms is None or not last_ms <= now_ms < last_ms + self._least_ms:
+            since_ms = now_ms
+        marked = self._mark(now_ms, since_ms, self._least_ms)
+        if marked:
+            self._report(marked)
+        self._since_ms = since_ms
+
+
+def losses(registry: Registry, clock: Clock, least_seconds: int) -> SilenceCheck:
+    """Marks the jobs lost whose runs stopped renewing their leases."""
+    report = partial(_log.warning, "%d jobs are marked lost: their runs stopped renewing their leases")
+    return SilenceCheck("losses", registry.mark_lost, report, clock, least_seconds)
+
+
+def node_watch(registry: Registry, clock: Clock, least_seconds: int) -> SilenceCheck:
+    """Records events of nodes that stopped sending, and of those that send again."""
+    report = partial(_log.info, "%d events of nodes that stopped or resumed sending were recorded")
+    return SilenceCheck("nodes", registry.mark_nodes, report, clock, least_seconds)
 
 
 class Filling:

@@ -1,22 +1,30 @@
-"""Backup of a running server, and restore into an empty data folder."""
+"""Backup of a running server, and restore into an empty data folder.
 
+``manifest.json`` has size and SHA-256 of each file, so that a restore finds damage before it begins. It is written
+last: a backup without one was made by an earlier program, or was not finished.
+"""
+
+import hashlib
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+
+import msgspec
 
 from jobmeter.access.vault import KEY_FILE
 from jobmeter.errors import ConfigurationError, ConflictError, InvalidRequestError, UnavailableError
 from jobmeter.model.time import SystemClock
 from jobmeter.registry.open import open_registry
-from jobmeter.server import manifest
 from jobmeter.server.folder import claimed, write_private
 from jobmeter.server.services import Services
 from jobmeter.settings import Settings
 from jobmeter.store.registry import open_store
 
 _log = logging.getLogger("jobmeter.server")
-REGISTRY, TELEMETRY, SECRET = "registry", "telemetry", KEY_FILE
+REGISTRY, TELEMETRY, SECRET, MANIFEST = "registry", "telemetry", KEY_FILE, "manifest.json"
+_FORMAT = "jobmeter-backup"
 
 
 def back_up(services: Services, directory: Path) -> None:
@@ -41,7 +49,7 @@ def back_up(services: Services, directory: Path) -> None:
     services.store.backup(directory / TELEMETRY)
     services.registry.backup(directory / REGISTRY)
     _copy_secret(services, directory)
-    manifest.write(directory)
+    _write_manifest(directory)
 
 
 def _own_folders(settings: Settings) -> Sequence[Path]:
@@ -87,8 +95,8 @@ def bring_back(settings: Settings, directory: Path) -> None:
     """
     if not (directory / SECRET).is_file():
         raise ConfigurationError(f"{directory} has no backup of a server ({SECRET} is missing)")
-    if not manifest.verify(directory):
-        _log.warning("%s has no %s: damaged files of it cannot be detected", directory, manifest.MANIFEST)
+    if not _verify(directory):
+        _log.warning("%s has no %s: damaged files of it cannot be detected", directory, MANIFEST)
     with claimed(settings.data), ExitStack() as opened:
         secret = secret_key_path(settings)
         content = (directory / SECRET).read_bytes()
@@ -102,3 +110,63 @@ def bring_back(settings: Settings, directory: Path) -> None:
         store.restore(directory / TELEMETRY)
         if not secret.exists():
             write_private(secret, content)
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """One file."""
+
+    bytes: int
+    sha256: str
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    """Every file of a backup by its path below the folder."""
+
+    files: dict[str, _Entry]
+    format: str = _FORMAT
+    version: int = 1
+
+
+def _write_manifest(directory: Path) -> None:
+    """Write the manifest of the files that are there. Raises UnavailableError when one cannot be read."""
+    try:
+        files = {str(path.relative_to(directory)): _entry(path) for path in _files(directory)}
+        write_private(directory / MANIFEST, msgspec.json.encode(_Manifest(files)))
+    except (ConfigurationError, OSError) as error:
+        raise UnavailableError(f"the manifest of the backup cannot be written: {error}") from error
+
+
+def _verify(directory: Path) -> bool:
+    """True when every file is as it was written; False for a backup that has no manifest.
+
+    Raises ConfigurationError naming the first file that is missing or damaged.
+    """
+    try:
+        content = (directory / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return False
+    try:
+        manifest = msgspec.json.decode(content, type=_Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the backup is damaged: {directory / MANIFEST} cannot be read") from error
+    if (manifest.format, manifest.version) != (_FORMAT, 1):
+        raise ConfigurationError(f"{directory / MANIFEST} was made by another version of jobmeter")
+    for name, entry in manifest.files.items():
+        path = directory / name
+        try:
+            found = _entry(path)
+        except OSError as error:
+            raise ConfigurationError(f"the backup is damaged: {path} cannot be read: {error.strerror}") from error
+        if found != entry:
+            raise ConfigurationError(f"the backup is damaged: {path} is not what was written; nothing was restored")
+    return True
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(Path(folder) / name for folder, _, names in os.walk(directory) for name in names if name != MANIFEST)
+
+
+def _entry(path: Path) -> _Entry:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return _Entry(os.fstat(file.fileno()).st_size, digest)

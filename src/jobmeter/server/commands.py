@@ -6,10 +6,12 @@ Questions about stored data are for ``jobmeter.query``.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from jobmeter.access.decide import write_project
 from jobmeter.access.links import forget_links
+from jobmeter.access.page_token import seal, unseal
 from jobmeter.access.principal import Principal, Scope
 from jobmeter.access.share import issue
 from jobmeter.access.trace import issue as issue_trace_token
@@ -37,11 +39,10 @@ from jobmeter.model.record import EventRecord, JobRecord, Records
 from jobmeter.model.series import job_key
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.task import DiagnosticTask, NewTask, TaskFilter, TaskPage
-from jobmeter.query.log_pages import LogSearch
-from jobmeter.server.log_search import search_logs
+from jobmeter.query.log_pages import FoundLines, LogCursor, LogSearch, next_lines
 from jobmeter.server.services import Services
-from jobmeter.server.shipping import shipper_project
 from jobmeter.server.tasks import create_task, find_tasks
+from jobmeter.ship.shipping import shipper_project
 
 
 def perform(services: Services, question: Question[Any], principal: Principal, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
@@ -61,17 +62,19 @@ def _of_tasks(
     return create_task(services, replace(question, project=project), scope)
 
 
-def trace_token(services: Services, principal: Principal) -> TraceToken:
-    """See ``TraceTokenQuestion``."""
+def _trace_token(services: Services, _: TraceTokenQuestion, principal: Principal, __: Scope) -> TraceToken:
     made = issue_trace_token(services.vault, principal, services.clock.now_ms())
     return TraceToken(*made, services.telemetry.grpc_port)
 
 
-def shipper(
-    services: Services, question: CreateShipper | ShipperQuestion | DeleteShipper, actor: str, scope: Scope
+def _shipper(
+    services: Services,
+    question: CreateShipper | ShipperQuestion | DeleteShipper,
+    principal: Principal,
+    scope: Scope,
 ) -> Shipper:
-    """See the questions. A shipper belongs to the project of its maker, or to none."""
-    project, shipping = shipper_project(scope), services.shipping
+    """A shipper belongs to the project of its maker, or to none."""
+    project, shipping, actor = shipper_project(scope), services.shipping, principal.id
     if isinstance(question, CreateShipper):
         return shipping.create(project, question.resource_group, question.sink_project, question.logstore, actor)
     found = shipping.find(project, question.resource_group)
@@ -84,27 +87,34 @@ def share(services: Services, question: ShareQuestion, scope: Scope) -> ShareTok
     return ShareToken(*issue(services.vault, job.project, job.id, services.clock.now_ms(), question.seconds))
 
 
-def write_samples(services: Services, question: WriteSamples, principal: Principal) -> Receipt:
-    """See ``WriteSamples``; counted as every other ingest."""
-    services.telemetry.ingested(Receipt(rejected=dict(question.rejected)))
-    receipt = services.pipeline.samples(question.batch, principal)
-    services.telemetry.ingested(receipt)
-    return receipt
+def _search_logs(services: Services, search: LogSearch, _: Principal, scope: Scope) -> FoundLines:
+    """One page, with a sealed token for the next. Raises InvalidRequestError for an invalid token."""
+    now_ms = services.clock.now_ms()
+    question_bytes = repr(replace(search.question, limit=0)).encode()
+    cursor = None
+    if search.token:
+        place = unseal(services.vault, question_bytes, search.token, now_ms, search.field)
+        cursor = msgspec.msgpack.decode(place, type=LogCursor)
+    lines, end = next_lines(lambda question: services.executor.run(question, scope), search.question, cursor)
+    return FoundLines(lines, seal(services.vault, question_bytes, msgspec.msgpack.encode(end), now_ms) if end else "")
 
 
-def write_lines(services: Services, question: WriteLines, principal: Principal) -> Receipt:
-    """See ``WriteLines``; counted as every other ingest."""
-    services.telemetry.ingested(Receipt(rejected_lines=dict(question.rejected)))
-    receipt = services.pipeline.logs(question.lines, principal)
-    services.telemetry.ingested(receipt)
-    return receipt
-
-
-def write_spans(services: Services, question: WriteSpans, principal: Principal) -> Receipt:
-    """See ``WriteSpans``; counted as every other ingest."""
-    services.telemetry.ingested(Receipt(rejected_spans=dict(question.rejected)))
-    receipt = services.pipeline.spans(question.spans, principal)
-    services.telemetry.ingested(receipt)
+def _write(
+    services: Services, question: WriteSamples | WriteLines | WriteSpans, principal: Principal, _: Scope
+) -> Receipt:
+    """Write; it and what the dialect rejected are counted as of every other ingest."""
+    ingested, pipeline, rejected = services.telemetry.ingested, services.pipeline, dict(question.rejected)
+    match question:
+        case WriteSamples():
+            ingested(Receipt(rejected=rejected))
+            receipt = pipeline.samples(question.batch, principal)
+        case WriteLines():
+            ingested(Receipt(rejected_lines=rejected))
+            receipt = pipeline.logs(question.lines, principal)
+        case _:
+            ingested(Receipt(rejected_spans=rejected))
+            receipt = pipeline.spans(question.spans, principal)
+    ingested(receipt)
     return receipt
 
 
@@ -142,18 +152,18 @@ _Handler = Callable[[Services, Any, Principal, Scope], Any]
 _HANDLERS: Mapping[type, _Handler] = {
     ShareQuestion: lambda services, question, _, scope: share(services, question, scope),
     RecordJobs: lambda services, question, principal, _: services.pipeline.records(question.records, principal),
-    WriteSamples: lambda services, question, principal, _: write_samples(services, question, principal),
-    WriteLines: lambda services, question, principal, _: write_lines(services, question, principal),
-    WriteSpans: lambda services, question, principal, _: write_spans(services, question, principal),
-    TraceTokenQuestion: lambda services, _, principal, __: trace_token(services, principal),
+    WriteSamples: _write,
+    WriteLines: _write,
+    WriteSpans: _write,
+    TraceTokenQuestion: _trace_token,
     ServerQuestion: lambda services, *_: services.telemetry.figures(),
-    LogSearch: lambda services, question, _, scope: search_logs(services, question, scope),
+    LogSearch: _search_logs,
     StopJob: stop_job,
     NewTask: _of_tasks,
     TaskFilter: _of_tasks,
-    CreateShipper: lambda services, question, principal, scope: shipper(services, question, principal.id, scope),
-    ShipperQuestion: lambda services, question, principal, scope: shipper(services, question, principal.id, scope),
-    DeleteShipper: lambda services, question, principal, scope: shipper(services, question, principal.id, scope),
+    CreateShipper: _shipper,
+    ShipperQuestion: _shipper,
+    DeleteShipper: _shipper,
     DeleteJob: lambda services, question, _, scope: delete_job(services, question, scope),
 }
 """What is done with each question that the executor does not answer."""

@@ -14,9 +14,9 @@ from jobmeter.model.job import Job
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
-from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.query.request import JobRef
 from jobmeter.registry.base import Registry
+from jobmeter.server.background import accounted
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -47,24 +47,23 @@ class Diagnosing:
         self._thresholds = thresholds
         self._clock = clock
         self._mark: tuple[int, int] | None = None
-        self._waiting: OrderedDict[_Key, int] = OrderedDict()
-        self._tries: dict[_Key, int] = {}
+        self._waiting: OrderedDict[_Key, tuple[int, int]] = OrderedDict()
+        """Since when (epoch milliseconds), and how often it was tried already."""
         self._done: OrderedDict[_Key, int] = OrderedDict()
 
     def round(self) -> None:
         """Diagnose the jobs that ended longer than the delay ago."""
         now_ms = self._clock.now_ms()
         self._look(now_ms)
-        due = [key for key, since in self._waiting.items() if now_ms - since >= SETTLE_MS][:JOBS_PER_ROUND]
+        due = [key for key, (since, _) in self._waiting.items() if now_ms - since >= SETTLE_MS][:JOBS_PER_ROUND]
         for key in due:
-            del self._waiting[key]
-            tries = self._tries.pop(key, 0) + 1
+            tries = self._waiting.pop(key)[1] + 1
             try:
                 self._diagnose(key)
             except JobmeterError as error:
                 _log.warning("job %s of project %s was not diagnosed: %s", key[1], key[0], error.message)
                 if tries < MOST_TRIES:
-                    self._waiting[key], self._tries[key] = now_ms + tries * RETRY_MS, tries
+                    self._waiting[key] = now_ms + tries * RETRY_MS, tries
 
     def _look(self, now_ms: int) -> None:
         first = self._mark is None
@@ -77,11 +76,10 @@ class Diagnosing:
             if job is None or not _ended_lately(job, now_ms) or self._done.get(key) == job.end:
                 continue
             if not (first and self._stored(key)):
-                self._waiting.setdefault(key, now_ms)
+                self._waiting.setdefault(key, (now_ms, 0))
         self._mark = mark  # where something failed above, it is read again
         while len(self._waiting) > WAITING:
-            key, _ = self._waiting.popitem(last=False)
-            self._tries.pop(key, None)
+            self._waiting.popitem(last=False)
 
     def _head(self, key: _Key) -> Job | None:
         heads = self._registry.job_head(frozenset({key[0]}), key[1], self._clock.now_ms())
@@ -99,11 +97,8 @@ class Diagnosing:
         job = self._head(key)
         if job is None or job.end is None:
             return
-        account = ACCOUNT.set(Spent(self._clock.monotonic()))
-        try:
+        with accounted(self._clock):
             made = diagnose(self._executor, JobRef(key[1], key[0]), _EVERYTHING, self._clock, self._thresholds)
-        finally:
-            ACCOUNT.reset(account)
         reported = reported_findings(made.case.events)
         already = {one.key for one in reported}
         events = [_event(job, one) for one in made.findings if (one.rule, one.subject) not in already]

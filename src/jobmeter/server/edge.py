@@ -46,16 +46,8 @@ class Edge:
         self._most_dropped = DROPPED * body_bytes
 
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer one HTTP request; take part in the lifespan protocol; refuse WebSockets.
-
-        Gives a ``Reply`` where the answer is there already.
-        """
-        if scope["type"] == "http":
-            return self._begin(Exchange(scope, receive, send))
-        return _lifespan(receive, send) if scope["type"] == "lifespan" else _refuse_socket(send)
-
-    def _begin(self, exchange: Exchange) -> Awaitable[None]:
-        """The reply to a request without a body when memory answers it; else the request to continue."""
+        """Answer an HTTP request: gives the reply to one without a body when memory answers it."""
+        exchange = Exchange(scope, receive, send)
         router, handler = self._find(exchange)
         request, began = Request(exchange, router.name), self._telemetry.began(router.name)
         waiting: Awaitable[Answer] | None = None
@@ -136,15 +128,3 @@ async def _refuse(router: Router, request: Request, exchange: Exchange, error: J
         _log.exception("request %s could not be refused in the words of %s", exchange.request_id, router.name)
         answer = _NO_WORDS
     await exchange.reply(answer)
-
-
-async def _refuse_socket(send: Send) -> None:
-    await send({"type": "websocket.close", "code": 1003})
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return

@@ -78,24 +78,16 @@ class Exchange:
     """
 
     def __init__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        self.scope = scope
         self.receive = receive
         self.request_id = new_request_id()
         self.status = 0
         self.body_size = 0
         self.call = self._head = _call(scope)
-        self._announced = self.call.header("content-length") not in _NONE or bool(self.call.header("transfer-encoding"))
+        self.has_body = self.call.header("content-length") not in _NONE or bool(self.call.header("transfer-encoding"))
         """True when the headers announce a body."""
-        self._one_at_a_time = str(scope.get("http_version", "1.1")).startswith("1")
-        """True for HTTP/1, where a connection has one request after the other."""
         self._memory: MemoryAccount | None = None
         self._unread = True
         self._send = send
-
-    @property
-    def has_body(self) -> bool:
-        """True where a body may come: with HTTP/1 it is announced, with HTTP/2 it may just come."""
-        return self._announced or not self._one_at_a_time
 
     async def read_body(self, limit: int, memory: MemoryAccount) -> None:
         """Read the body into ``call``; ``memory`` accounts for it until ``close``.
@@ -161,7 +153,7 @@ class Exchange:
     @property
     def _sending(self) -> bool:
         """True while the client may still be sending a body that will not be read."""
-        return self._unread and self._announced
+        return self._unread and self.has_body
 
     async def _next(self) -> Message:
         try:
@@ -183,7 +175,7 @@ class Exchange:
         headers = _encoded(answer.content_type, answer.headers)
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-length", b"%d" % len(answer.body)))
-        if self._unread and self._sending and self._one_at_a_time:
+        if self._sending:
             headers.append((b"connection", b"close"))
         self.status = answer.status
         if not answer.headers or not any(name == b"x-request-id" for name, _ in headers):
@@ -196,27 +188,20 @@ class Exchange:
 
     async def begin(self, content_type: str, headers: Sequence[tuple[str, str]]) -> None:
         """Begin an answer of unknown length; ``go_on`` and ``end`` follow."""
-        await self._start(200, _encoded(content_type, headers))
+        self.status = 200
+        sent = _encoded(content_type, headers)
+        if not any(name == b"x-request-id" for name, _ in sent):
+            sent.append((b"x-request-id", self.request_id.encode()))
+        await self._send({"type": "http.response.start", "status": 200, "headers": sent})
 
     async def go_on(self, chunk: bytes) -> None:
-        """Send a part of it."""
-        await self._pass(chunk, more=True)
+        """Send a part of it; a HEAD request gets the headers alone."""
+        body = b"" if self.call.method == "HEAD" else chunk
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def end(self) -> None:
         """Send its end."""
-        await self._pass(b"", more=False)
-
-    async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Send the status and the headers, the request id among them."""
-        self.status = status
-        if not any(name == b"x-request-id" for name, _ in headers):
-            headers.append((b"x-request-id", self.request_id.encode()))
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-
-    async def _pass(self, chunk: bytes, *, more: bool) -> None:
-        """Send a part of the body; a HEAD request gets the headers alone."""
-        body = b"" if self.call.method == "HEAD" else chunk
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def new_request_id() -> str:

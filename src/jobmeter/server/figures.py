@@ -1,14 +1,20 @@
-"""Values that are read when somebody looks: of the store, of its cache, of work and memory under way."""
+"""Metrics that are read at each scrape: of the store, its cache, work and memory under way, shippers, running jobs."""
 
+import logging
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from jobmeter.access.memory import MemoryBudget
+from jobmeter.errors import JobmeterError
+from jobmeter.server.running import RunningJobs
+from jobmeter.server.services import Services
+from jobmeter.ship.shipping import Shipping, lag_seconds
 from jobmeter.store.base import StoreStatistics
 from jobmeter.store.cache import Cache
+
+_log = logging.getLogger("jobmeter.server")
 
 _TABLES = {
     "rows": "Rows stored.",
@@ -22,100 +28,115 @@ _WINDOW = {
     "seconds": "How far back they reach.",
 }
 _JOURNAL = {
-    "rows": "Durable samples that wait for the telemetry engine.",
-    "bytes": "Memory that they take.",
+    "rows": (GaugeMetricFamily, "Durable samples that wait for the telemetry engine."),
+    "bytes": (GaugeMetricFamily, "Memory that they take."),
+    "flushes": (CounterMetricFamily, "Times that waiting samples were brought into the telemetry engine."),
+    "failures": (CounterMetricFamily, "Times that the telemetry engine did not take them; they wait on."),
 }
-_JOURNAL_COUNTS = {
-    "flushes": "Times that waiting samples were brought into the telemetry engine.",
-    "failures": "Times that the telemetry engine did not take them; they wait on.",
+_SHIPPER_COUNTS = {
+    "shipped": "Log lines that the sink of a shipper took.",
+    "dropped": "Log lines that retention ended before the sink of a shipper took them.",
+    "rejected": "Log lines that the sink of a shipper refused for good.",
+    "failures": "Attempts to ship log lines that failed.",
 }
 
 
-class CacheFigures(Collector):
+def server_metrics(services: Services) -> Iterator[Metric]:
+    """All of a running server but those of its jobs."""
+    yield from cache_metrics(services.executor.cache)
+    yield from _shipper_metrics(services.shipping, services.clock.now_ms())
+    lanes = ((lane.name, lane.busy) for lane in services.lanes.all())
+    yield _by("lane", GaugeMetricFamily, "work", "Calls that run or wait for a thread.", lanes)
+    yield GaugeMetricFamily(
+        "jobmeter_ingest_queue_bytes",
+        "Samples, log lines and spans waiting to be committed.",
+        services.pipeline.queue_bytes,
+    )
+    yield CounterMetricFamily(
+        "jobmeter_events_dropped", "Events that had to go from jobs with too many.", services.registry.events_dropped
+    )
+    yield from _memory_metrics(services.memory)
+    try:
+        statistics = services.store.statistics()
+    except JobmeterError as error:
+        _log.warning("the store's sizes cannot be read: %s", error.message)
+    else:
+        yield from store_metrics(statistics)
+
+
+def cache_metrics(cache: Cache) -> Iterator[Metric]:
     """The current ``Cache.statistics``."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-
-    def collect(self) -> Iterable[Metric]:
-        """The families with their values now."""
-        found = self._cache.statistics
-        yield GaugeMetricFamily("jobmeter_cache_bytes", "Memory of the cache of questions.", found.bytes)
-        yield GaugeMetricFamily("jobmeter_cache_entries", "Entries of the cache of questions.", found.entries)
-        yield CounterMetricFamily("jobmeter_cache_hits", "What questions found in the cache.", found.hits)
-        yield CounterMetricFamily("jobmeter_cache_misses", "What questions did not find in the cache.", found.misses)
+    found = cache.statistics
+    yield GaugeMetricFamily("jobmeter_cache_bytes", "Memory of the cache of questions.", found.bytes)
+    yield GaugeMetricFamily("jobmeter_cache_entries", "Entries of the cache of questions.", found.entries)
+    yield CounterMetricFamily("jobmeter_cache_hits", "What questions found in the cache.", found.hits)
+    yield CounterMetricFamily("jobmeter_cache_misses", "What questions did not find in the cache.", found.misses)
 
 
-class LiveFigures(Collector):
-    """Running work by lane, the store's sizes (None: not readable now), and what waits there.
-
-    ``events_dropped`` counts those that had to go from jobs with too many; requests under way share ``memory``.
-    """
-
-    def __init__(
-        self,
-        lanes: Callable[[], Mapping[str, int]],
-        statistics: Callable[[], StoreStatistics | None],
-        queue_bytes: Callable[[], int],
-        events_dropped: Callable[[], int],
-        memory: MemoryBudget,
-    ) -> None:
-        self._lanes = lanes
-        self._memory = memory
-        self._statistics = statistics
-        self._queue_bytes = queue_bytes
-        self._events_dropped = events_dropped
-
-    def describe(self) -> Iterable[Metric]:
-        """Empty: the values are not read at registration."""
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        """The families with their values now."""
-        work = GaugeMetricFamily("jobmeter_work", "Calls that run or wait for a thread.", labels=("lane",))
-        for lane, busy in self._lanes().items():
-            work.add_metric((lane,), busy)
-        yield work
-        yield GaugeMetricFamily(
-            "jobmeter_ingest_queue_bytes", "Samples, log lines and spans waiting to be committed.", self._queue_bytes()
-        )
-        yield CounterMetricFamily(
-            "jobmeter_events_dropped", "Events that had to go from jobs with too many.", self._events_dropped()
-        )
-        yield from self._request_memory()
-        found = self._statistics()
-        if found is not None:
-            yield from _store_families(found)
-
-    def _request_memory(self) -> Iterable[Metric]:
-        memory = self._memory
-        yield GaugeMetricFamily("jobmeter_request_memory_bytes", "Memory that requests take now.", memory.in_use)
-        yield GaugeMetricFamily("jobmeter_request_memory_limit_bytes", "Memory that they may take.", memory.size)
-        yield CounterMetricFamily(
-            "jobmeter_request_memory_refusals", "Requests refused because it was not left.", memory.refusals
-        )
-
-
-def _store_families(found: StoreStatistics) -> Iterator[Metric]:
+def store_metrics(found: StoreStatistics) -> Iterator[Metric]:
     """The statistics of a telemetry store."""
     for what, text in _TABLES.items():
-        family = GaugeMetricFamily(f"jobmeter_store_{what}", text, labels=("table",))
-        counts: Mapping[str, int] = getattr(found, what)
-        for table, value in counts.items():
-            family.add_metric((table,), value)
-        yield family
-    damaged = GaugeMetricFamily(
-        "jobmeter_store_damaged_parts", "Parts whose rows are missing from answers.", labels=("table",)
-    )
+        yield _by("table", GaugeMetricFamily, f"store_{what}", text, getattr(found, what).items())
     by_table = Tally(part.table for part in found.damaged)
-    for table in dict.fromkeys((*found.rows, *by_table)):
-        damaged.add_metric((table,), by_table[table])
-    yield damaged
+    damaged = [(table, by_table[table]) for table in dict.fromkeys((*found.rows, *by_table))]
+    text = "Parts whose rows are missing from answers."
+    yield _by("table", GaugeMetricFamily, "store_damaged_parts", text, damaged)
     for what, value in found.window.items():
         yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
-    for what, text in _JOURNAL.items():
+    for what, (family, text) in _JOURNAL.items():
         if what in found.journal:
-            yield GaugeMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
-    for what, text in _JOURNAL_COUNTS.items():
-        if what in found.journal:
-            yield CounterMetricFamily(f"jobmeter_journal_{what}", text, found.journal[what])
+            yield family(f"jobmeter_journal_{what}", text, found.journal[what])
+
+
+def finding_metrics(work: RunningJobs) -> Iterator[Metric]:
+    """What watching the jobs that run costs, and how far behind it is."""
+    figures = work.figures
+    yield GaugeMetricFamily(
+        "jobmeter_findings_oldest_look_seconds",
+        "Longest time that a running job with new samples waits for its evaluation.",
+        work.oldest_seconds,
+    )
+    yield GaugeMetricFamily("jobmeter_findings_open", "Findings of running jobs that are open.", work.open_findings)
+    yield GaugeMetricFamily("jobmeter_findings_jobs", "Running jobs that are watched.", figures.jobs)
+    yield CounterMetricFamily("jobmeter_findings_looks", "Evaluations of running jobs.", figures.evaluations)
+    yield CounterMetricFamily("jobmeter_findings_failures", "Looks that failed.", figures.failures)
+    yield CounterMetricFamily("jobmeter_findings_seconds", "Time that looks took.", figures.seconds)
+    yield CounterMetricFamily("jobmeter_findings_opened", "Findings of running jobs reported.", figures.opened)
+    yield CounterMetricFamily("jobmeter_findings_closed", "Findings of running jobs that closed.", figures.closed)
+
+
+def _shipper_metrics(shipping: Shipping, now_ms: int) -> Iterator[Metric]:
+    """Backlog and counts of shippers by their ids; none where the registry does not answer."""
+    try:
+        shippers = shipping.all()
+    except JobmeterError:
+        return
+    waiting, text = [(one.id, one.waiting) for one in shippers], "Log lines that wait for a sink."
+    yield _by("shipper", GaugeMetricFamily, "shipper_lag_lines", text, waiting)
+    lags, text = [(one.id, lag_seconds(one, now_ms)) for one in shippers], "How long the oldest of them has waited."
+    yield _by("shipper", GaugeMetricFamily, "shipper_lag_seconds", text, lags)
+    for name, text in _SHIPPER_COUNTS.items():
+        counts = [(one.id, getattr(one, name)) for one in shippers]
+        yield _by("shipper", CounterMetricFamily, f"shipper_{name}", text, counts)
+
+
+def _memory_metrics(memory: MemoryBudget) -> Iterator[Metric]:
+    yield GaugeMetricFamily("jobmeter_request_memory_bytes", "Memory that requests take now.", memory.in_use)
+    yield GaugeMetricFamily("jobmeter_request_memory_limit_bytes", "Memory that they may take.", memory.size)
+    yield CounterMetricFamily(
+        "jobmeter_request_memory_refusals", "Requests refused because it was not left.", memory.refusals
+    )
+
+
+def _by(
+    label: str,
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    text: str,
+    values: Iterable[tuple[str, float]],
+) -> Metric:
+    """A family with a value for each value of its label."""
+    family = kind(f"jobmeter_{name}", text, labels=(label,))
+    for value_of_label, value in values:
+        family.add_metric((value_of_label,), value)
+    return family

@@ -11,9 +11,9 @@ from functools import cached_property, partial
 import msgspec
 
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError, ThrottledError
+from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.shared_gzip import HEAD, Part, SharedGzip
-from jobmeter.server.work import Lane
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -50,11 +50,10 @@ class Feed(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-class _Event:
+class _Event(msgspec.Struct, frozen=True, dict=True):
     """What is sent to the viewers of a topic; compressed once for all who take it so."""
 
-    def __init__(self, text: bytes) -> None:
-        self.text = text
+    text: bytes
 
     def __bool__(self) -> bool:
         return bool(self.text)

@@ -2,15 +2,17 @@
 
 import ctypes
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 _FIRST_SECONDS, _INTERVAL_SECONDS = 1.0, 60.0
 _MAPPINGS = Path("/proc/self/smaps")
 _DONTNEED = 4
 _LARGE_BYTES = 16 * 2**20
-_HEAD = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+)")
+_BLOCKS = re.compile(r"^(?=[0-9a-f]+-[0-9a-f]+ )", re.MULTILINE)
+"""One of a mapping each, in the form of ``/proc/PID/smaps``."""
+_MAPPING = re.compile(
+    r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+).*?^Rss: +(\d+) kB.*?^Anonymous: +(\d+) kB", re.MULTILINE | re.DOTALL
+)
 
 
 class Tidying:
@@ -47,40 +49,15 @@ def unmap_files() -> int:
         return 0
     advise = ctypes.CDLL(None).madvise
     advise.argtypes = (ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
-    return sum(
-        one.resident
-        for one in _read(mappings)
-        # A page that the process has changed would be lost: such a mapping stays as it is.
-        if one.of_file
-        and not one.writable
-        and not one.changed
-        and one.resident >= _LARGE_BYTES
-        and advise(one.start, one.end - one.start, _DONTNEED) == 0
-    )
-
-
-class _Mapping(NamedTuple):
-    start: int
-    end: int
-    writable: bool
-    of_file: bool
-    resident: int
-    changed: int
-
-
-def _read(text: str) -> Iterator[_Mapping]:
-    """The mappings that a file of the form of ``/proc/PID/smaps`` lists; sizes in bytes."""
-    head: re.Match[str] | None = None
-    sizes: dict[str, int] = {}
-    for line in text.splitlines():
-        if found := _HEAD.match(line):
-            head, sizes = found, {}
+    freed = 0
+    for block in _BLOCKS.split(mappings):
+        found = _MAPPING.match(block)
+        if found is None:
             continue
-        name, _, value = line.partition(":")
-        if value.endswith(" kB"):
-            sizes[name] = int(value[:-3]) * 1024
-        elif name == "VmFlags" and head is not None:  # the last line of each
-            start, end, modes, inode = head.groups()
-            yield _Mapping(
-                int(start, 16), int(end, 16), "w" in modes, inode != "0", sizes.get("Rss", 0), sizes.get("Anonymous", 1)
-            )
+        start, end, modes, inode, resident, changed = found.groups()
+        size = int(resident) * 1024
+        # A page that the process has changed would be lost: such a mapping stays as it is.
+        unchanged = inode != "0" and "w" not in modes and changed == "0"
+        if unchanged and size >= _LARGE_BYTES and advise(int(start, 16), int(end, 16) - int(start, 16), _DONTNEED) == 0:
+            freed += size
+    return freed

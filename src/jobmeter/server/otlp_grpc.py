@@ -26,7 +26,8 @@ from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterErr
 from jobmeter.server.commands import perform
 from jobmeter.server.dialect_router import context_of
 from jobmeter.server.exchange import report
-from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, Request, enter, finish
+from jobmeter.server.http.limits import MOST_GRPC
+from jobmeter.server.pipeline import NOTHING, AccessRule, Incoming, Request, enter, finish, own_project
 from jobmeter.server.services import Services
 from jobmeter.wire.otlp.answers import status
 
@@ -46,8 +47,6 @@ THREADS = 16
 CALLS = 4_096
 """Calls at one time, those that wait for a thread included: that is many more senders than threads. A further one is
 RESOURCE_EXHAUSTED."""
-CONNECTIONS = 4_096
-"""Connections at one time; a further one is closed."""
 _METADATA_BYTES = 16 * 1024
 _LOOKAHEAD_BYTES = 64 * 1024
 """HTTP/2 flow-control window: bytes of a message read ahead of the handler."""
@@ -64,9 +63,12 @@ class GrpcServer:
     """Bound to a port when it is made, serving from ``start`` to ``stop``."""
 
     def __init__(
-        self, host: str, port: int, certificate: Path | None = None, key: Path | None = None, most: int = CONNECTIONS
+        self, host: str, port: int, certificate: Path | None = None, key: Path | None = None, most: int = MOST_GRPC
     ) -> None:
-        """``port`` 0 is any free one. Raises ConfigurationError when the address cannot be had."""
+        """``port`` 0 is any free one; beyond ``most`` connections a further one is closed.
+
+        Raises ConfigurationError when the address cannot be had.
+        """
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jobmeter-grpc")
         self._server = grpc.server(
             self._pool,
@@ -128,22 +130,14 @@ class _Exports:
 
     def export(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """The bytes of the response for those of the one request among ``messages``."""
-        call, telemetry = _call(context, self._service), self._services.telemetry
-        request = Request(Incoming(call), OTLP.name, self._rule)
-        began = telemetry.began(ROUTER)
+        services = self._services
+        source, memory = Incoming(_call(context, self._service)), services.memory.account()
+        request = Request(source, OTLP.name, self._rule)
+        began = services.telemetry.began(ROUTER)
         try:
-            if context.is_active():
-                answer = self._answer(request, messages, context)
-            else:  # nobody waits for it any more, and the sender will send it again
-                request.source.status, answer = _GONE, b""
-        finally:
-            telemetry.ended(ROUTER, request.source.status, began)
-            finish(self._services.usage, request)
-        return answer
-
-    def _answer(self, request: Request, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-        memory, source = self._services.memory.account(), request.source
-        try:
+            if not context.is_active():  # nobody waits for it any more, and the sender will send it again
+                source.status = _GONE
+                return b""
             answer = self._answered(request, messages, memory)
         except JobmeterError as problem:
             report(source.request_id, problem)
@@ -160,22 +154,19 @@ class _Exports:
         finally:
             memory.close()
             source.call = replace(source.call, body=b"", memory=None)
+            services.telemetry.ended(ROUTER, source.status, began)
+            finish(services.usage, request)
         return b""
 
     def _answered(self, request: Request, messages: Iterator[bytes], memory: MemoryAccount) -> Answer:
         """The steps of ``jobmeter.server.pipeline``, on the thread of the call. Raises any JobmeterError."""
         services, operation = self._services, self._match.operation
-        enter(services, request, _any_project)
+        enter(services, request, own_project)
         call = request.source.call = request.call.with_body(_message(messages, memory), memory)
         call.take(operation.read_bytes(call))
         inputs = context_of(services, request.source.request_id, request.principal, self._match)
         principal, scope = request.principal, request.scope or NOTHING
         return drive(operation.answer(call, inputs), lambda question: perform(services, question, principal, scope))
-
-
-def _any_project(_: Call) -> str | None:
-    """A call names no project: it is the key's own."""
-    return None
 
 
 def _message(messages: Iterator[bytes], memory: MemoryAccount) -> bytes:

@@ -30,10 +30,9 @@ from jobmeter.access.signatures import Scheme
 from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import ForbiddenError, JobmeterError, ThrottledError, UnauthenticatedError
-from jobmeter.server.admission import admitted_run
+from jobmeter.server.admission import Lane, admitted_run
 from jobmeter.server.exchange import ClientGoneError, Exchange, new_request_id
 from jobmeter.server.services import Services
-from jobmeter.server.work import Lane
 
 _access = logging.getLogger("jobmeter.access")
 
@@ -76,6 +75,10 @@ class AccessRule(msgspec.Struct, frozen=True):
     is_question: bool = False
 
 
+NO_RULE = AccessRule("", "", ())
+"""That of a request whose operation is not found yet: it allows nothing."""
+
+
 class Request(msgspec.Struct, eq=False):
     """A request and what the steps found out about it.
 
@@ -84,7 +87,7 @@ class Request(msgspec.Struct, eq=False):
 
     source: Source
     router: str = ""
-    rule: AccessRule | None = None
+    rule: AccessRule = NO_RULE
     credential: Credential | None = None
     principal: Principal = ANYBODY
     project: str | None = None
@@ -100,30 +103,14 @@ class Request(msgspec.Struct, eq=False):
 class Handler(Protocol):
     """Answers one call to an operation."""
 
-    @property
-    def services(self) -> Services:
-        """The parts of the server."""
-        ...
-
-    @property
-    def rule(self) -> AccessRule:
-        """The rule of access of the operation."""
-        ...
-
-    @property
-    def lane(self) -> Lane:
-        """The lane of workers that runs it when memory is not enough."""
-        ...
-
-    @property
-    def body_bytes(self) -> int:
-        """Largest body, as sent. 0: no body is read."""
-        ...
-
-    @property
-    def memory_bytes(self) -> int:
-        """Largest body with which ``from_memory`` is tried; -1: never."""
-        ...
+    services: Services
+    rule: AccessRule
+    lane: Lane
+    """Its workers run the operation when memory is not enough."""
+    body_bytes: int
+    """Largest body, as sent. 0: no body is read."""
+    memory_bytes: int
+    """Largest body with which ``from_memory`` is tried; -1: never."""
 
     def project(self, call: Call) -> str | None:
         """The project that the call names. Raises InvalidRequestError, for every other parameter too."""
@@ -150,19 +137,16 @@ class Handler(Protocol):
 
 
 class PublicHandler(msgspec.Struct, frozen=True):
-    """Answers calls without a key: health, the page, a description. ``body_bytes`` as in ``Handler``."""
+    """Answers calls without a key, whose body is not read: health, the page, a description."""
 
     serve: Callable[[Exchange], Awaitable[None]]
-    body_bytes: int = 0
 
 
 class Router(Protocol):
     """A part of the paths, with its own form of answers and errors."""
 
-    @property
-    def name(self) -> str:
-        """The name in logs and in the server's own metrics."""
-        ...
+    name: str
+    """In logs and in the server's own metrics."""
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -188,9 +172,10 @@ def answer_from_memory(
     if isinstance(handler, PublicHandler):
         return None
     request.rule = handler.rule
-    if not _is_small(exchange, handler) or not enter_from_memory(handler.services, request, handler.project):
+    if exchange.body_size > handler.memory_bytes or exchange.call.header("content-encoding"):
         return None
-    return handler.from_memory(request)
+    entered = enter(handler.services, request, handler.project, from_memory=True)
+    return handler.from_memory(request) if entered else None
 
 
 async def handle(
@@ -205,8 +190,6 @@ async def handle(
     Raises JobmeterError for a call that is refused, ClientGoneError.
     """
     if isinstance(handler, PublicHandler):
-        if exchange.has_body and handler.body_bytes:
-            await exchange.read_body(handler.body_bytes, memory.account())
         await _while_connected(exchange, handler.serve(exchange))
         return
     found: Answer | Awaitable[Answer] | None = answer
@@ -223,7 +206,7 @@ async def handle(
 async def _read_body(request: Request, exchange: Exchange, handler: Handler, memory: MemoryBudget) -> None:
     """Step 4, and the parts of steps 2 and 3 that need only the headers."""
     services, request.rule = handler.services, handler.rule
-    if not check_headers_from_memory(services, request, handler.project):
+    if not check_headers(services, request, handler.project, from_memory=True):
         await handler.lane.run(partial(check_headers, services, request, handler.project))
     await exchange.read_body(handler.body_bytes, memory.account())
 
@@ -231,61 +214,62 @@ async def _read_body(request: Request, exchange: Exchange, handler: Handler, mem
 def finish(usage: UsageMeter, request: Request) -> None:
     """Step 6: the request was answered or refused; ``request.source.status`` says how, ``request.error`` why.
 
-    Called once for each request, after its answer. ``request.rule`` is None when the request was refused before an
-    operation was found. It must neither block nor raise.
+    Called once for each request, after its answer. It must neither block nor raise.
     """
     failed = request.error is not None or request.source.status >= 400
-    if request.principal is not ANYBODY and request.rule is not None:
+    if request.principal is not ANYBODY:
         usage.count(request.principal.account, request.router, request.rule.name, failed=failed)
     if _access.isEnabledFor(logging.DEBUG):
         call, status = request.call, request.source.status
         _access.debug("%s %s %s %d %s", call.client, call.method, call.raw_path, status, request.router)
 
 
-def check_headers_from_memory(services: Services, request: Request, project: Callable[[Call], str | None]) -> bool:
-    """As ``check_headers``; False, and nothing is counted, where the registry has to be read or written."""
-    if request.rule is None or request.rule.action is None:
-        return True
-    credential = _authenticated(services, request, services.authenticator.cached)
-    if credential is None or (not credential.signed and services.authenticator.use_is_due(credential)):
-        return False
-    _check_headers(services, request, credential, project)
-    return True
+def own_project(_: Call) -> str | None:
+    """The project of a call that names none: the key's own."""
+    return None
 
 
-def check_headers(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
+def check_headers(
+    services: Services, request: Request, project: Callable[[Call], str | None], *, from_memory: bool = False
+) -> bool:
     """Authenticate and authorise by the headers alone, before the body is read.
 
-    Raises UnauthenticatedError, and for a credential other than a signature of the body all that ``enter`` raises.
+    ``from_memory``: gives False, and counts nothing, where the registry has to be read or written. Raises
+    UnauthenticatedError, and for a credential other than a signature of the body all that ``enter`` raises.
     """
-    credential = _authenticated(services, request, services.authenticator.identify)
-    if credential is not None:
-        _check_headers(services, request, credential, project)
-
-
-def enter_from_memory(services: Services, request: Request, project: Callable[[Call], str | None]) -> bool:
-    """As ``enter``; False, and nothing is counted, where the registry has to be read or written."""
-    if request.scope is not None:
+    if request.rule.action is None:
         return True
-    if request.rule is not None and request.rule.action is not None:
-        request.credential = request.credential or _authenticated(services, request, services.authenticator.cached)
-        if request.credential is None or services.authenticator.use_is_due(request.credential):
-            return False
-    _enter(services, request, project)
+    authenticator = services.authenticator
+    credential = _authenticated(services, request, from_memory=from_memory)
+    if credential is None or (from_memory and not credential.signed and authenticator.use_is_due(credential)):
+        return False
+    try:
+        authenticator.check_headers(request.call, credential)
+    except UnauthenticatedError as error:
+        _refused(services, request, error, error.reason)
+        raise
+    request.credential = credential
+    if not credential.signed:
+        _enter(services, request, project)
     return True
 
 
-def enter(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
-    """Authenticate and authorise the whole call. A no-op the second time.
+def enter(
+    services: Services, request: Request, project: Callable[[Call], str | None], *, from_memory: bool = False
+) -> bool:
+    """Authenticate and authorise the whole call. A no-op the second time. ``from_memory`` as for ``check_headers``.
 
     Raises UnauthenticatedError, ThrottledError (the rate, or the budget of questions), InvalidRequestError (the
     parameters, checked only for an authenticated caller), ForbiddenError.
     """
     if request.scope is not None:
-        return
-    if request.rule is not None and request.rule.action is not None:
-        request.credential = request.credential or _authenticated(services, request, services.authenticator.identify)
+        return True
+    if request.rule.action is not None:
+        request.credential = request.credential or _authenticated(services, request, from_memory=from_memory)
+        if request.credential is None or (from_memory and services.authenticator.use_is_due(request.credential)):
+            return False
     _enter(services, request, project)
+    return True
 
 
 def export_slot(services: Services, request: Request) -> Callable[[], None]:
@@ -301,20 +285,17 @@ def authorise(services: Services, request: Request, project: str | None) -> Scop
     """The scope of the caller; an action that no rule names is denied. Raises ForbiddenError."""
     request.project = project
     rule = request.rule
-    action, name = ("", "") if rule is None else (rule.action or "", rule.name)
     try:
-        return authorize(request.principal, action, project, (request.router, name))
+        return authorize(request.principal, rule.action or "", project, (request.router, rule.name))
     except ForbiddenError as error:
         _refused(services, request, error, "forbidden")
         raise
 
 
-def _authenticated(
-    services: Services, request: Request, identify: Callable[[Call, Sequence[Scheme]], Credential | None]
-) -> Credential | None:
-    """As ``identify``; None too for an operation without a key."""
-    if request.rule is None or request.rule.action is None:
-        return None
+def _authenticated(services: Services, request: Request, *, from_memory: bool) -> Credential | None:
+    """The credential that the headers name; None where memory is not enough."""
+    authenticator = services.authenticator
+    identify = authenticator.cached if from_memory else authenticator.identify
     try:
         return identify(request.call, request.rule.schemes)
     except UnauthenticatedError as error:
@@ -322,28 +303,13 @@ def _authenticated(
         raise
 
 
-def _check_headers(
-    services: Services, request: Request, credential: Credential, project: Callable[[Call], str | None]
-) -> None:
-    try:
-        services.authenticator.check_headers(request.call, credential)
-    except UnauthenticatedError as error:
-        _refused(services, request, error, error.reason)
-        raise
-    request.credential = credential
-    if not credential.signed:
-        _enter(services, request, project)
-
-
 def _enter(services: Services, request: Request, project: Callable[[Call], str | None]) -> None:
     """Check the credential, the rate, the parameters, the permission and the budget, in this order."""
     rule = request.rule
-    if rule is None:
-        raise ForbiddenError("there is no rule for this")
     if rule.action is None:
         request.project, request.scope = project(request.call), NOTHING
         return
-    _prove(services, request, rule)
+    _prove(services, request)
     scope = authorise(services, request, project(request.call))
     if rule.is_question:
         try:
@@ -354,7 +320,8 @@ def _enter(services: Services, request: Request, project: Callable[[Call], str |
     request.scope = scope
 
 
-def _prove(services: Services, request: Request, rule: AccessRule) -> None:
+def _prove(services: Services, request: Request) -> None:
+    rule = request.rule
     if request.credential is None:
         raise UnauthenticatedError("a credential is required", "missing")
     try:
@@ -373,23 +340,17 @@ def _prove(services: Services, request: Request, rule: AccessRule) -> None:
 def _refused(services: Services, request: Request, error: JobmeterError, reason: str) -> None:
     """Count a refused call, and write its audit line."""
     rule, call, forbidden = request.rule, request.call, isinstance(error, ForbiddenError)
-    name = "" if rule is None else (rule.action or "") if forbidden else rule.name
     stranger = isinstance(error, UnauthenticatedError)
     services.telemetry.refused(reason)
     services.audit.refused(
         error,
-        action=name,
+        action=(rule.action or "") if forbidden else rule.name,
         principal=None if stranger else request.principal,
-        claimed=services.authenticator.claimed(call, rule.schemes) if stranger and rule is not None else "",
+        claimed=services.authenticator.claimed(call, rule.schemes) if stranger else "",
         project=request.project if forbidden else None,
         client=call.client,
         request_id=request.source.request_id,
     )
-
-
-def _is_small(exchange: Exchange, handler: Handler) -> bool:
-    """True for a body that is small and not compressed."""
-    return exchange.body_size <= handler.memory_bytes and not exchange.call.header("content-encoding")
 
 
 async def _on_worker(request: Request, exchange: Exchange, handler: Handler) -> None:

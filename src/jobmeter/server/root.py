@@ -1,19 +1,30 @@
 """The routers at the root: health and metrics first, and last whatever nobody else took."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from typing import TYPE_CHECKING
 
 from jobmeter.access.call import Call
 from jobmeter.access.signatures import ACS3, ROA, RPC, SDK_HMAC, Scheme
 from jobmeter.dialects.base import Answer, Context, Dialect
-from jobmeter.errors import JobmeterError, NotFoundError, UnauthenticatedError
+from jobmeter.errors import JobmeterError, NotFoundError, UnauthenticatedError, UnavailableError
+from jobmeter.model.series import NO_JOB
 from jobmeter.server import telemetry
+from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native import problem
 from jobmeter.server.pipeline import PublicHandler
-from jobmeter.server.ready import Readiness
 from jobmeter.server.services import Services
+from jobmeter.store.base import Selector
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+CHECK_SECONDS = 2.0
+"""How long one probe waits for the registry and the store."""
+_TEXT = "text/plain; charset=utf-8"
+_PROBE = Selector(jobs=(NO_JOB,), metrics=frozenset({"-"}), limit=1)
 _SIGNATURES: Sequence[Scheme] = (ACS3, ROA, RPC, SDK_HMAC)
 _PAGE = b"""<!doctype html>
 <html lang="en">
@@ -39,10 +50,9 @@ class HealthRouter:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._readiness = Readiness(services)
         self._paths: dict[str, Callable[[], Awaitable[Answer]]] = {
             "/healthz": _alive,
-            "/readyz": self._readiness.answer,
+            "/readyz": Readiness(services).answer,
             "/metrics": self._metrics,
         }
 
@@ -52,18 +62,75 @@ class HealthRouter:
         if work is None:
             return None
         _only_reading(call)
-        return PublicHandler(partial(self._serve, work))
+
+        async def serve(exchange: Exchange) -> None:
+            await exchange.reply(await work())
+
+        return PublicHandler(serve)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a router's shape
         """See ``Router.refuse``."""
         return problem.render(request_id, error)
 
-    async def _serve(self, work: Callable[[], Awaitable[Answer]], exchange: Exchange) -> None:
-        await exchange.reply(await work())
-
     async def _metrics(self) -> Answer:
         text = await self._services.lanes.control.run(self._services.telemetry.text)
         return Answer(200, text, content_type=telemetry.CONTENT_TYPE)
+
+
+class Readiness:
+    """Whether a server can do its work. Belongs to the event loop's thread.
+
+    The registry and the store are each checked by one thread at a time, however many probes come and however long
+    a database takes: probes that come meanwhile wait for the same answer, two seconds at most.
+    """
+
+    def __init__(self, services: Services) -> None:
+        registry, store = services.registry, services.store
+        self._store = store
+        self._lane = services.lanes.control
+        self._checks = (
+            _Check("registry", lambda: registry.key_by_token(b"")),
+            _Check("telemetry store", lambda: store.find(_PROBE)),
+        )
+
+    async def answer(self) -> Answer:
+        """200 where both answer, whether or not parts of the store are damaged, which the text says.
+
+        Raises UnavailableError where one does not, or not in time.
+        """
+        await asyncio.gather(*(check.passed(self._lane) for check in self._checks))
+        damaged = Counter(part.table for part in self._store.damaged())
+        if not damaged:
+            return Answer(200, b"ready\n", content_type=_TEXT)
+        counts = ", ".join(f"{count} of {table}" for table, count in sorted(damaged.items()))
+        text = f"ready, degraded: damaged parts of the store ({counts}); the server's log says what to do\n"
+        return Answer(200, text.encode(), content_type=_TEXT)
+
+
+class _Check:
+    """One question that is under way at most once."""
+
+    def __init__(self, name: str, check: Callable[[], object]) -> None:
+        self._name = name
+        self._check = check
+        self._running: Future[object] | None = None
+
+    async def passed(self, lane: Lane) -> None:
+        """Return when the question was answered. Raises UnavailableError after ``CHECK_SECONDS``, or what it raised."""
+        if self._running is None or self._running.done():
+            self._running = lane.submit(self._check)
+        answer = asyncio.wrap_future(self._running)
+        done, _ = await asyncio.wait((answer,), timeout=CHECK_SECONDS)
+        if not done:
+            answer.add_done_callback(_read)
+            raise UnavailableError(f"the {self._name} did not answer within {CHECK_SECONDS:g} s")
+        answer.result()
+
+
+def _read(answer: asyncio.Future[object]) -> None:
+    """Nobody waits for it any more: what it raised is of no use."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 class RootRouter:
@@ -72,7 +139,7 @@ class RootRouter:
     name = "root"
     prefixes = ()
 
-    def __init__(self, services: Services, dialects: Sequence[Dialect] = ()) -> None:
+    def __init__(self, services: Services, dialects: Sequence[Dialect]) -> None:
         """``dialects`` in the order in which they are tried for a credential."""
         self._services = services
         self._dialects = dialects
@@ -110,7 +177,7 @@ def _only_reading(call: Call) -> None:
 
 
 async def _alive() -> Answer:
-    return Answer(200, b"ok\n", content_type="text/plain; charset=utf-8")
+    return Answer(200, b"ok\n", content_type=_TEXT)
 
 
 def _page(exchange: Exchange) -> Awaitable[None]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings
@@ -23,9 +21,8 @@ from jobmeter.model.job import Job, JobFilter, JobState
 from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.time import SECOND, Clock
 from jobmeter.query.execute import Executor
-from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.registry.base import Registry
-from jobmeter.server.background import Leases
+from jobmeter.server.background import accounted
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -80,8 +77,8 @@ class Figures(msgspec.Struct):
 class RunningJobs:
     """See ``Work``. Every running job with new samples is evaluated in its turn, the longest waiting first.
 
-    What is open is in the stream of events; in memory is what it says. With ``leases`` several servers share the work
-    in that one of them does it for as long as it renews its lease.
+    What is open is in the stream of events; in memory is what it says. ``shared``: of several servers one does it, for
+    as long as it renews its lease.
     """
 
     name = "findings"
@@ -93,15 +90,16 @@ class RunningJobs:
         registry: Registry,
         thresholds: Thresholds,
         clock: Clock,
-        leases: Leases | None = None,
         others_cpu: Callable[[], float] = lambda: time.process_time() - time.thread_time(),
+        *,
+        shared: bool = False,
     ) -> None:
         """``others_cpu`` gives the seconds of CPU that the other threads of the process have used."""
         self._executor = executor
         self._registry = registry
         self._thresholds = thresholds
         self._clock = clock
-        self._leases = leases
+        self._shared = shared
         self._owner = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._jobs: OrderedDict[JobKey, _Watched] = OrderedDict()
@@ -113,7 +111,7 @@ class RunningJobs:
         """Evaluate the jobs whose turn it is, for as long as a round may take."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         is_over = self._budget(began)
-        if self._leases and not self._leases.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
+        if self._shared and not self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
             with self._lock:
                 self._jobs.clear()  # another server has what is open
             self._listed = float("-inf")
@@ -170,9 +168,9 @@ class RunningJobs:
         for key in [key for key in self._jobs if key not in names]:
             del self._jobs[key]
         for job in jobs:
-            one = self._jobs.get((job.project, job.id))
+            key = (job.project, job.id)
+            one = self._jobs.get(key)
             if one is None:
-                key = (job.project, job.id)
                 self._jobs[key] = _Watched(sampled=job.last_sample, waits=moment)
                 self._jobs.move_to_end(key, last=False)
             elif one.sampled != job.last_sample:
@@ -193,24 +191,20 @@ class RunningJobs:
         moment, now_ms = self._clock.monotonic(), self._clock.now_ms()
         sampled = {key: self._jobs[key].sampled for key in keys}
         evaluated = keys
-        account = ACCOUNT.set(Spent(moment))
         try:
-            self._restore(keys, now_ms)
-            for evaluation in self._evaluations(keys, now_ms):
-                self._take(evaluation, sampled[evaluation.job], now_ms)
-                if is_over():
-                    evaluated = keys[: keys.index(evaluation.job) + 1]
-                    break
+            with accounted(self._clock):
+                self._restore(keys, now_ms)
+                rules_of = {key: one.rules for key in keys if (one := self._jobs[key].open) is not None}
+                for evaluation in evaluate_running(self._executor, _EVERYTHING, rules_of, now_ms, self._thresholds):
+                    self._take(evaluation, sampled[evaluation.job], now_ms)
+                    if is_over():
+                        evaluated = keys[: keys.index(evaluation.job) + 1]
+                        break
         finally:  # whatever failed is not tried again before the others had their turn
-            ACCOUNT.reset(account)
             with self._lock:
                 for key in evaluated:
                     self._jobs[key].evaluated, self._jobs[key].evaluated_sample = moment, sampled[key]
                     self._jobs.move_to_end(key)
-
-    def _evaluations(self, keys: Sequence[JobKey], now_ms: int) -> Iterator[Evaluation]:
-        rules_of = {key: one.rules for key in keys if (one := self._jobs[key].open) is not None}
-        return evaluate_running(self._executor, _EVERYTHING, rules_of, now_ms, self._thresholds)
 
     def _restore(self, keys: Sequence[JobKey], now_ms: int) -> None:
         """Read from the stream of events what was open when this server began to watch a job."""
@@ -258,27 +252,3 @@ class RunningJobs:
             raise
         self.figures.opened += len(change.opened)
         self.figures.closed += len(change.closed)
-
-
-class FindingFigures(Collector):
-    """What watching the jobs that run costs, and how far behind it is."""
-
-    def __init__(self, work: RunningJobs) -> None:
-        self._work = work
-
-    def collect(self) -> Iterator[Metric]:
-        """See ``Collector``."""
-        figures = self._work.figures
-        yield GaugeMetricFamily(
-            "jobmeter_findings_oldest_look_seconds",
-            "Longest time that a running job with new samples waits for its evaluation.",
-            self._work.oldest_seconds,
-        )
-        yield GaugeMetricFamily("jobmeter_findings_open", "Findings of running jobs that are open.",
-                                self._work.open_findings)  # fmt: skip
-        yield GaugeMetricFamily("jobmeter_findings_jobs", "Running jobs that are watched.", figures.jobs)
-        yield CounterMetricFamily("jobmeter_findings_looks", "Evaluations of running jobs.", figures.evaluations)
-        yield CounterMetricFamily("jobmeter_findings_failures", "Looks that failed.", figures.failures)
-        yield CounterMetricFamily("jobmeter_findings_seconds", "Time that looks took.", figures.seconds)
-        yield CounterMetricFamily("jobmeter_findings_opened", "Findings of running jobs reported.", figures.opened)
-        yield CounterMetricFamily("jobmeter_findings_closed", "Findings of running jobs that closed.", figures.closed)

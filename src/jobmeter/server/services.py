@@ -19,10 +19,9 @@ from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.model.time import Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
-from jobmeter.server.admission import Admission, ConcurrencyLimiter
+from jobmeter.server.admission import Admission, ConcurrencyLimiter, Lane
 from jobmeter.server.live import Hub
 from jobmeter.server.telemetry import Telemetry
-from jobmeter.server.work import Lane
 from jobmeter.settings import Settings
 from jobmeter.ship.shipping import Shipping
 from jobmeter.store.base import Store

@@ -4,27 +4,21 @@ import asyncio
 import gc
 import logging
 import socket
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from jobmeter.access.keys import create_key
+from jobmeter.access.principal import Role
 from jobmeter.model.time import Clock
 from jobmeter.server.address import bind, tls_files, url_of
-from jobmeter.server.admin_key import ensure_admin_key
 from jobmeter.server.app import build
-from jobmeter.server.folder import noted
-from jobmeter.server.http.limits import (
-    MOST_GRPC,
-    MOST_HTTP,
-    MOST_TELNET,
-    RESERVED,
-    Connections,
-    share,
-)
+from jobmeter.server.folder import ADMIN_KEY, noted, write_private
+from jobmeter.server.http.limits import MOST_GRPC, MOST_HTTP, MOST_TELNET, RESERVED, share
 from jobmeter.server.listen import HttpServer
 from jobmeter.server.missing import Anew
 from jobmeter.server.opening import Opening
@@ -32,6 +26,9 @@ from jobmeter.server.services import Services
 from jobmeter.server.stopping import Stopping
 from jobmeter.server.telnet import TelnetServer
 from jobmeter.settings import Settings
+
+if TYPE_CHECKING:
+    from jobmeter.server.otlp_grpc import GrpcServer
 
 _COLLECTED = (20_000, 20, 20)
 """Thresholds of the garbage collector: new objects before a young collection, and collections of the older ones."""
@@ -64,12 +61,14 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         lines = None if settings.opentsdb_port is None else bind(settings.host, settings.opentsdb_port)
         if lines is not None:
             stack.enter_context(lines)
-        start_grpc = _grpc(settings, stack, stopping, share(descriptors, MOST_GRPC))
+        grpc = _grpc(settings, share(descriptors, MOST_GRPC))
+        if grpc is not None:
+            stack.callback(grpc.stop)
         application = build(settings, clock, start.anew, start.opening)
         stack.callback(application.close)
         services = application.services
         stopping.under_way = services.telemetry.under_way
-        key = ensure_admin_key(settings.data, services.registry, services.vault, clock)
+        key = _admin_key(services)
         url = url_of(bound, settings)
 
         def listening() -> None:
@@ -82,20 +81,28 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
             stopping.then(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
             if lines is not None:
                 announce(_telnet(services, lines, stack, share(descriptors, MOST_TELNET)))
-            if start_grpc is not None:
-                announce(start_grpc(services))
+            if grpc is not None:
+                grpc.start(services)
+                # Before the application ends, which it needs.
+                stack.callback(lambda: grpc.stop(stopping.seconds_left()))
+                announce(f"OTLP over gRPC is at {settings.host} port {grpc.port}")
             spare_collections()
 
         def finished() -> bool:
             return 0 < start.idle_exit <= services.telemetry.idle_seconds()
 
-        telemetry = services.telemetry
-        connections = Connections(
-            "http", share(descriptors, MOST_HTTP), telemetry.connection_closed, time.monotonic, RESERVED
-        )
-        telemetry.watch_connections(connections)
+        connections = services.telemetry.connections("http", share(descriptors, MOST_HTTP), RESERVED)
         HttpServer(application.edge, bound, connections, clock).serve(settings, stopping, listening, finished)
         _log.info("stopping")
+
+
+def _admin_key(services: Services) -> Path:
+    """The file with an administrator's key; made, with its key, where there is none."""
+    path = services.settings.data / ADMIN_KEY
+    if not path.exists():
+        made = create_key(services.registry, services.vault, services.clock, "admin", Role.ADMIN)
+        write_private(path, msgspec.json.encode(made) + b"\n")
+    return path
 
 
 class _AdminKey(msgspec.Struct):
@@ -128,22 +135,10 @@ def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: in
     return f"OpenTSDB's telnet protocol is at {host} port {port}{keyless}"
 
 
-def _grpc(settings: Settings, stack: ExitStack, stopping: Stopping, most: int) -> Callable[[Services], str] | None:
-    """A function that starts OTLP over gRPC on its port, which is bound here, and returns the line to log.
-
-    It ends with the stack. None where it is not configured.
-    """
+def _grpc(settings: Settings, most: int) -> "GrpcServer | None":
+    """OTLP over gRPC, bound to its port; None where it is not configured."""
     if settings.otlp_grpc_port is None:
         return None
     from jobmeter.server.otlp_grpc import GrpcServer  # noqa: PLC0415 - takes time and memory that few need
 
-    server = GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings), most=most)
-    stack.callback(server.stop)
-
-    def start(services: Services) -> str:
-        server.start(services)
-        # Before the application ends, which it needs.
-        stack.callback(lambda: server.stop(stopping.seconds_left()))
-        return f"OTLP over gRPC is at {settings.host} port {server.port}"
-
-    return start
+    return GrpcServer(settings.host, settings.otlp_grpc_port, *tls_files(settings), most=most)

@@ -2,8 +2,6 @@
 
 import logging
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from msgspec.structs import replace
 
@@ -29,9 +27,9 @@ from jobmeter.model.task import (
 )
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
-from jobmeter.query.meter import ACCOUNT, Spent
 from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.registry.base import Registry
+from jobmeter.server.background import accounted
 from jobmeter.server.services import Services
 
 _log = logging.getLogger("jobmeter.server")
@@ -160,7 +158,7 @@ class Tasks:
         task = replace(task, state=TaskState.RUNNING, attempts=task.attempts + 1)
         table.save(task)
         try:
-            with _accounted(self._clock):
+            with accounted(self._clock):
                 task = self._evaluated(task)
         except JobmeterError as error:
             _log.warning("diagnostic task %s was not carried through: %s", task.id, error.message)
@@ -207,12 +205,3 @@ def _verdict(task: DiagnosticTask, answers: list[NodeAnswer]) -> Verdict:
     if task.message:  # not everything could be evaluated
         return Verdict.UNKNOWN
     return Verdict.UNKNOWN if any(answer.verdict is Verdict.UNKNOWN for answer in answers) else Verdict.HEALTHY
-
-
-@contextmanager
-def _accounted(clock: Clock) -> Iterator[None]:
-    account = ACCOUNT.set(Spent(clock.monotonic()))
-    try:
-        yield
-    finally:
-        ACCOUNT.reset(account)

@@ -1,8 +1,11 @@
 """Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
 
 import threading
+import time
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -77,15 +80,22 @@ class RequestFigures(Collector):
         durations = HistogramMetricFamily("jobmeter_request_duration_seconds", "Time to answer.", labels=("door",))
         with self._lock:
             for router, one in self._durations.items():
-                below, buckets = 0, list[tuple[str, float]]()
-                for label, count in zip(_LABELS, one.counts, strict=True):
-                    below += count
-                    buckets.append((label, below))
+                buckets = list(zip(_LABELS, accumulate(one.counts), strict=True))
                 durations.add_metric((router,), buckets, one.total)
             rows, seconds = self._rows, self._seconds
         yield durations
         yield CounterMetricFamily("jobmeter_query_rows", "Stored rows that questions read.", rows)
         yield CounterMetricFamily("jobmeter_query_seconds", "Time that threads worked on questions.", seconds)
+
+
+class _Scraped(Collector):
+    """What ``collect`` gives, called at each scrape."""
+
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterable[Metric]:
+        return self._collect()
 
 
 class Telemetry:
@@ -104,48 +114,27 @@ class Telemetry:
         self.requests = RequestFigures()
         self._registry.register(self.requests)
         self.rolled_until_ms: int | None = None
-        self._accepted = Counter("jobmeter_ingest_samples_accepted", "Samples accepted.", registry=self._registry)
-        self._records = Counter("jobmeter_ingest_records", "Job and node records accepted.", registry=self._registry)
-        self._rejected = Counter(
-            "jobmeter_ingest_samples_rejected", "Samples refused.", ("reason",), registry=self._registry
-        )
-        self._lines = Counter("jobmeter_ingest_lines_accepted", "Log lines accepted.", registry=self._registry)
-        self._rejected_lines = Counter(
-            "jobmeter_ingest_lines_rejected", "Log lines refused.", ("reason",), registry=self._registry
-        )
-        self._spans = Counter("jobmeter_ingest_spans_accepted", "Spans accepted.", registry=self._registry)
-        self._rejected_spans = Counter(
-            "jobmeter_ingest_spans_rejected", "Spans refused.", ("reason",), registry=self._registry
-        )
-        self._refused = Counter(
-            "jobmeter_access_refused",
-            "Calls without a valid credential, or beyond what it allows.",
-            ("reason",),
-            registry=self._registry,
-        )
-        self._roll_ups = Counter("jobmeter_roll_ups", "Hours of samples rolled up.", registry=self._registry)
-        self._closed = Counter(
-            "jobmeter_connections_closed",
-            "Connections that the server closed or refused by itself.",
-            ("port", "reason"),
-            registry=self._registry,
-        )
-        self._connections = Gauge("jobmeter_connections", "Connections open.", ("port",), registry=self._registry)
-        self._failures = Counter(
-            "jobmeter_background_failures", "Background work that failed.", ("work",), registry=self._registry
-        )
-        self._rolled_until = Gauge(
-            "jobmeter_rolled_until_seconds", "Time up to which the last roll-up ran.", registry=self._registry
-        )
-        Gauge("jobmeter_build_info", "The version.", ("version",), registry=self._registry).labels(__version__).set(1)
-        Gauge(
-            "jobmeter_kernel_loaded",
-            "1 while the compiled kernel is used, 0 where NumPy does its work, more slowly.",
-            registry=self._registry,
-        ).set(KERNEL.library is not None)
-        uptime = Gauge("jobmeter_uptime_seconds", "Time since the start.", registry=self._registry)
-        uptime.set_function(lambda: clock.monotonic() - self._started)
-        in_flight = Gauge("jobmeter_requests_in_flight", "Requests under way.", registry=self._registry)
+        counter, gauge = partial(Counter, registry=self._registry), partial(Gauge, registry=self._registry)
+        self._accepted = counter("jobmeter_ingest_samples_accepted", "Samples accepted.")
+        self._records = counter("jobmeter_ingest_records", "Job and node records accepted.")
+        self._rejected = counter("jobmeter_ingest_samples_rejected", "Samples refused.", ("reason",))
+        self._lines = counter("jobmeter_ingest_lines_accepted", "Log lines accepted.")
+        self._rejected_lines = counter("jobmeter_ingest_lines_rejected", "Log lines refused.", ("reason",))
+        self._spans = counter("jobmeter_ingest_spans_accepted", "Spans accepted.")
+        self._rejected_spans = counter("jobmeter_ingest_spans_rejected", "Spans refused.", ("reason",))
+        text = "Calls without a valid credential, or beyond what it allows."
+        self._refused = counter("jobmeter_access_refused", text, ("reason",))
+        self._roll_ups = counter("jobmeter_roll_ups", "Hours of samples rolled up.")
+        text = "Connections that the server closed or refused by itself."
+        self._closed = counter("jobmeter_connections_closed", text, ("port", "reason"))
+        self._connections = gauge("jobmeter_connections", "Connections open.", ("port",))
+        self._failures = counter("jobmeter_background_failures", "Background work that failed.", ("work",))
+        self._rolled_until = gauge("jobmeter_rolled_until_seconds", "Time up to which the last roll-up ran.")
+        gauge("jobmeter_build_info", "The version.", ("version",)).labels(__version__).set(1)
+        text = "1 while the compiled kernel is used, 0 where NumPy does its work, more slowly."
+        gauge("jobmeter_kernel_loaded", text).set(KERNEL.library is not None)
+        gauge("jobmeter_uptime_seconds", "Time since the start.").set_function(self.uptime_seconds)
+        in_flight = gauge("jobmeter_requests_in_flight", "Requests under way.")
         in_flight.set_function(lambda: self._in_flight)
 
     def began(self, router: str) -> float:
@@ -164,17 +153,15 @@ class Telemetry:
             self._last_request = moment
         self.requests.answered(router, status, moment - began)
 
-    def connection_closed(self, port: str, reason: str) -> None:
-        """Count a connection that the server closed or refused."""
-        self._closed.labels(port, reason).inc()
+    def connections(self, port: str, bound: int, reserved: int = 0) -> Connections:
+        """The connections of a port: those that are open, and those that the server closed or refused, are counted."""
+        made = Connections(port, bound, lambda *labels: self._closed.labels(*labels).inc(), time.monotonic, reserved)
+        self._connections.labels(port).set_function(lambda: len(made))
+        return made
 
-    def watch_connections(self, connections: Connections) -> None:
-        """Show how many are open."""
-        self._connections.labels(connections.port).set_function(lambda: len(connections))
-
-    def register(self, figures: Collector) -> None:
+    def register(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Show values that are read at each scrape."""
-        self._registry.register(figures)
+        self._registry.register(_Scraped(collect))
 
     def under_way(self) -> str:
         """What the server is doing, for its log."""
@@ -194,20 +181,21 @@ class Telemetry:
 
     def ingested(self, receipt: Receipt) -> None:
         """Count what an ingest request brought."""
-        if receipt.accepted:
-            self._accepted.inc(receipt.accepted)
-        if receipt.records:
-            self._records.inc(receipt.records)
-        if receipt.lines:
-            self._lines.inc(receipt.lines)
-        if receipt.spans:
-            self._spans.inc(receipt.spans)
-        for reason, count in receipt.rejected.items():
-            self._rejected.labels(reason).inc(count)
-        for reason, count in receipt.rejected_lines.items():
-            self._rejected_lines.labels(reason).inc(count)
-        for reason, count in receipt.rejected_spans.items():
-            self._rejected_spans.labels(reason).inc(count)
+        for counter, count in (
+            (self._accepted, receipt.accepted),
+            (self._records, receipt.records),
+            (self._lines, receipt.lines),
+            (self._spans, receipt.spans),
+        ):
+            if count:
+                counter.inc(count)
+        for counter, rejected in (
+            (self._rejected, receipt.rejected),
+            (self._rejected_lines, receipt.rejected_lines),
+            (self._rejected_spans, receipt.rejected_spans),
+        ):
+            for reason, count in rejected.items():
+                counter.labels(reason).inc(count)
 
     def figures(self) -> list[Figure]:
         """The counts, under names like those of OpenTSDB's own."""

@@ -13,9 +13,9 @@ import contextlib
 import logging
 import socket
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from jobmeter import __version__
 from jobmeter.access.call import Call
@@ -33,16 +33,15 @@ from jobmeter.errors import (
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.server.exchange import new_request_id
-from jobmeter.server.http.limits import Connections, Reason
-from jobmeter.server.pipeline import AccessRule, Incoming, Request, authorise, enter, finish
+from jobmeter.server.http.limits import MOST_TELNET, Connections, Reason
+from jobmeter.server.pipeline import AccessRule, Incoming, Request, authorise, enter, finish, own_project
 from jobmeter.server.services import Services
 from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.point import Points
 
+T = TypeVar("T")
 _log = logging.getLogger("jobmeter.server")
 
-CONNECTIONS = 1_024
-"""Most connections at one time; see ``jobmeter.server.http.limits`` for what becomes of a further one."""
 READ_BYTES = 256 * 1024
 _READ_FACTOR = 100
 """How many times the text of lines takes when each names a series of its own: 1,400 bytes for one of 14."""
@@ -58,18 +57,18 @@ PATIENCE_SECONDS = 30.0
 """How long a batch waits for a store that is full or too busy, before it is given up."""
 THREADS = 8
 _BACKLOG = 128
-ROUTER = "telnet"
 API = "opentsdb"
 _PUT = AccessRule("put", "ingest:write", (BEARER,))
 _STATS = AccessRule("stats", "server:read", (BEARER,))
 _HELP = "available commands: auth exit help put stats version\n"
+_WHEN = {"future": "future", "expired": "past"}
 _STRANGER = "put: not authorized: send `auth TOKEN' first\n"
 
 
 class TelnetServer(threading.Thread):
     """Serves a bound socket until ``stop``. Its connections live on an event loop of their own."""
 
-    def __init__(self, services: Services, bound: socket.socket, most: int = CONNECTIONS) -> None:
+    def __init__(self, services: Services, bound: socket.socket, most: int = MOST_TELNET) -> None:
         super().__init__(name="jobmeter-telnet", daemon=True)
         self._services = services
         self._bound = bound
@@ -77,8 +76,7 @@ class TelnetServer(threading.Thread):
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self._connections = Connections("telnet", most, services.telemetry.connection_closed, time.monotonic)
-        services.telemetry.watch_connections(self._connections)
+        self._connections = services.telemetry.connections("telnet", most)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -211,18 +209,13 @@ class _Connection:
         """
         reads = self._principal is not None or b"auth" in data
         size = _READ_FACTOR * len(data) if reads else 0
-        loop = asyncio.get_running_loop()
-        latest = loop.time() + PATIENCE_SECONDS
-        while True:
-            try:
-                self._memory.take(size)
-                break
-            except ThrottledError as error:
-                if loop.time() >= latest:
-                    self._refuse("unavailable", data.count(b"\n"), f"put: storage error: {error.message}\n")
-                    self._open = False
-                    return
-                await asyncio.sleep(error.retry_after_ms / 1000)
+
+        async def reserve() -> bool:
+            self._memory.take(size)
+            return True
+
+        if not await self._patiently(data.count(b"\n"), reserve):
+            return
         try:
             await self._take(data)
         finally:
@@ -265,34 +258,38 @@ class _Connection:
 
     async def _write(self, batch: SampleBatch) -> None:
         loop = asyncio.get_running_loop()
-        latest = loop.time() + PATIENCE_SECONDS
-        while True:
-            try:
-                receipt = await loop.run_in_executor(self._pool, self._store, batch)
-            except (ThrottledError, UnavailableError) as error:
-                if loop.time() >= latest:
-                    self._refuse("unavailable", len(batch), f"put: storage error: {error.message}\n")
-                    self._open = False
-                    return
-                await asyncio.sleep(min(error.retry_after_ms or 1_000, 5_000) / 1000)
-            except (UnauthenticatedError, ForbiddenError) as error:
-                self._leave()
-                self._refuse("unauthorized", len(batch), f"put: not authorized: {error.message}\n")
-                return
-            except InvalidRequestError as error:
-                self._refuse("refused", len(batch), f"put: illegal argument: {error.message}\n")
-                return
-            else:
+        try:
+            receipt = await self._patiently(len(batch), lambda: loop.run_in_executor(self._pool, self._store, batch))
+        except (UnauthenticatedError, ForbiddenError) as error:
+            self._leave()
+            self._refuse("unauthorized", len(batch), f"put: not authorized: {error.message}\n")
+        except InvalidRequestError as error:
+            self._refuse("refused", len(batch), f"put: illegal argument: {error.message}\n")
+        else:
+            if receipt is not None:
                 self._services.telemetry.ingested(receipt)
                 for reason, count in receipt.rejected.items():
                     self._say(f"put: illegal argument: {count} data points are too far in the {_WHEN[reason]}\n")
-                return
+
+    async def _patiently(self, lines: int, attempt: Callable[[], Awaitable[T]]) -> T | None:
+        """What the attempt gives, repeated while the server has no room; None where the sender was given up."""
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await attempt()
+            except (ThrottledError, UnavailableError) as error:
+                if loop.time() >= latest:
+                    self._refuse("unavailable", lines, f"put: storage error: {error.message}\n")
+                    self._open = False
+                    return None
+                await asyncio.sleep(min(error.retry_after_ms or 1_000, 5_000) / 1000)
 
     def _store(self, batch: SampleBatch) -> Receipt:
         """Runs on a thread. The key is looked up each time, so that a revoked one stops immediately."""
         request = self._request(self._token)
         try:
-            enter(self._services, request, _any_project)
+            enter(self._services, request, own_project)
             receipt = self._services.pipeline.samples(batch, request.principal)
             request.source.status = 200
         except JobmeterError as error:
@@ -341,7 +338,7 @@ class _Connection:
 
     def _authenticate(self, token: str) -> Principal:
         request = self._request(token)
-        enter(self._services, request, _any_project)
+        enter(self._services, request, own_project)
         return request.principal
 
     def _request(self, token: str) -> Request:
@@ -359,8 +356,10 @@ class _Connection:
         except JobmeterError as error:
             self._say(f"stats: {error.message}\n")
             return
-        for line in _lines(self._services):
-            self._say(line)
+        seconds = self._services.clock.now_ms() // 1000
+        for name, tags, count in self._services.telemetry.figures():
+            pairs = "".join(f" {key}={value}" for key, value in tags if value)
+            self._say(f"{name} {seconds} {count}{pairs or ' host=jobmeter'}\n")
 
     def _say(self, text: str) -> None:
         """Answer, unless the sender does not read."""
@@ -371,18 +370,3 @@ class _Connection:
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._writer.drain()
-
-
-def _any_project(_: Call) -> str | None:
-    """A line names no project: it is the key's own."""
-    return None
-
-
-_WHEN = {"future": "future", "expired": "past"}
-
-
-def _lines(services: Services) -> Iterator[str]:
-    seconds = services.clock.now_ms() // 1000
-    for name, tags, count in services.telemetry.figures():
-        pairs = "".join(f" {key}={value}" for key, value in tags if value)
-        yield f"{name} {seconds} {count}{pairs or ' host=jobmeter'}\n"

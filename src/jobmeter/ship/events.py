@@ -78,15 +78,15 @@ class ShipperEvents:
         if not self._lost.total() or not (now or self._due("lost")):
             return
         self._reported["lost"] = self._clock.monotonic()
-        dropped, rejected = self._lost["dropped"], self._lost["rejected"]
-        self._lost.clear()
-        whose = f"of {shipper.resource_group} {{}} and were not shipped to {_sink(shipper)}."
-        if dropped:
-            message = f"{dropped} log lines {whose.format('expired first')}"
-            self._emit_event(shipper, "ShipperDropped", message, Level.ERROR)
-        if rejected:
-            message = f"{rejected} log lines {whose.format('were refused for good')}"
-            self._emit_event(shipper, "ShipperRejected", message, Level.ERROR)
+        for reason, lines, why in (
+            ("ShipperDropped", self._lost.pop("dropped", 0), "expired first"),
+            ("ShipperRejected", self._lost.pop("rejected", 0), "were refused for good"),
+        ):
+            if lines:
+                message = (
+                    f"{lines} log lines of {shipper.resource_group} {why} and were not shipped to {_sink(shipper)}."
+                )
+                self._emit_event(shipper, reason, message, Level.ERROR)
 
     def _due(self, kind: str) -> bool:
         now = self._clock.monotonic()

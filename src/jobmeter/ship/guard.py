@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.ship.failures import SinkError
+from jobmeter.ship.sink import SinkError
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network

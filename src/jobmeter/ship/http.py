@@ -4,14 +4,14 @@ import gzip
 import http.client
 import ssl
 from collections.abc import Mapping
+from typing import ClassVar
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.ship.failures import RefusedError, SinkError
 from jobmeter.ship.guard import Guard
-from jobmeter.ship.sink import SinkSettings
+from jobmeter.ship.sink import Origin, RefusedError, SinkError, SinkSettings
 
 TIMEOUT_SECONDS = 10.0
 _MOST_ANSWER = 64 * 1024
@@ -35,8 +35,6 @@ class _Plain(http.client.HTTPConnection):
 
 
 class _Secure(_Plain):
-    default_port = http.client.HTTPS_PORT
-
     def connect(self) -> None:
         super().connect()
         self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
@@ -67,16 +65,12 @@ class Endpoint:
             return self._once(method, target, body, headers)
         except (http.client.HTTPException, ConnectionError) as error:
             self.close()
-            if not again:  # a connection that was idle may have been closed: that is no failure
-                raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
+            if again:  # a connection that was idle may have been closed: that is no failure
+                return self.request(method, target, body, headers)
+            raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
         except (OSError, ValueError) as error:
             self.close()
             raise SinkError(f"{self.host} cannot be reached: {_why(error)}") from error
-        try:
-            return self._once(method, target, body, headers)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
 
     def _once(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Reply:
         if self._connection is None:
@@ -95,18 +89,35 @@ class Endpoint:
             self._connection = None
 
 
-class PostSink:
-    """A sink that takes gzip bodies by POST: at ``url``, by default with ``path``. See ``Sink``."""
+class HttpSink:
+    """A sink at ``url``. See ``Sink``."""
 
     most_lines = 4_000
     most_bytes = 3 * 2**20
+    linger_seconds = 0.0
 
-    def __init__(self, settings: SinkSettings, guard: Guard, path: str, content_type: str) -> None:
+    def __init__(self, settings: SinkSettings, guard: Guard) -> None:
         """Raises ConfigurationError for an invalid URL."""
-        self.linger_seconds = settings.linger_seconds or 0.0
+        if settings.linger_seconds is not None:
+            self.linger_seconds = settings.linger_seconds
         self._endpoint = Endpoint(settings.url, guard)
-        self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else path
-        self._headers = {**settings.headers, "Content-Type": content_type, "Content-Encoding": "gzip"}
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        self._endpoint.close()
+
+
+class PostSink(HttpSink):
+    """A sink that takes gzip bodies by POST, by default at ``path``."""
+
+    path: ClassVar[str]
+    content_type: ClassVar[str]
+
+    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
+        """Raises ConfigurationError for an invalid URL."""
+        super().__init__(settings, guard)
+        self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else self.path
+        self._headers = {**settings.headers, "Content-Type": self.content_type, "Content-Encoding": "gzip"}
         if settings.token:
             self._headers["Authorization"] = f"Bearer {settings.token}"
         self._labels = settings.labels
@@ -115,10 +126,6 @@ class PostSink:
         """Post a body, compressed. Raises as ``checked``."""
         reply = self._endpoint.request("POST", self._path, gzip.compress(body, 1), self._headers)
         return checked(reply, self._endpoint.host)
-
-    def close(self) -> None:
-        """See ``Sink.close``."""
-        self._endpoint.close()
 
 
 def checked(reply: Reply, host: str) -> Reply:

@@ -56,7 +56,7 @@ class LateGroups:
                 continue
             for shipper in self._shippers_of(job.resource_group, {project}):
                 parts = [LogSelector(project=project, job=job.job_id), *self._about(project, job.job_id, shipper)]
-                self._catch_up(shipper, f"job {job.job_id}", parts, retention, _any)
+                self._catch_up(shipper, f"job {job.job_id}", parts, retention, lambda _: True)
         for node in self._nodes(project, records.nodes):
             recorded = self._registry.nodes(None, frozenset({node.name}))
             projects = {project, *(one.project for one in recorded)}
@@ -159,7 +159,3 @@ class LateGroups:
             if self._registry.shippers.advance(shipper.id, dropped, self._clock.now_ms()):
                 return
         _log.warning("shipper %s: lines that are not shipped could not be counted", shipper.id)
-
-
-def _any(line: LogLine) -> bool:  # noqa: ARG001 - the form of a condition
-    return True

@@ -1,6 +1,5 @@
 """Lines as they are shipped."""
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import msgspec
@@ -9,7 +8,7 @@ from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 
 _TEXT_FIELDS = frozenset({"time_ns", "text", "level"})
-SEVERITY = {Level.DEBUG: "debug", Level.INFO: "info", Level.WARNING: "warn", Level.ERROR: "error"}
+_LEVELS = {Level.DEBUG: "debug", Level.INFO: "info", Level.WARNING: "warn", Level.ERROR: "error"}
 """The word for a level that sinks understand."""
 
 
@@ -31,7 +30,7 @@ class ShippedLine(msgspec.Struct, frozen=True, dict=True):
     @property
     def level(self) -> str:
         """The line's level, empty where it does not say."""
-        return SEVERITY.get(self.line.level, "") if self.line.level is not None else ""
+        return _LEVELS.get(self.line.level, "") if self.line.level is not None else ""
 
     def json(self) -> bytes:
         """One line of JSON lines, without its end."""
@@ -40,18 +39,3 @@ class ShippedLine(msgspec.Struct, frozen=True, dict=True):
         return msgspec.json.encode(
             {"time_ns": self.line.time_ns, "number": self.number, **attributes, **level, "text": self.line.text}
         )
-
-
-def encode(line: LogLine) -> bytes:
-    """A line encoded for the outbox."""
-    return msgspec.json.encode(line)
-
-
-def decode(row: bytes) -> LogLine:
-    """A line of the outbox."""
-    return msgspec.json.decode(row, type=LogLine)
-
-
-def size_of(lines: Sequence[ShippedLine]) -> int:
-    """The bytes of their texts."""
-    return sum(len(line.line.text.encode()) for line in lines)

@@ -1,7 +1,9 @@
 """Numbers and stores lines for shippers before their requests are acknowledged."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.log import LogLine
@@ -10,7 +12,6 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import OutboxRow, Shipper
 from jobmeter.model.time import SECOND, Clock
 from jobmeter.registry.base import Registry
-from jobmeter.ship.line import encode
 from jobmeter.store.base import Store
 
 WRITE_SECONDS = 20.0
@@ -45,7 +46,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._shippers: tuple[float, Sequence[Shipper]] | None = None
         self._nodes: tuple[float, _NodeGroups] = _NO_NODES
-        self.arrived: Callable[[str], None] = _no_thread
+        self.arrived: Callable[[str], None] = lambda _: None
         """Called with the id of a shipper for which lines arrived."""
 
     def forget(self) -> None:
@@ -79,14 +80,14 @@ class Outbox:
 
     def append(self, shipper: Shipper, lines: Sequence[LogLine], retention: Retention) -> None:
         """Number the lines and store them for one shipper. Raises as ``put``."""
-        encoded = [encode(line) for line in lines]
+        encoded = [msgspec.json.encode(line) for line in lines]
         for _ in range(_TRIES):
             began = self._clock.monotonic()
             first = self._registry.shippers.reserve(shipper.id, len(lines))
             if first is None:  # the shipper was deleted meanwhile
                 return
             now_ms = self._clock.now_ms()
-            rows = _rows(first, now_ms, retention.raw_days, encoded)
+            rows = [OutboxRow(number, now_ms, retention.raw_days, line) for number, line in enumerate(encoded, first)]
             self._store.outbox.append(number_of(shipper), rows)
             if self._clock.monotonic() - began < WRITE_SECONDS:
                 self.arrived(shipper.id)
@@ -133,11 +134,3 @@ class Outbox:
 
 def _names(source: LogSource) -> tuple[str, str, str, bool]:
     return source.project, source.job, source.node, bool(source.facility)
-
-
-def _rows(first: int, now_ms: int, raw_days: int, encoded: Iterable[bytes]) -> list[OutboxRow]:
-    return [OutboxRow(number, now_ms, raw_days, line) for number, line in enumerate(encoded, first)]
-
-
-def _no_thread(shipper_id: str) -> None:
-    """The callback without a shipping thread: it does nothing."""

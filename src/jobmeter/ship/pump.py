@@ -8,14 +8,14 @@ from itertools import groupby
 import msgspec
 
 from jobmeter.errors import JobmeterError
+from jobmeter.model.log import LogLine
 from jobmeter.model.shipper import OutboxRow, Progress, Shipper
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship.events import ShipperEvents
-from jobmeter.ship.failures import RefusedError, SinkError
-from jobmeter.ship.line import ShippedLine, decode
+from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.outbox import GAP_SECONDS, number_of
-from jobmeter.ship.sink import Sink
+from jobmeter.ship.sink import RefusedError, Sink, SinkError
 from jobmeter.store.base import Store
 
 _log = logging.getLogger("jobmeter.ship")
@@ -181,7 +181,8 @@ class Pump:
             return 0.0
         group = self._shipper.resource_group
         try:
-            rejected = self._send(sink, [ShippedLine(row.number, row.arrived, group, decode(row.line)) for row in run])
+            decoded = ((row, msgspec.json.decode(row.line, type=LogLine)) for row in run)
+            rejected = self._send(sink, [ShippedLine(row.number, row.arrived, group, line) for row, line in decoded])
         except SinkError as error:
             return self._failure(error, run[0].arrived)
         self._failed = 0

@@ -1,17 +1,18 @@
 """The only file that names kinds of sinks."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from jobmeter.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from jobmeter.ship.sink import Opener
+from jobmeter.ship.guard import Guard
+from jobmeter.ship.sink import Origin, Sink, SinkSettings
 
 KINDS = ("file", "loki", "otlp", "s3", "sls")
 """The kinds of sinks."""
+Opener = Callable[[SinkSettings, Guard, Origin], Sink]
+"""Opens a sink, from its settings, the allowed addresses, and the origin of its lines."""
 
 
-def opener(kind: str) -> "Opener":
+def opener(kind: str) -> Opener:
     """The opener of sinks of that kind. Raises ConfigurationError for an unknown kind."""
     from jobmeter.ship.sinks.file import FileSink
     from jobmeter.ship.sinks.loki import LokiSink
@@ -19,13 +20,7 @@ def opener(kind: str) -> "Opener":
     from jobmeter.ship.sinks.s3 import S3Sink
     from jobmeter.ship.sinks.sls import SlsSink
 
-    kinds: dict[str, Opener] = {
-        "file": FileSink,
-        "loki": LokiSink,
-        "otlp": OtlpSink,
-        "s3": S3Sink,
-        "sls": SlsSink,
-    }
+    kinds: dict[str, Opener] = {"file": FileSink, "loki": LokiSink, "otlp": OtlpSink, "s3": S3Sink, "sls": SlsSink}
     if kind not in kinds:
         raise ConfigurationError(f"kind {kind!r} is not one of {', '.join(KINDS)}")
     return kinds[kind]

@@ -3,13 +3,14 @@
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
+from jobmeter.access.principal import Scope
 from jobmeter.errors import ConflictError, InvalidRequestError, JobmeterError, LimitExceededError, NotFoundError
 from jobmeter.model.series import check_project
 from jobmeter.model.shipper import Shipper
-from jobmeter.model.time import Clock
+from jobmeter.model.time import SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.ship import events
 from jobmeter.ship.outbox import Outbox, number_of
@@ -24,6 +25,18 @@ MOST = 64
 _POLL_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _MOST_NAME = 256
+
+
+def lag_seconds(shipper: Shipper, now_ms: int) -> float:
+    """How long the line that waits longest has waited, 0 where none waits."""
+    if not shipper.waiting or shipper.oldest is None:
+        return 0.0
+    return max(0, now_ms - shipper.oldest) / SECOND
+
+
+def shipper_project(scope: Scope) -> str:
+    """Whose lines a shipper of that scope ships: one project's, empty for those of every project."""
+    return "" if scope.projects is None else next(iter(scope.projects))
 
 
 class Shipping:
@@ -143,9 +156,9 @@ class Shipping:
                     self._threads[shipper_id] = worker = _Worker(self._pump(shipper))
                     worker.start()
 
-    def _pump(self, shipper: Shipper) -> Callable[[], Pump]:
+    def _pump(self, shipper: Shipper) -> Pump:
         origin = Origin(shipper.id, shipper.sink_project, shipper.logstore)
-        return lambda: Pump(shipper, lambda: self._sinks.open(origin), self._store, self._registry, self._clock)
+        return Pump(shipper, lambda: self._sinks.open(origin), self._store, self._registry, self._clock)
 
     def _stop(self, shipper_id: str) -> None:
         with self._lock:
@@ -163,9 +176,9 @@ class Shipping:
 class _Worker(threading.Thread):
     """Runs one pump until ``stop``."""
 
-    def __init__(self, make: Callable[[], Pump]) -> None:
+    def __init__(self, pump: Pump) -> None:
         super().__init__(name="jobmeter-shipper", daemon=True)
-        self._pump = make()
+        self._pump = pump
         self._changed = threading.Condition()
         self._stopped = self._woken = False
 

@@ -1,13 +1,24 @@
 """The contract of sinks: they take a batch, or raise why not."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.ship.guard import Guard
 from jobmeter.ship.line import ShippedLine
+
+
+class SinkError(Exception):
+    """A sink did not take a batch; ``message`` is one sentence without a secret. It is sent again later."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class RefusedError(SinkError):
+    """A sink will never take this batch as it is: it is too large, or one of its lines is invalid there."""
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -21,20 +32,12 @@ class Origin(msgspec.Struct, frozen=True):
 class Sink(Protocol):
     """A destination of shipped lines. Used by one thread at a time."""
 
-    @property
-    def most_lines(self) -> int:
-        """Most lines of one batch."""
-        ...
-
-    @property
-    def most_bytes(self) -> int:
-        """Most bytes of a batch as the outbox has them; a single line may have more."""
-        ...
-
-    @property
-    def linger_seconds(self) -> float:
-        """How long lines may wait for more to come before a batch that is not full is sent."""
-        ...
+    most_lines: int
+    """Most lines of one batch."""
+    most_bytes: int
+    """Most bytes of a batch as the outbox has them; a single line may have more."""
+    linger_seconds: float
+    """How long lines may wait for more to come before a batch that is not full is sent."""
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
         """Deliver lines in their order; on return the sink has stored them. Gives how many it refused permanently.
@@ -86,7 +89,3 @@ def access_key(settings: SinkSettings) -> tuple[str, str]:
             f"a sink of kind {settings.kind} needs access_key_id and access_key_secret (or ..._env)"
         )
     return settings.access_key_id, settings.access_key_secret
-
-
-Opener = Callable[[SinkSettings, Guard, Origin], Sink]
-"""Opens a sink, from its settings, the allowed addresses, and the origin of its lines."""

@@ -8,8 +8,7 @@ from tests.frames import samples
 from tests.serving import Serving
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.server.backup import bring_back
-from jobmeter.server.manifest import MANIFEST
+from jobmeter.server.backup import MANIFEST, bring_back
 from jobmeter.settings import Settings
 
 _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0", "node": "n1"}

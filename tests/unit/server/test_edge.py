@@ -16,12 +16,11 @@ from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import ForbiddenError, InvalidRequestError, JobmeterError, NotFoundError
 from jobmeter.model.time import SystemClock
-from jobmeter.server.admission import Admission
+from jobmeter.server.admission import Admission, Lane
 from jobmeter.server.edge import Edge
 from jobmeter.server.exchange import MEMORY_BYTES
 from jobmeter.server.pipeline import WATCH_AFTER_SECONDS, AccessRule, PublicHandler, Request
 from jobmeter.server.telemetry import Telemetry
-from jobmeter.server.work import Lane
 
 
 class _Counts:
@@ -49,7 +48,7 @@ class _Router:
             return None
         if self._opening:
             raise self._opening
-        return PublicHandler(self._serve, body_bytes=100)
+        return PublicHandler(self._serve)
 
     def refuse(self, call, request_id, error):
         return Answer(499 if type(error) is JobmeterError else 400, f"{self.name}: {error.message}".encode())
@@ -109,7 +108,10 @@ def test_a_bug_after_the_answer_began_cuts_it_off():
 
 
 def test_a_body_that_is_too_large_is_refused_in_the_routers_form():
-    reply = call(_edge(_Router("a", "/")), "POST", "/", b"x" * 101)
+    async def work(exchange):
+        await exchange.read_body(100, MemoryBudget(8_000).account())
+
+    reply = call(_edge(_Router("a", "/", work)), "POST", "/", b"x" * 101)
     assert reply.body == b"a: the body is larger than 100 bytes"
 
 
@@ -157,16 +159,6 @@ def test_requests_are_counted_by_router_and_status():
     text = telemetry.text().decode()
     assert 'jobmeter_requests_total{door="a",status="200"} 2.0' in text
     assert 'jobmeter_requests_total{door="b",status="400"} 1.0' in text
-
-
-def test_websockets_are_refused():
-    sent = []
-
-    async def take(message):
-        sent.append(message)
-
-    asyncio.run(_edge(_Router("a", "/"))({"type": "websocket"}, None, take))
-    assert sent[0]["type"] == "websocket.close"
 
 
 def test_head_has_no_body():

@@ -5,7 +5,7 @@ from tests.fakes import NOW
 from tests.frames import records, samples
 
 from jobmeter.kernel import window as kernel
-from jobmeter.server.work import Lane
+from jobmeter.server.admission import Lane
 
 LIVE = "/jobs/j1/metrics?metric=gpu.utilization&since=1h&step=5m"
 DLC = "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage&TimeStep=5m"

@@ -18,8 +18,7 @@ from jobmeter.errors import InvalidRequestError, ThrottledError
 from jobmeter.model.series import job_key
 from jobmeter.model.time import SystemClock
 from jobmeter.query.meter import Meter
-from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Waiting, admitted_run
-from jobmeter.server.work import Lane
+from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Lane, Waiting, admitted_run
 from jobmeter.settings import Limits
 from jobmeter.store.clickhouse import engine, pool
 from jobmeter.store.memory import MemoryStore

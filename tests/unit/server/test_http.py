@@ -385,6 +385,48 @@ def test_who_does_not_read_holds_the_answer_back_and_is_cut_off():
     run(main())
 
 
+def test_where_all_are_busy_a_request_for_headers_gets_them_alone():
+    async def main():
+        async with connected(Application()) as wire:
+            wire.connection.limited = True
+            await wire.send(b"HEAD /x HTTP/1.1\r\n\r\n")
+            head = await wire.rest()
+            assert head.startswith(b"HTTP/1.1 503 ")
+            assert b"content-length: " in head
+            assert head.endswith(b"\r\n\r\n")
+
+    run(main())
+
+
+def test_where_all_are_busy_a_request_with_a_body_is_answered_before_it_comes():
+    async def main():
+        async with connected(Application()) as wire:
+            wire.connection.limited = True
+            await wire.send(b"POST /x HTTP/1.1\r\nContent-Length: 10\r\n\r\n12345")
+            head, body = await wire.answer()
+            assert head.startswith(b"HTTP/1.1 503 ")
+            assert b"as many connections" in body
+            await wire.send(b"67890")
+            wire.writer.write_eof()
+            assert not await wire.rest()
+
+    run(main())
+
+
+def test_a_request_for_another_protocol_is_answered_with_http_and_the_connection_closed():
+    async def main():
+        application = Application()
+        async with connected(application) as wire:
+            await wire.send(b"GET /x HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x00")
+            head, body = await wire.answer()
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert (b"connection: close" in head, body) == (True, b"ok")
+            assert not await wire.rest()
+        assert len(application.scopes) == 1
+
+    run(main())
+
+
 def test_where_all_are_busy_health_is_answered_and_the_rest_advised_to_come_again():
     async def main():
         application = Application()

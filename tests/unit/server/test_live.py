@@ -14,11 +14,11 @@ from jobmeter.access.call import Call
 from jobmeter.access.principal import Scope
 from jobmeter.errors import NotFoundError, ThrottledError, UnauthenticatedError
 from jobmeter.query.request import JobRef, LogQuestion
+from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.live import Feed, Hub, Update
 from jobmeter.server.native import live_logs
 from jobmeter.server.native.live_logs import NewestLines
-from jobmeter.server.work import Lane
 
 BASE = "/api/jobmeter/v1"
 _GPU = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node": "n1", "device": "gpu0"}

@@ -1,10 +1,15 @@
 """When leases are looked at: never for a time in which nobody could be heard."""
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
 from tests.fakes import NOW, SetClock
 
 from jobmeter.errors import UnavailableError
-from jobmeter.server.silence import Losses
+from jobmeter.server.background import losses as losses_of
+
+if TYPE_CHECKING:
+    from jobmeter.registry.base import Registry
 
 
 class Asked:
@@ -24,7 +29,7 @@ class Asked:
 @pytest.fixture
 def losses():
     registry, clock = Asked(), SetClock()
-    return registry, clock, Losses(registry, clock, 60)
+    return registry, clock, losses_of(cast("Registry", registry), clock, 60)
 
 
 def test_leases_are_counted_from_the_first_round_on(losses):
@@ -58,5 +63,5 @@ def test_a_registry_that_was_away_begins_anew(losses):
 
 
 def test_it_looks_often_enough():
-    assert Losses(Asked(), SetClock(), 60).interval == 10
-    assert Losses(Asked(), SetClock(), 8).interval == 2
+    assert losses_of(cast("Registry", Asked()), SetClock(), 60).interval == 10
+    assert losses_of(cast("Registry", Asked()), SetClock(), 8).interval == 2

@@ -13,13 +13,13 @@ from jobmeter.model.time import HOUR, MINUTE, SECOND
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, MetricQuery
 from jobmeter.server.diagnosing import SETTLE_MS
+from jobmeter.server.figures import finding_metrics
 from jobmeter.server.running import (
     BUDGET_SECONDS,
     EVERY_SECONDS,
     IDLE_BUDGET_SECONDS,
     LIST_SECONDS,
     TOGETHER,
-    FindingFigures,
     RunningJobs,
 )
 
@@ -179,9 +179,7 @@ def test_of_two_servers_one_does_it_and_the_other_goes_on_when_its_lease_has_end
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
     own = work(server)
     registry = own._registry
-    first, second = (
-        RunningJobs(own._executor, registry, own._thresholds, own._clock, leases=registry) for _ in range(2)
-    )
+    first, second = (RunningJobs(own._executor, registry, own._thresholds, own._clock, shared=True) for _ in range(2))
     course = Course(server, series(cpu_usage=busy), disk(free=lambda _: 1.0))
     course.go(TURN, first)
     course.go(TURN, second)
@@ -383,7 +381,7 @@ def test_its_figures_are_among_the_servers_own(server):
     assert "jobmeter_findings_jobs 2.0" in text
     assert "jobmeter_findings_looks_total 4.0" in text
     assert "jobmeter_findings_oldest_look_seconds 0.0" in text
-    assert {one.name for one in FindingFigures(work(server)).collect()} >= {"jobmeter_findings_open"}
+    assert {one.name for one in finding_metrics(work(server))} >= {"jobmeter_findings_open"}
 
 
 def test_a_line_of_the_kernel_and_the_event_made_of_it_are_one_piece_of_evidence(server):

@@ -5,10 +5,9 @@ import subprocess
 
 import pytest
 
-from jobmeter.access.memory import MemoryBudget
 from jobmeter.kernel.library import KERNEL
 from jobmeter.model.time import SystemClock
-from jobmeter.server.figures import CacheFigures, LiveFigures
+from jobmeter.server.figures import cache_metrics, store_metrics
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import StoreStatistics
 from jobmeter.store.cache import Cache
@@ -18,7 +17,7 @@ PROMTOOL = shutil.which("promtool") or ""
 
 def shown(statistics):
     telemetry = Telemetry(SystemClock())
-    telemetry.register(LiveFigures(dict, lambda: statistics, lambda: 0, lambda: 0, MemoryBudget(1_000)))
+    telemetry.register(lambda: store_metrics(statistics))
     return telemetry.text().decode()
 
 
@@ -86,7 +85,7 @@ def test_the_cache_of_questions_is_shown():
     cache.put("a", 1, "A", 100)
     cache.get("a", 1)
     cache.get("b", 1)
-    telemetry.register(CacheFigures(cache))
+    telemetry.register(lambda: cache_metrics(cache))
     lines = telemetry.text().decode().splitlines()
     assert "jobmeter_cache_entries 1.0" in lines
     assert "jobmeter_cache_hits_total 1.0" in lines

@@ -7,9 +7,8 @@ import pytest
 import zstandard
 from tests.unit.ship.test_sinks import shipped
 
-from jobmeter.ship.failures import SinkError
 from jobmeter.ship.guard import Guard
-from jobmeter.ship.sink import Origin, SinkSettings
+from jobmeter.ship.sink import Origin, SinkError, SinkSettings
 from jobmeter.ship.sinks.file import FileSink
 
 NAME = "access_log-ab-00000000000000000007-000.jsonl"

@@ -5,9 +5,9 @@ import socket
 import pytest
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.ship.failures import SinkError
 from jobmeter.ship.guard import Guard
 from jobmeter.ship.http import Endpoint
+from jobmeter.ship.sink import SinkError
 
 PUBLIC = "8.8.8.8"
 FORBIDDEN = [

@@ -1,5 +1,6 @@
 """One shipper at work, on the memory store and a SQLite registry, with a clock that is set."""
 
+import msgspec
 import pytest
 from tests.fakes import NOW, SetClock
 
@@ -8,18 +9,17 @@ from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
+from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.time import DAY, HOUR, SECOND
 from jobmeter.registry.open import open_registry
 from jobmeter.ship import outbox as outboxes
 from jobmeter.ship import shipping as shippings
-from jobmeter.ship.failures import RefusedError, SinkError
 from jobmeter.ship.guard import Guard
-from jobmeter.ship.line import encode
 from jobmeter.ship.outbox import GAP_SECONDS, Outbox, number_of
 from jobmeter.ship.pump import LEASE_CHECK_SECONDS, LEASE_MS, LONGEST_SECONDS, Pump
 from jobmeter.ship.settings import Sinks
 from jobmeter.ship.shipping import Shipping
-from jobmeter.ship.sink import SinkSettings
+from jobmeter.ship.sink import RefusedError, SinkError, SinkSettings
 from jobmeter.store.memory import MemoryStore
 
 KEEP = Retention(raw_days=2)
@@ -231,7 +231,7 @@ def test_a_row_that_comes_late_is_waited_for(house):
     pump.step()
     assert house.sink.texts == []
     line = LogLine(time_ns=NOW * 1_000_000, text="first", job="j1")
-    house.store.outbox.append(number_of(shipper), outboxes._rows(first, NOW, 2, [encode(line)]))
+    house.store.outbox.append(number_of(shipper), [OutboxRow(first, NOW, 2, msgspec.json.encode(line))])
     pump.step()
     assert house.sink.texts == ["first", "second"]
 

@@ -25,13 +25,12 @@ from tests.waiting import wait_until
 from jobmeter.errors import ConfigurationError, InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
-from jobmeter.ship.failures import RefusedError, SinkError
 from jobmeter.ship.guard import Guard
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import read
 from jobmeter.ship.registry import KINDS, opener
 from jobmeter.ship.settings import Sinks
-from jobmeter.ship.sink import Origin, Sink, SinkSettings
+from jobmeter.ship.sink import Origin, RefusedError, Sink, SinkError, SinkSettings
 from jobmeter.ship.sinks.sls import signed_headers
 
 ROOT = Path(__file__).parents[3]

@@ -38,6 +38,12 @@ _BODY = frozenset({b"content-length", b"transfer-encoding"})
 HEALTH = frozenset({b"/healthz", b"/readyz"})
 """What is answered when all connections that there may be are busy."""
 _BUSY = b'{"error":{"code":"unavailable","message":"the server has as many connections as it may"}}'
+_BUSY_HEADERS = [
+    (b"content-type", b"application/json"),
+    (b"content-length", b"%d" % len(_BUSY)),
+    (b"retry-after", b"1"),
+    (b"connection", b"close"),
+]
 
 
 class _RefusedError(Exception):
@@ -92,10 +98,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See ``asyncio.Protocol``."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
-        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        peer = transport.get_extra_info("peername")
         self._address = {
             "client": tuple(peer[:2]) if peer else None,
-            "server": tuple(own[:2]) if own else None,
             "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
         }
 
@@ -209,21 +214,21 @@ class Connection(asyncio.Protocol):
             elif self._active is None:
                 self._next()
 
-    # Wire, for cycles
+    # For cycles
 
     def write(self, *pieces: bytes) -> None:
-        """See ``Wire.write``."""
+        """Send the pieces; nothing where the connection is gone."""
         if self._transport is not None and not self._transport.is_closing():
             for piece in pieces:
                 self._transport.write(piece)
 
     async def drain(self) -> None:
-        """See ``Wire.drain``."""
+        """Return when the client has read enough of what was written, or is gone."""
         if self._drained is not None:
             await asyncio.shield(self._drained)
 
     def consumed(self) -> None:
-        """See ``Wire.consumed``."""
+        """The application took what had come of the body."""
         if not self._queue:
             self._pause(paused=False)
 
@@ -268,14 +273,11 @@ class Connection(asyncio.Protocol):
         self.keyed = True
 
     def _scope(self, version: str) -> AsgiScope:
-        """The request as ASGI has it. The target is not parsed here: it may be in absolute form."""
+        """What is needed of the request, as ASGI has it. The target is not parsed here: it may be in absolute form."""
         target, _, query = self._url.partition(b"?")
         return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": version,
             "method": self._parser.get_method().decode("ascii"),
-            "path": target.decode("latin-1"),
             "raw_path": target,
             "query_string": query.partition(b"#")[0],
             "headers": self._headers,
@@ -291,9 +293,11 @@ class Connection(asyncio.Protocol):
                 self._close_when_answered()
                 return
             cycle = self._active = self._queue.popleft()
-            work = (
-                _busy(cycle) if self._is_refused(cycle) else self._application(cycle.scope, cycle.receive, cycle.send)
-            )
+            if self.limited and not self.keyed and cycle.scope["raw_path"] not in HEALTH:
+                body = b"" if cycle.scope["method"] == "HEAD" else _BUSY
+                work: Awaitable[None] = Reply(503, _BUSY_HEADERS, body, cycle.send)
+            else:
+                work = self._application(cycle.scope, cycle.receive, cycle.send)
             if not isinstance(work, Reply):
                 self._begin(cycle, work)
             elif not self._answer(cycle, work):
@@ -324,9 +328,6 @@ class Connection(asyncio.Protocol):
             self._pause(paused=False)
         self._task = self._loop.create_task(work)  # type: ignore[arg-type]
         self._task.add_done_callback(self._over)
-
-    def _is_refused(self, cycle: Cycle) -> bool:
-        return self.limited and not self.keyed and cycle.scope["raw_path"] not in HEALTH
 
     def _over(self, task: "asyncio.Task[None]") -> None:
         """The application is done with a request."""
@@ -401,17 +402,6 @@ class Connection(asyncio.Protocol):
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
-
-
-async def _busy(cycle: Cycle) -> None:
-    headers = (
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(_BUSY)),
-        (b"retry-after", b"1"),
-        (b"connection", b"close"),
-    )
-    await cycle.send({"type": "http.response.start", "status": 503, "headers": headers})
-    await cycle.send({"type": "http.response.body", "body": _BUSY})
 
 
 _REASONS = {

@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from jobmeter.server.exchange import AsgiScope, Message, Reply
+
+if TYPE_CHECKING:
+    from jobmeter.server.http.connection import Connection
 
 _DISCONNECT: Message = {"type": "http.disconnect"}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -14,38 +17,18 @@ _JOINED = 64 * 1024
 """Body that is written together with its headers: copying it costs less than a second write."""
 
 
-class Wire(Protocol):
-    """What a cycle needs of its connection."""
-
-    def write(self, *pieces: bytes) -> None:
-        """Send the pieces; nothing where the connection is gone."""
-        ...
-
-    async def drain(self) -> None:
-        """Return when the client has read enough of what was written, or is gone."""
-        ...
-
-    def consumed(self) -> None:
-        """The application took what had come of the body."""
-        ...
-
-    def date(self) -> bytes:
-        """The value of the header ``Date``."""
-        ...
-
-
 class Cycle:
     """One request. ``receive`` and ``send`` are the application's; the rest is the connection's."""
 
     __slots__ = (
         "_chunked",
         "_chunks",
+        "_connection",
         "_continue",
         "_delivered",
         "_left",
         "_start",
         "_waiter",
-        "_wire",
         "answered",
         "complete",
         "gone",
@@ -55,13 +38,13 @@ class Cycle:
         "unread",
     )
 
-    def __init__(self, wire: Wire, scope: AsgiScope, *, keep_alive: bool, expects_continue: bool) -> None:
+    def __init__(self, connection: "Connection", scope: AsgiScope, *, keep_alive: bool, expects_continue: bool) -> None:
         self.scope = scope
         self.keep_alive = keep_alive
         self.unread = 0
         """Bytes of the body that the application has not taken."""
         self.complete = self.answered = self.started = self.gone = False
-        self._wire = wire
+        self._connection = connection
         self._continue = expects_continue
         self._chunks: list[bytes] = []
         self._delivered = False
@@ -98,7 +81,7 @@ class Cycle:
                 return self._taken()
             if self._continue and not self.started:
                 self._continue = False
-                self._wire.write(_CONTINUE)
+                self._connection.write(_CONTINUE)
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return _DISCONNECT
@@ -108,7 +91,7 @@ class Cycle:
         self._chunks.clear()
         self.unread = 0
         self._delivered = self.complete
-        self._wire.consumed()
+        self._connection.consumed()
         return {"type": "http.request", "body": body, "more_body": not self.complete}
 
     async def send(self, message: Message) -> None:
@@ -128,7 +111,7 @@ class Cycle:
         else:
             self._write(body, more=more, head=b"")
         if more:
-            await self._wire.drain()
+            await self._connection.drain()
         else:
             if self._left and not self.gone:
                 raise RuntimeError(f"the answer is {self._left} bytes shorter than announced")
@@ -150,13 +133,13 @@ class Cycle:
                     raise RuntimeError("the answer is longer than announced")
             pieces = (head, body)
         if len(body) <= _JOINED:
-            self._wire.write(b"".join(pieces))
+            self._connection.write(b"".join(pieces))
         else:
-            self._wire.write(*filter(None, pieces))
+            self._connection.write(*filter(None, pieces))
 
     def _head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
         """The status line and the headers; how the body is framed follows from them."""
-        lines = [_STATUS[status], b"date: " + self._wire.date()]
+        lines = [_STATUS[status], b"date: " + self._connection.date()]
         length: int | None = None
         closing = False
         for name, value in headers:

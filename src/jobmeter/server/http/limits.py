@@ -66,9 +66,9 @@ def share(descriptors: int, most: int) -> int:
     return max(8, min(most, descriptors // (2 if most == MOST_HTTP else 8)))
 
 
-def extended(deadline: float, size: int, now: float, patience: float = STALL_SECONDS) -> float:
-    """The deadline of a transfer after ``size`` more bytes: all of the patience for what is faster than that rate."""
-    return min(deadline + size / BYTES_PER_SECOND, now + patience)
+def extended(deadline: float, size: int, now: float) -> float:
+    """The deadline of a transfer after ``size`` more bytes: ``STALL_SECONDS`` for what is faster than that rate."""
+    return min(deadline + size / BYTES_PER_SECOND, now + STALL_SECONDS)
 
 
 class Limited(Protocol):
@@ -173,10 +173,10 @@ class Connections:
         """Once a minute: a client that opens connections must not fill the log."""
         if now - self._said < _LOG_SECONDS:
             return
-        for reason in (Reason.REPLACED, Reason.REFUSED, Reason.SLOW):
-            if count := self._unsaid.pop(reason, 0):
-                self._said = now
-                _log.warning("%s: %d %s (%d may be open)", self.port, count, _TEXTS[reason], self.bound)
-        if count := self._unsaid.pop(Reason.IDLE, 0):
+        for reason, count in self._unsaid.items():
             self._said = now
-            _log.info("%s: %d %s", self.port, count, _TEXTS[Reason.IDLE])
+            if reason is Reason.IDLE:
+                _log.info("%s: %d %s", self.port, count, _TEXTS[reason])
+            else:
+                _log.warning("%s: %d %s (%d may be open)", self.port, count, _TEXTS[reason], self.bound)
+        self._unsaid.clear()

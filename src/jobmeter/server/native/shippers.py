@@ -7,7 +7,7 @@ from jobmeter.model.answers import ShipperBody, ShipperList
 from jobmeter.model.shipper import Shipper
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
-from jobmeter.server.shipping import lag_seconds, shipper_project
+from jobmeter.ship.shipping import lag_seconds, shipper_project
 
 
 class NewShipper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

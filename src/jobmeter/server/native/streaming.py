@@ -4,10 +4,10 @@ import asyncio
 import threading
 
 from jobmeter.errors import QueryTimeoutError
+from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.native.endpoint import Stream
 from jobmeter.server.services import Lanes
-from jobmeter.server.work import Lane
 
 
 class Pieces:

@@ -8,10 +8,9 @@ from pathlib import Path
 import zstandard
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.ship.failures import SinkError
 from jobmeter.ship.guard import Guard
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.sink import Origin, SinkSettings
+from jobmeter.ship.sink import Origin, SinkError, SinkSettings
 
 
 class FileSink:

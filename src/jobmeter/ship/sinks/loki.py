@@ -19,9 +19,12 @@ class LokiSink(PostSink):
     Lines that Loki refuses as too old or too long are refused for good.
     """
 
-    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
+    path = "/loki/api/v1/push"
+    content_type = "application/json"
+
+    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:
         """Raises ConfigurationError for an invalid URL."""
-        super().__init__(settings, guard, "/loki/api/v1/push", "application/json")
+        super().__init__(settings, guard, origin)
         if settings.tenant:
             self._headers["X-Scope-OrgID"] = settings.tenant
 

@@ -4,11 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.ship.guard import Guard
 from jobmeter.ship.http import PostSink
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import fixed64, octets, read, text, whole
-from jobmeter.ship.sink import Origin, SinkSettings
 
 _NUMBERS = {"debug": 5, "info": 9, "warn": 13, "error": 17}
 """https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber"""
@@ -27,9 +25,8 @@ _MS_NS = 1_000_000
 class OtlpSink(PostSink):
     """Posts to ``url``, by default with the path ``/v1/logs``. A resource is a replica of a job, or a node."""
 
-    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
-        """Raises ConfigurationError for an invalid URL."""
-        super().__init__(settings, guard, "/v1/logs", "application/x-protobuf")
+    path = "/v1/logs"
+    content_type = "application/x-protobuf"
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
         """See ``Sink.send``: the records that a partial success rejects count as refused."""

@@ -7,17 +7,14 @@ from urllib.parse import quote
 
 import zstandard
 
-from jobmeter.model.time import Clock, SystemClock, iso
-from jobmeter.ship.failures import RefusedError, SinkError
+from jobmeter.model.time import SystemClock, iso
 from jobmeter.ship.guard import Guard
-from jobmeter.ship.http import Endpoint, checked
+from jobmeter.ship.http import HttpSink, checked
 from jobmeter.ship.line import ShippedLine
-from jobmeter.ship.sink import Origin, SinkSettings, access_key
-
-LINGER_SECONDS = 60.0
+from jobmeter.ship.sink import Origin, RefusedError, SinkError, SinkSettings, access_key
 
 
-class S3Sink:
+class S3Sink(HttpSink):
     """``PREFIX/YYYY/MM/DD/SHIPPER-NUMBER.jsonl.zst`` by the day on which the first line arrived and by its number.
 
     A batch that is sent again replaces its object: it begins with the same line and contains all others. ``url`` is the
@@ -26,20 +23,13 @@ class S3Sink:
 
     most_lines = 50_000
     most_bytes = 8 * 2**20
+    linger_seconds = 60.0
 
-    def __init__(
-        self,
-        settings: SinkSettings,
-        guard: Guard,
-        origin: Origin,
-        clock: Clock = SystemClock(),  # noqa: B008 - frozen
-    ) -> None:
+    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:
         """Raises ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
-        self.linger_seconds = LINGER_SECONDS if settings.linger_seconds is None else settings.linger_seconds
+        super().__init__(settings, guard)
         self._region = settings.region
-        self._clock = clock
-        self._endpoint = Endpoint(settings.url, guard)
         bucket = f"/{settings.bucket}" if settings.bucket else ""
         prefix = settings.prefix.strip("/")
         self._base = f"{self._endpoint.path.rstrip('/')}{bucket}/{prefix}{'/' if prefix else ''}"
@@ -52,16 +42,12 @@ class S3Sink:
         day = iso(first.arrived)[:10].replace("-", "/")
         path = quote(f"{self._base}{day}/{self._shipper}-{first.number:020}.jsonl.zst", safe="/-_.~")
         headers = {"Host": self._endpoint.host_header, "Content-Type": "application/zstd"}
-        signed = signed_headers(path, headers, body, self._key, self._region, self._clock.now_ms())
+        signed = signed_headers(path, headers, body, self._key, self._region, SystemClock().now_ms())
         try:
             checked(self._endpoint.request("PUT", path, body, signed), self._endpoint.host)
         except RefusedError as error:
             raise SinkError(error.message) from error
         return 0
-
-    def close(self) -> None:
-        """See ``Sink.close``."""
-        self._endpoint.close()
 
 
 def signed_headers(

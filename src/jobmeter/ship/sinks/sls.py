@@ -15,44 +15,33 @@ from email.utils import formatdate
 import msgspec
 import pyarrow as pa
 
-from jobmeter.model.time import Clock, SystemClock
-from jobmeter.ship.failures import RefusedError, SinkError
+from jobmeter.model.time import SystemClock
 from jobmeter.ship.guard import Guard
-from jobmeter.ship.http import Endpoint, Reply, checked
+from jobmeter.ship.http import Endpoint, HttpSink, Reply, checked
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import fixed32, octets, text, whole
-from jobmeter.ship.sink import Origin, SinkSettings, access_key
+from jobmeter.ship.sink import Origin, RefusedError, SinkError, SinkSettings, access_key
 
 _REFUSED = frozenset({"PostBodyInvalid", "PostBodyTooLarge", "InvalidLogSize"})
 _SECOND_NS = 1_000_000_000
 
 
-class SlsSink:
+class SlsSink(HttpSink):
     """Sends to the project and the logstore that the shipper names.
 
     ``url`` is that of the region: ``https://cn-shanghai.log.aliyuncs.com``. All lines of a shipper go to one shard, in
     their order.
     """
 
-    most_lines = 4_000
-    most_bytes = 3 * 2**20
-
-    def __init__(
-        self,
-        settings: SinkSettings,
-        guard: Guard,
-        origin: Origin,
-        clock: Clock = SystemClock(),  # noqa: B008 - frozen
-    ) -> None:
+    def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:
         """Raises ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
-        self.linger_seconds = settings.linger_seconds or 0.0
-        self._clock = clock
-        region = Endpoint(settings.url, guard)
-        named = f"{origin.project}.{region.host_header}"
+        super().__init__(settings, guard)
+        region = self._endpoint
+        self._host = f"{origin.project}.{region.host_header}"
         # A host name gets the project as prefix; a server at an IP address reads the project from Host.
-        self._endpoint = region if _is_address(region.host) else Endpoint(f"{region.parts.scheme}://{named}", guard)
-        self._host = named
+        if not _is_address(region.host):
+            self._endpoint = Endpoint(f"{region.parts.scheme}://{self._host}", guard)
         key = hashlib.md5(origin.shipper.encode(), usedforsecurity=False).hexdigest()
         self._resource = f"/logstores/{origin.logstore}/shards/route?key={key}"
 
@@ -68,7 +57,7 @@ class SlsSink:
             "x-log-compresstype": "lz4",
             "Content-Type": "application/x-protobuf",
         }
-        signed = signed_headers(self._resource, headers, body, self._key, self._clock.now_ms())
+        signed = signed_headers(self._resource, headers, body, self._key, SystemClock().now_ms())
         reply = self._endpoint.request("POST", self._resource, body, signed)
         try:
             checked(reply, self._endpoint.host)
@@ -78,10 +67,6 @@ class SlsSink:
                 raise
             raise SinkError(error.message) from error
         return 0
-
-    def close(self) -> None:
-        """See ``Sink.close``."""
-        self._endpoint.close()
 
 
 def signed_headers(
