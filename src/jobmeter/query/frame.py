@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.model.batch import BucketColumns, References, SeriesKeys
+from jobmeter.model.batch import BucketColumns, References
 from jobmeter.model.time import TimeRange
 from jobmeter.query.layout import MOST_SAMPLES, MOST_SERIES
 from jobmeter.query.meter import Meter
@@ -62,7 +62,7 @@ def _buckets(group: Read, memory: Memory, step_ms: int) -> BucketColumns | None:
     references = References.none(len(keys))
     if group.counters.any() and group.owned_ms < span.start_ms:
         counters = np.flatnonzero(group.counters)
-        before = memory.previous(SeriesKeys(keys.job[counters], keys.series[counters]), span.start_ms)
+        before = memory.previous(keys.where(counters), span.start_ms)
         if before is None:
             return None
         own = before.time >= group.owned_ms

@@ -1,6 +1,6 @@
 """The interface of a telemetry engine. ``jobmeter.testing.store.StoreTests`` is the same contract as tests."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Protocol
@@ -49,14 +49,19 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     limit: int = 1_000_000
 
-    def names(self, series: Series) -> bool:
-        """Whether a series has the given project, node and metric; its job and its times are not looked at."""
-        criteria = (
-            (self.projects, series.project),
-            (self.nodes, (series.cluster, series.node)),
-            (self.metrics, series.metric),
-        )
-        return all(allowed is None or name in allowed for allowed, name in criteria)
+    def by_names(self) -> Callable[[Series], bool]:
+        """Whether a series has a given metric, project and node; its job and its times are not looked at."""
+        metrics, projects = self.metrics, self.projects
+        nodes = None if self.nodes is None else frozenset(self.nodes)
+
+        def matches(series: Series) -> bool:
+            return (
+                (metrics is None or series.metric in metrics)
+                and (projects is None or series.project in projects)
+                and (nodes is None or (series.cluster, series.node) in nodes)
+            )
+
+        return matches
 
 
 def names_of(series: Series, part: NamePart) -> list[str]:

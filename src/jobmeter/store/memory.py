@@ -161,7 +161,7 @@ class MemoryStore:
         return sorted(name for name in found if name and name.startswith(prefix))[: selector.limit]
 
     def _matches(self, key: _Key, series: Series, selector: Selector) -> bool:
-        if not selector.names(series) or (selector.jobs is not None and key[0] not in selector.jobs):
+        if not selector.by_names()(series) or (selector.jobs is not None and key[0] not in selector.jobs):
             return False
         return selector.since is None or max(self._samples.get(key, ()), default=-1) >= selector.since
 

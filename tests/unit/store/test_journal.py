@@ -170,7 +170,8 @@ def test_nothing_newer_is_inserted_while_a_segment_cannot_be_taken_away(tmp_path
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "unlink", refuse)
-    journal.flush()
+    with pytest.raises(UnavailableError, match="read-only"):
+        journal.flush()
     assert engine.stored == {(1, 10): 1.0}
     assert len(files(tmp_path)) == 1
     journal.append([rows_of([(1, 10, 2.0)])])
@@ -278,7 +279,8 @@ def test_a_journal_begins_without_its_engine(tmp_path, engine):
     assert engine.stored == {(1, 10): 2.0}
 
 
-def test_a_slow_engine_makes_writers_wait_and_then_turns_them_away(tmp_path, engine):
+@pytest.mark.parametrize("bound", [{"most_rows": 3}, {"most_bytes": 100}])
+def test_a_slow_engine_makes_writers_wait_and_then_turns_them_away(tmp_path, engine, bound):
     going_on, go = threading.Event(), threading.Event()
 
     def slow(group):
@@ -286,13 +288,13 @@ def test_a_slow_engine_makes_writers_wait_and_then_turns_them_away(tmp_path, eng
         go.wait(60)
         engine(group)
 
-    journal = open_journal(tmp_path, slow, JournalLimits(flush_rows=1, most_rows=3, wait_seconds=0.05))
+    journal = open_journal(tmp_path, slow, JournalLimits(flush_rows=1, **bound, wait_seconds=0.05))
     journal.append([rows_of([(1, 10, 1.0), (1, 11, 1.0)])])
     assert going_on.wait(30)
     with pytest.raises(ThrottledError) as refused:
         journal.append([rows_of([(2, 1, 1.0), (2, 2, 1.0)])])
     assert refused.value.retry_after_ms > 0
-    journal._limits = JournalLimits(flush_rows=1, most_rows=3, wait_seconds=60)
+    journal._limits = JournalLimits(flush_rows=1, **bound, wait_seconds=60)
     waiting = threading.Thread(target=journal.append, args=([rows_of([(2, 1, 1.0), (2, 2, 1.0)])],))
     waiting.start()
     go.set()

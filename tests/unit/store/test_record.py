@@ -87,8 +87,8 @@ def test_records_are_laid_out_as_documented():
 def test_descriptors_of_new_series_come_with_their_rows():
     new = [Series("gpu.power", job="a", device="gpu0", labels=(("b", "\n"), ("é", "1"))), Series("app.loss", job="b")]
     keys = SeriesKeys.of(new)
-    days = np.array([20_000, 20_001])
-    rows = replace(rows_of([(5, 1, 1.0)]), descriptors=Descriptors(new, keys.job, keys.series, days, 90))
+    written = Descriptors.of(new, keys, np.array([20_000, 20_001]), 90)
+    rows = replace(rows_of([(5, 1, 1.0)]), descriptors=written)
     first, second = encoded([rows, rows_of([(6, 2, 2.0)])], SeriesListTable()), encoded([rows], SeriesListTable())
     assert len(first) % 8 == len(second) % 8 == 0
     found = scan(first + second)
@@ -99,8 +99,29 @@ def test_descriptors_of_new_series_come_with_their_rows():
         assert descriptors is not None
         assert list(descriptors.series) == new
         assert (descriptors.job.tolist(), descriptors.ids.tolist()) == (keys.job.tolist(), keys.series.tolist())
-        assert (descriptors.days.tolist(), descriptors.keep_days) == ([20_000, 20_001], 90)
+        assert descriptors.days.tolist() == [20_000, 20_001]
+        assert descriptors.lines == written.lines
     assert found.groups[1].descriptors is None
+
+
+def test_descriptors_are_there_again_where_their_list_is():
+    new = [Series("gpu.power", job="a"), Series("gpu.power", job="b")]
+    days = np.array([20_000])
+    first, second = (Descriptors.of([one], SeriesKeys.of([one]), days, 90) for one in new)
+    rows = replace(rows_of([(5, 1, 1.0)]), descriptors=first)
+    lists = SeriesListTable()
+    records = [
+        encoded([rows], lists),
+        encoded([replace(rows, descriptors=second)], lists, 200),
+        encoded([replace(rows, descriptors=None)], lists, 400),
+        encoded([replace(rows, descriptors=None)], lists, 200 + AGAIN_BYTES),
+    ]
+    found = [group.descriptors for group in scan(b"".join(records)).groups]
+    assert [list(one.series) if one else [] for one in found] == [[new[0]], [new[1]], [], new]
+    # The first record is lost, and with it what names its list; the last one says all of it again.
+    (left,) = (group for group in scan(b"".join(records[1:])).groups if len(group))
+    assert left.descriptors is not None
+    assert list(left.descriptors.series) == new
 
 
 def test_records_of_an_earlier_program_are_read():

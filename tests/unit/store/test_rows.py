@@ -14,7 +14,7 @@ from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.pending import Pending, overlaid
-from jobmeter.store.clickhouse.rows import Rows, Section, by_days, joined
+from jobmeter.store.clickhouse.rows import Rows, Section, by_days, joined, portions
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 from jobmeter.store.clickhouse.written_days import WrittenDays
 
@@ -90,7 +90,7 @@ def test_a_batch_becomes_runs():
     series = [Series("gpu.power", job="a"), Series("gpu.power", job="b")]
     index = np.array([1, 1, 0, 1], np.uint32)
     time = np.array([3 * HOUR, 5 * HOUR + 1, 4 * HOUR, 3 * HOUR + 7], np.int64)
-    rows = Rows.of(SampleBatch(series, index, time, np.arange(4.0)), LONG)
+    rows = Rows.of(SampleBatch(series, index, time, np.arange(4.0)), None, LONG)
     a, b = (one.job_key for one in series)
     assert rows.count.tolist() == [2, 1, 1]
     assert rows.job.tolist() == [b, a, b]
@@ -123,6 +123,14 @@ def test_parts_hold_every_row_once_and_few_days(groups, rows, most):
             assert (np.diff(part.value[days == day]) > 0).all()
     # No day is in two parts.
     assert sum(len(np.unique(part.time // DAY)) for part in parts) == len(np.unique(whole.time // DAY))
+
+
+@given(GROUPS, st.integers(1, 40))
+def test_portions_are_the_group_in_its_order(groups, rows):
+    group = [rows_of(samples, retention) for samples, retention in groups]
+    parts = list(portions(group, rows))
+    assert [one for part in parts for one in part] == group
+    assert all(sum(map(len, part[:-1])) < rows for part in parts)
 
 
 def dated(days, serial):

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, Clock
 from jobmeter.store.base import Selector, names_of
-from jobmeter.store.clickhouse.descriptors import Descriptors, described
+from jobmeter.store.clickhouse.descriptors import Descriptors, select, series_of_row
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pending import Pending
@@ -83,32 +83,37 @@ class Catalog:
             self._note(ids)
 
     def _note(self, ids: Uint64s) -> None:
-        """Take it that these have descriptors; each id comes once."""
+        """Record that these have descriptors, or are about to; each id comes once."""
         if self._all is not None:
             self._all.put(ids, np.zeros(len(ids), np.int64))
             if len(self._all) > _MOST_CACHED:
                 self._all, self._countless = None, True
 
-    def missing(self, batches: Sequence[SampleBatch], retention: Retention) -> list[Descriptors | None]:
-        """For each batch the descriptors of its series that are to be written with it."""
+    def missing(self, batches: Sequence[SampleBatch], retention: Retention) -> "Missing":
+        """The descriptors that are to be written with some batches."""
         keep_days = max(retention.raw_days, retention.minute_days, retention.hour_days)
         with self._lock:
             self._forget_old()
-            return [self._missing_of(batch, keep_days) for batch in batches]
+            found = [self._missing_of(batch, keep_days) for batch in batches]
+            for one in found:
+                if one is not None:
+                    self._note(one.ids)
+            return Missing(found, self._generation)
 
-    def note(self, written: Sequence[Descriptors | None]) -> None:
-        """Take it that these descriptors are durable."""
-        several = [one for one in written if one is not None]
+    def note(self, written: "Missing") -> None:
+        """Record that these are durable, unless some were deleted since."""
+        several = [one for one in written.descriptors if one is not None]
         if not several:
             return
         ids, days = (np.concatenate([getattr(one, name) for one in several]) for name in ("ids", "days"))
         order = np.lexsort((days, ids))
         last = order[np.append(ids[order][1:] != ids[order][:-1], True)]
         with self._lock:
+            if self._generation != written.generation:
+                return
             if len(self._written) > _MOST_CACHED:
                 self._clear()
             self._written.put(ids[last], days[last])
-            self._note(ids[last])
 
     def _missing_of(self, batch: SampleBatch, keep_days: int) -> Descriptors | None:
         """Of what is not written yet, or not for its day."""
@@ -123,7 +128,7 @@ class Catalog:
             keys.derived[self] = self._generation, int(days.min())
             return None
         series = [batch.series[place] for place in missing.tolist()]
-        return Descriptors(series, keys.job[missing], keys.series[missing], days[missing], keep_days)
+        return Descriptors.of(series, keys.where(missing), days[missing], keep_days)
 
     def forget(self) -> None:
         """Forget which descriptors were written, because some were deleted, or others came from a backup."""
@@ -141,7 +146,7 @@ class Catalog:
                     "LIMIT {most:UInt64}",
                     parameters=parameters | {"most": selector.limit + 1},
                 ).result_rows
-            found.update(((row[0], row[1]), described(row[2:])) for row in rows)
+            found.update(((row[0], row[1]), series_of_row(row[2:])) for row in rows)
             if len(found) > selector.limit:
                 raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return list(found.values())
@@ -163,8 +168,7 @@ class Catalog:
 
     def _waiting(self, selector: Selector) -> Iterator[Series]:
         """Those that match and may not be in the engine yet. Read before it, so that none is missed meanwhile."""
-        for descriptors in self._pending().descriptors():
-            yield from descriptors.select(selector)
+        return select(self._pending().descriptors(), selector)
 
     def _forget_old(self) -> None:
         if not self._exclusive and self._clock.monotonic() - self._since > _FRESH_SECONDS:
@@ -174,6 +178,13 @@ class Catalog:
         self._written.clear()
         self._generation += 1
         self._since = self._clock.monotonic()
+
+
+class Missing(NamedTuple):
+    """For each of some batches the descriptors that it brings, and how often the catalog had forgotten all by then."""
+
+    descriptors: Sequence[Descriptors | None]
+    generation: int
 
 
 def _last_days(batch: SampleBatch) -> Int64s:

@@ -1,6 +1,7 @@
 """Samples to the engine as columns, split where it needs it, and what makes them durable."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 from clickhouse_connect.driver.client import Client
@@ -11,10 +12,12 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, by_days, descriptors_of, joined
+from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, by_days, descriptors_of, joined, portions
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 _ROWS = 1 << 20
+_MOST_ROWS = 1 << 22
+"""Rows that are put in order together at most, about."""
 _DAYS = 90
 _SORTED = {"optimize_on_insert": 0}
 _COLUMNS = ["job", "series", "time", "value", "number", "digits", *DAYS]
@@ -103,11 +106,11 @@ def _describe(client: Client, group: Sequence[Rows]) -> None:
 
 
 def _blocks(
-    group: Sequence[Rows], joined: Callable[[Sequence[Rows]], Table], decimals: Decimals
+    group: Sequence[Rows], tabulate: Callable[[Sequence[Rows]], Table], decimals: Decimals
 ) -> Iterator[Sequence[Column]]:
     """Blocks of bounded length that touch a bounded number of days, each sample's rows in order."""
-    for part in by_days(group, _ROWS, _DAYS):
-        table = joined(part)
+    for part in chain.from_iterable(portions(day, _MOST_ROWS) for day in by_days(group, _ROWS, _DAYS)):
+        table = tabulate(part)
         for first in range(0, len(table), _ROWS):
             some = table.take(slice(first, first + _ROWS))
             split = decimals.split(some.series, some.value)

@@ -1,20 +1,20 @@
 """Descriptors of series: the rows of the table ``series``, which say what a series id stands for."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import chain, islice
+from typing import Any, Self
 
 import msgspec
 import numpy as np
 
-from jobmeter.model.batch import Int64s, Uint64s
+from jobmeter.model.batch import Int64s, SeriesKeys, Uint64s
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY
 from jobmeter.store.base import Selector
-from jobmeter.store.clickhouse.sql import pieces
 
 _LINES = 50_000
-_BYTES = 600
-"""Memory that a descriptor takes, about."""
+_BYTES = 400
+"""Memory that a descriptor takes beside its names, about."""
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ _READER = msgspec.json.Decoder(_Row)
 
 
 class Descriptors(msgspec.Struct, frozen=True, eq=False):
-    """``k`` series, their keys, the day (since the epoch) of the last sample of each, and how many days more they live.
+    """``k`` series, their keys, the day (since the epoch) of the last sample of each, and their rows as JSON.
 
     ``job``, ``ids``: uint64[k]; ``days``: int64[k].
     """
@@ -48,47 +48,50 @@ class Descriptors(msgspec.Struct, frozen=True, eq=False):
     job: Uint64s
     ids: Uint64s
     days: Int64s
-    keep_days: int
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that they take, about."""
-        return _BYTES * len(self.series)
-
-    def lines(self) -> list[bytes]:
-        """A row of the table for each, as JSON."""
-        columns = self.series, self.job.tolist(), self.ids.tolist(), self.days.tolist()
-        return [self._line(*one) for one in zip(*columns, strict=True)]
-
-    def _line(self, one: Series, job: int, number: int, day: int) -> bytes:
-        names = one.metric, one.project, one.cluster, one.node, one.device, one.job, one.replica
-        return msgspec.json.encode(_Row(job, number, *names, one.attempt, dict(one.labels), day, self.keep_days))
+    lines: Sequence[bytes]
 
     @classmethod
-    def parsed(cls, lines: bytes) -> "Descriptors":
-        """Those that ``lines`` gave, joined by line feeds; at least one."""
-        rows = _READER.decode_lines(lines)
+    def of(cls, series: Sequence[Series], keys: SeriesKeys, days: Int64s, keep_days: int) -> Self:
+        """The descriptors of some series, which live ``keep_days`` longer than their day."""
+        columns = series, keys.job.tolist(), keys.series.tolist(), days.tolist()
+        lines = [_line(*one, keep_days) for one in zip(*columns, strict=True)]
+        return cls(series, keys.job, keys.series, days, lines)
+
+    @classmethod
+    def parsed(cls, text: bytes) -> Self:
+        """Those whose lines were joined by line feeds."""
+        rows = _READER.decode_lines(text)
         return cls(
-            [described(msgspec.structs.astuple(row)[2:-2]) for row in rows],
+            [series_of_row(msgspec.structs.astuple(row)[2:-2]) for row in rows],
             np.array([row.job for row in rows], np.uint64),
             np.array([row.series for row in rows], np.uint64),
             np.array([row.last_day for row in rows], np.int64),
-            rows[0].keep_days,
+            text.split(b"\n"),
         )
 
-    def select(self, selector: Selector) -> Iterator[Series]:
-        """The series that match."""
-        chosen = np.ones(len(self.series), np.bool_)
-        if selector.jobs is not None:
-            chosen &= np.isin(self.job, np.array(sorted(set(selector.jobs)), np.uint64))
-        if selector.since is not None:
-            chosen &= self.days >= selector.since // DAY
-        for place in np.flatnonzero(chosen).tolist():
-            if selector.names(self.series[place]):
-                yield self.series[place]
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take, about: names are in the series and in the line."""
+        return _BYTES * len(self.series) + 2 * sum(map(len, self.lines))
 
 
-def described(row: Sequence[Any]) -> Series:
+def _line(one: Series, job: int, number: int, day: int, keep_days: int) -> bytes:
+    names = one.metric, one.project, one.cluster, one.node, one.device, one.job, one.replica
+    return msgspec.json.encode(_Row(job, number, *names, one.attempt, dict(one.labels), day, keep_days))
+
+
+def select(several: Sequence[Descriptors], selector: Selector) -> Iterator[Series]:
+    """The series that match."""
+    jobs = None if selector.jobs is None else np.array(sorted(set(selector.jobs)), np.uint64)
+    first_day, matches = (selector.since or 0) // DAY, selector.by_names()
+    for one in several:
+        chosen = one.days >= first_day
+        if jobs is not None:
+            chosen &= np.isin(one.job, jobs)
+        yield from filter(matches, (one.series[place] for place in np.flatnonzero(chosen).tolist()))
+
+
+def series_of_row(row: Sequence[Any]) -> Series:
     """The series of a row's columns from ``metric`` to ``labels``."""
     metric, project, cluster, node, device, job, replica, attempt, labels = row
     return Series(
@@ -106,5 +109,6 @@ def described(row: Sequence[Any]) -> Series:
 
 def blocks(several: Sequence[Descriptors]) -> Iterator[bytes]:
     """Their rows as blocks of bounded length in the engine's format JSONEachRow."""
-    for part in pieces([line for one in several for line in one.lines()], _LINES):
+    lines = chain.from_iterable(one.lines for one in several)
+    while part := list(islice(lines, _LINES)):
         yield b"\n".join(part)

@@ -115,7 +115,7 @@ class ClickHouseStore:
         flusher = Flusher(pool)
 
         def insert(group: Sequence[Rows]) -> None:
-            self._rollup_state.write()
+            self._rollup_state.write_marks()
             flusher(group)
 
         journal = self._commit_log = Journal(target.path / _JOURNAL, insert)
@@ -136,19 +136,18 @@ class ClickHouseStore:
         batches = [batch for batch in batches if len(batch)]
         if not batches or self._commit_log is None:
             return
-        new = self._catalog.missing(batches, retention)
-        group = [Rows.of(batch, retention, descriptors) for batch, descriptors in zip(batches, new, strict=True)]
+        missing = self._catalog.missing(batches, retention)
+        group = [Rows.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
         intent = self._rollup_state.intent()
         touched = _touched(group, intent)
-        if touched:
-            self._rollup_state.dirty_before(touched)
+        before = self._rollup_state.dirty_before(touched)
         self._commit_log.append(group)
-        self._catalog.note(new)
+        self._catalog.note(missing)
         # A roll-up may have begun since, and may have read before these samples were there.
         intent_now = self._rollup_state.intent()
         touched = touched if intent_now == intent else _touched(group, intent_now)
         if touched:
-            self._rollup_state.dirty_after(touched)
+            self._rollup_state.dirty_after(touched, before)
 
     def unwritten(self, keys: SeriesKeys) -> Bools:
         """See ``Store.unwritten``."""

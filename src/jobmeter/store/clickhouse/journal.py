@@ -1,8 +1,8 @@
 """The journal makes samples durable with one write and one sync, and inserts them into the engine many at a time.
 
 A small insert costs the engine about 10 ms of any size: a part, its files, a sync, merges later. So a commit is first
-appended to a segment file and acknowledged. Its rows wait in memory until a thread inserts all waiting rows as one
-sorted block and deletes the segments.
+appended to a segment file and acknowledged. Its rows wait in memory until a thread inserts all waiting rows, sorted, in
+large blocks, and deletes the segments.
 
 The order of steps, and why no row is lost or returns after its deletion:
 
@@ -42,14 +42,15 @@ class JournalLimits:
 
     A flush begins at ``flush_rows`` (where rows lie on many days, at ``day_rows`` for each of these, up to half of
     ``most_rows``: the engine makes a file set of each day) or when the oldest row has waited ``flush_seconds``. Past
-    ``most_rows`` commits wait, for ``wait_seconds`` at most. After a failure the next flush begins ``retry_seconds``
-    later.
+    ``most_rows``, or ``most_bytes`` with the descriptors of new series, commits wait, for ``wait_seconds`` at most.
+    After a failure the next flush begins ``retry_seconds`` later.
     """
 
     flush_rows: int = 1_000_000
     day_rows: int = 200_000
     flush_seconds: float = 5.0
     most_rows: int = 12_000_000
+    most_bytes: int = 512 * 2**20
     wait_seconds: float = 30.0
     retry_seconds: float = 2.0
 
@@ -81,7 +82,7 @@ class Journal:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def recover(self, prepare: Callable[[Rows], None]) -> None:
+    def recover(self, prepare: Callable[[Rows], object]) -> None:
         """Take in what an earlier process left behind, and begin to work.
 
         ``prepare`` is called with all these rows before any of them goes to the engine. Where the engine does not take
@@ -103,7 +104,7 @@ class Journal:
 
         Raises ThrottledError when too much waits for the engine, UnavailableError when the disk or the engine fails.
         """
-        self._wait_for_room(sum(map(len, group)))
+        self._wait_for_room(sum(map(len, group)), sum(rows.bytes for rows in group))
         with self._writing:
             self._check_open()
             try:
@@ -124,6 +125,8 @@ class Journal:
                 # Another thread may have done it while it had the lock.
                 if self._matters(before_ms):
                     self._flush()
+                if before_ms is None and self._removable:
+                    self._remove()
 
     def statistics(self) -> dict[str, int]:
         """See ``CommitLog.statistics``."""
@@ -161,10 +164,10 @@ class Journal:
             if first or self._due():
                 self._changed.notify_all()
 
-    def _wait_for_room(self, rows: int) -> None:
+    def _wait_for_room(self, rows: int, size: int) -> None:
         deadline = monotonic() + self._limits.wait_seconds
         with self._changed:
-            while not self._closed and self._rows and self._rows + rows > self._limits.most_rows:
+            while not self._closed and not self._fits(rows, size):
                 if self._failed is not None:
                     raise UnavailableError(self._failed.message, _RETRY_AFTER_MS)
                 self._crowded = True
@@ -172,6 +175,10 @@ class Journal:
                 if not self._changed.wait(deadline - monotonic()):
                     raise ThrottledError("more samples arrive than the telemetry engine takes now", _RETRY_AFTER_MS)
             self._crowded = False
+
+    def _fits(self, rows: int, size: int) -> bool:
+        most = self._limits
+        return not self._rows or (self._rows + rows <= most.most_rows and self._bytes + size <= most.most_bytes)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -126,7 +126,7 @@ class Lookup:
     def _anything(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: Meter) -> bool:
         """Whether a series that was not found has anything before a time: most have not, their job began since."""
         missing = found.missing()
-        for some in key_pieces(SeriesKeys(keys.job[missing], keys.series[missing])):
+        for some in key_pieces(keys.where(missing)):
             parameters = key_parameters(some) | {"start": 0, "end": before_ms}
             for _ in self._reader.blocks(_ANYTHING, parameters, meter):
                 return True
@@ -143,7 +143,7 @@ class Lookup:
     ) -> None:
         """Look for those that are missing, or for a later sample of the keys at some places."""
         places = found.missing() if places is None else places
-        sought = SeriesKeys(keys.job[places], keys.series[places])
+        sought = keys.where(places)
         order = Order.of(sought)
         for some in key_pieces(sought):
             parameters = key_parameters(some) | {"start": between[0], "end": between[1]}

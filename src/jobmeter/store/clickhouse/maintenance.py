@@ -117,6 +117,7 @@ class Maintenance:
                 present = [table for table in tables if table != "migrations" and self._has_table(folder / name, table)]
                 self._run("restore", "RESTORE", "FROM", folder / name, present)
             self._catalog.forget()
+            self._rollup_state.write_marks()
             self._rollup_state.reload()
 
     def _has_table(self, folder: Path, table: str) -> bool:

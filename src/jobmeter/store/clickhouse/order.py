@@ -23,7 +23,7 @@ class Order(msgspec.Struct, frozen=True, eq=False):
     def of(cls, keys: SeriesKeys) -> "Order":
         """The order of some keys."""
         position = np.lexsort((keys.series, keys.job))
-        ordered = SeriesKeys(keys.job[position], keys.series[position])
+        ordered = keys.where(position)
         return cls(ordered, position, np.argsort(keys.series, kind="stable"))
 
     @property
@@ -71,4 +71,4 @@ def latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDArray[n
 def by_index(columns: SampleColumns) -> SampleColumns:
     """The rows sorted by index; rows of one index stay in their order."""
     order = np.argsort(columns.index, kind="stable")
-    return SampleColumns(columns.index[order], columns.time[order], columns.value[order])
+    return columns.where(order)

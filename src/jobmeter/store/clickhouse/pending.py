@@ -49,7 +49,7 @@ class Pending:
         together = max(1, len(keys) // (1 + rows // PIECE_ROWS))
         for first in range(0, len(keys) if rows else 0, together):
             some = slice(first, first + together)
-            found = chosen.samples(SeriesKeys(keys.job[some], keys.series[some]), span)
+            found = chosen.samples(keys.where(some), span)
             if len(found):
                 yield SampleColumns(found.index + np.uint32(first), found.time, found.value) if first else found
 
@@ -59,7 +59,7 @@ class Pending:
         if not len(found):
             return found
         last = np.append(found.index[1:] != found.index[:-1], True)
-        return SampleColumns(found.index[last], found.time[last], found.value[last])
+        return found.where(last)
 
     def times(self, jobs: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Job key, first and last time of what is here of some jobs; a job may come several times."""

@@ -141,7 +141,7 @@ class Reader:
         stream.close()
         del blocks_read
         for first, last in self._groups(keys, span, order, meter):
-            some = SeriesKeys(keys.job[first:last], keys.series[first:last])
+            some = keys.where(slice(first, last))
             inner = Order.of(some)
             blocks = self._stream(span, inner, meter)
             for block in blocks if inner.same else _sorted(blocks):

@@ -14,7 +14,7 @@ from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.clickhouse import rollup_sql
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.rollup_state import RollupState
+from jobmeter.store.clickhouse.rollup_state import DirtyHour, RollupState
 from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import pieces
 
@@ -101,6 +101,13 @@ class Roller:
 
     def _roll_marked(self) -> int:
         marks = self._ledger.take()
+        try:
+            return self._roll(marks)
+        except BaseException:
+            self._ledger.give_back(marks)
+            raise
+
+    def _roll(self, marks: Sequence[DirtyHour]) -> int:
         pairs = {(mark.job, mark.hour) for mark in marks}
         if pairs:
             self._flush(max(hour for _, hour in pairs) + HOUR)

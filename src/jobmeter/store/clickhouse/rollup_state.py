@@ -2,7 +2,7 @@
 
 Two numbers and a set, stored in the engine. Hours before ``done`` are rolled up. Hours before ``intent`` are or are
 about to be: a roll-up raises it before it reads the samples. A *mark* (job, hour) says that samples of that hour
-may be missing in its roll-ups.
+may be missing in its roll-ups. New marks of a process that writes alone reach the engine just before their samples.
 
 A writer of samples marks the hours before ``intent`` twice: before the samples become visible, so that no reader
 trusts a roll-up that lacks them; and after, in case a roll-up took the mark in between without having read them (or
@@ -12,7 +12,7 @@ A roll-up removes exactly the marks that it took before it read the samples, by 
 
 import secrets
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ _SEQUENTIAL = {"select_sequential_consistency": 1}
 
 
 class DirtyHour(msgspec.Struct, frozen=True):
-    """One mark as it stands in the engine."""
+    """One mark."""
 
     job: int
     hour: int
@@ -50,6 +50,7 @@ class RollupState:
         self._standing: dict[JobHour, set[int]] = {}
         self._open: set[JobHour] = set()
         self._unwritten: list[DirtyHour] = []
+        self._taken = 0  # how often marks were taken
         self._progress: dict[str, int] = {}
         self.reload()
 
@@ -69,34 +70,49 @@ class RollupState:
         """Say that hours before ``until_ms`` are rolled up."""
         self._write_progress({"done": until_ms})
 
-    def dirty_before(self, touched: Iterable[JobHour]) -> None:
-        """Mark what is about to be written.
+    def dirty_before(self, touched: Collection[JobHour]) -> int:
+        """Mark what is about to be written. Gives a number for ``dirty_after``.
 
-        In a process that writes alone the marks are durable after ``write``, which comes before the samples reach the
-        engine: a start marks again what it finds in the journal.
+        In a process that writes alone the marks are durable after ``write_marks``, which comes before the samples reach
+        the engine: a start marks again what it finds in the journal.
         """
-        self._mark(touched)
-        if not self._exclusive:
-            self.write()
+        if not touched:
+            return self._taken
+        with self._lock:
+            self._mark(touched)
+            return self._taken
 
-    def dirty_after(self, touched: Iterable[JobHour]) -> None:
-        """Mark what became visible, unless the mark from before certainly stands. Durable on return."""
-        if self._mark(touched):
-            self.write()
+    def dirty_after(self, touched: Iterable[JobHour], before: int) -> None:
+        """Mark what became visible, unless the mark from before certainly stands. Durable on return.
 
-    def write(self) -> None:
+        ``before``: what ``dirty_before`` gave.
+        """
+        with self._lock:
+            if self._mark(touched) or self._taken != before:
+                self._write_marks()
+
+    def write_marks(self) -> None:
         """Make all marks durable."""
         with self._lock:
-            self._insert(self._unwritten, cleared=0)
-            self._unwritten.clear()
+            self._write_marks()
+
+    def _write_marks(self) -> None:
+        self._insert(self._unwritten, cleared=0)
+        self._unwritten.clear()
 
     def take(self) -> list[DirtyHour]:
         """The marks that stand. What is written from now on is marked anew, so these may be removed when done."""
         with self._lock:
             self._open.clear()
+            self._taken += 1
             if not self._exclusive:
                 return self._read_dirty_hours(None)
             return [DirtyHour(job, hour, mark) for (job, hour), marks in self._standing.items() for mark in marks]
+
+    def give_back(self, marks: Sequence[DirtyHour]) -> None:
+        """These were taken and are not removed: what is written from now on needs no other ones."""
+        with self._lock:
+            self._open.update({(mark.job, mark.hour) for mark in marks} & self._standing.keys())
 
     def clear(self, marks: Sequence[DirtyHour]) -> None:
         """Remove these marks and no others."""
@@ -120,16 +136,18 @@ class RollupState:
             return {pair for pair in self._standing if pair[0] in pairs}
 
     def _mark(self, touched: Iterable[JobHour]) -> bool:
-        """False where all of them are marked already."""
-        with self._lock:
-            pairs = [pair for pair in touched if not (self._exclusive and pair in self._open)]
-            identity = secrets.randbits(64)
-            self._unwritten += [DirtyHour(job, hour, identity) for job, hour in pairs]
-            if self._exclusive:
-                for pair in pairs:
-                    self._standing.setdefault(pair, set()).add(identity)
-                self._open.update(pairs)
-            return bool(pairs)
+        """Mark those that are not open; False where all of them are. The lock is taken."""
+        pairs = [pair for pair in touched if pair not in self._open]
+        identity = secrets.randbits(64)
+        marks = [DirtyHour(job, hour, identity) for job, hour in pairs]
+        if not self._exclusive:
+            self._insert(marks, cleared=0)
+            return False
+        self._unwritten += marks
+        for pair in pairs:
+            self._standing.setdefault(pair, set()).add(identity)
+        self._open.update(pairs)
+        return bool(pairs)
 
     def reload(self) -> None:
         """Read everything from the engine; on the first start roll-ups begin with the current hour."""

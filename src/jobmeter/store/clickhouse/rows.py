@@ -31,7 +31,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
 
     ``keys``: of each run; the very same object wherever the same list of series came again. ``count``: int64[k], the
     samples of each run, at least 1. ``time``: int64[n] ms; ``value``: float64[n]. ``existing_span``: see ``span``.
-    ``descriptors``: of those of the series that have none in the engine, for the day of the samples.
+    ``descriptors``: of those of the series that have no durable one for the day of the samples.
     """
 
     keys: SeriesKeys
@@ -51,7 +51,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
         return self.existing_span or (int(self.time.min()), int(self.time.max()))
 
     @classmethod
-    def of(cls, batch: SampleBatch, retention: Retention, descriptors: Descriptors | None = None) -> "Rows":
+    def of(cls, batch: SampleBatch, descriptors: Descriptors | None, retention: Retention) -> "Rows":
         """The rows of a batch that has some."""
         index, keys, span = batch.index, batch.keys, batch.span
         if batch.single:
@@ -63,7 +63,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
         chosen = index[starts]
         count = np.diff(starts, append=len(index))
         if len(chosen) != len(keys) or int(chosen[0]) or (chosen[1:] != chosen[:-1] + np.uint32(1)).any():
-            keys = SeriesKeys(keys.job[chosen], keys.series[chosen])
+            keys = keys.where(chosen)
         return cls(keys, count, batch.time, batch.value, retention, span, descriptors)
 
     @property
@@ -233,6 +233,19 @@ def by_days(group: Sequence[Rows], rows: int, days: int) -> Iterator[list[Rows]]
         size += count
     if chosen:
         yield _on_days(cuts, chosen)
+
+
+def portions(group: Sequence[Rows], rows: int) -> Iterator[list[Rows]]:
+    """A group in consecutive portions of so many rows, about: a portion ends with the rows that reach the number."""
+    portion, size = list[Rows](), 0
+    for one in group:
+        portion.append(one)
+        size += len(one)
+        if size >= rows:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def _on_days(cuts: "Sequence[_DayCut]", days: Sequence[int]) -> list[Rows]:

@@ -20,4 +20,4 @@ def pieces(items: Sequence[T], size: int = PARAMETERS) -> Iterator[Sequence[T]]:
 def key_pieces(keys: SeriesKeys) -> Iterator[SeriesKeys]:
     """The keys in runs that fit into one parameter."""
     for start in range(0, len(keys), PARAMETERS):
-        yield SeriesKeys(keys.job[start : start + PARAMETERS], keys.series[start : start + PARAMETERS])
+        yield keys.where(slice(start, start + PARAMETERS))

@@ -214,4 +214,4 @@ class PageWriter:
         left = kernel.append(
             self._at, self._stock, row_numbers, (columns.index, columns.time, columns.value), keep_from
         )
-        return SampleColumns(columns.index[left], columns.time[left], columns.value[left])
+        return columns.where(left)

@@ -98,7 +98,7 @@ class WindowedStore:
             new = self.window.missing(keys)
             if new.any():
                 since = max(0, self._clock.now_ms() - self.window.length_ms)
-                self._adopt(SeriesKeys(keys.job[new], keys.series[new]), since)
+                self._adopt(keys.where(new), since)
         # Only now: what could not be read is tried again.
         del self._unfilled[len(self._unfilled) - len(chosen) :]
         if self.window.full:
@@ -131,7 +131,7 @@ class WindowedStore:
             columns = self.window.read(keys, span, slice(first, first + _TOGETHER))
             if columns is None:
                 # All of them from here on: an engine reads many series as quickly as some.
-                rest = SeriesKeys(keys.job[first:], keys.series[first:])
+                rest = keys.where(slice(first, None))
                 left = ReadBudget(rows=budget.rows - rows, seconds=budget.seconds)
                 for block in self._engine.read(rest, span, left):
                     yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
@@ -269,9 +269,9 @@ class WindowedStore:
         """Nobody appends meanwhile. See ``Window.adopt``."""
         new = self._engine.unwritten(keys)
         if new.any():
-            fresh = SeriesKeys(keys.job[new], keys.series[new])
+            fresh = keys.where(new)
             self.window.adopt(fresh, SampleColumns.empty(), since_ms, now_ms)
-            keys = SeriesKeys(keys.job[~new], keys.series[~new])
+            keys = keys.where(~new)
         if not len(keys):
             return
         found = SampleColumns.joined(list(self._engine.read(keys, TimeRange(since_ms, MAX_TIME_MS), ReadBudget())))

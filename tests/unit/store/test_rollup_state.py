@@ -1,0 +1,91 @@
+"""Marks of late hours where a roll-up, or the engine, is in the way."""
+
+import pytest
+
+from jobmeter.errors import UnavailableError
+from jobmeter.model.series import Series
+from jobmeter.model.time import HOUR, parse_time
+from jobmeter.testing.samples import FOREVER, batch_of
+
+START = parse_time("2026-01-01")
+ONE = Series("gpu.power", job="one", replica="worker-0")
+PAIR = (ONE.job_key, START)
+
+
+def refuse(*_, **__):
+    raise UnavailableError("the telemetry engine cannot store samples now: the disk is full")
+
+
+@pytest.fixture
+def store(empty_store):
+    empty_store.append(batch_of({(ONE, START): 1.0}), FOREVER)
+    empty_store.roll_up(START + HOUR)
+    return empty_store
+
+
+def late(store, value):
+    store.append(batch_of({(ONE, START + 1): value}), FOREVER)
+
+
+def stored(state):
+    """The marks that a process which starts now would find."""
+    return {(mark.job, mark.hour) for mark in state._read_dirty_hours(None)}
+
+
+def test_marks_reach_the_engine_with_their_samples(store):
+    state = store._rollup_state
+    late(store, 2.0)
+    assert state.marked([ONE.job_key]) == {PAIR}
+    store._commit_log.flush()
+    assert stored(state) == {PAIR}
+
+
+def test_marks_do_not_grow_while_roll_ups_fail(store, monkeypatch):
+    state = store._rollup_state
+    late(store, 2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(store._roller, "_flush", refuse)
+        for value in range(5):
+            with pytest.raises(UnavailableError):
+                store.roll_up(START + HOUR)
+            late(store, float(value))
+    assert len(state._standing[PAIR]) == 1
+    store.roll_up(START + HOUR)
+    assert state.marked([ONE.job_key]) == set()
+    assert stored(state) == set()
+
+
+def test_marks_wait_for_an_engine_that_refuses_them(store, monkeypatch):
+    state = store._rollup_state
+    late(store, 2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "_insert", refuse)
+        with pytest.raises(UnavailableError):
+            store._commit_log.flush()
+    assert state.marked([ONE.job_key]) == {PAIR}
+    store._commit_log.flush()
+    assert stored(state) == {PAIR}
+
+
+def test_samples_whose_mark_was_taken_are_acknowledged_with_a_durable_one(store):
+    """Another writer's new mark of that hour may not be in the engine yet."""
+    state = store._rollup_state
+    before = state.dirty_before({PAIR})
+    state.clear(state.take())
+    state.dirty_before({PAIR})
+    assert stored(state) == set()
+    state.dirty_after({PAIR}, before)
+    assert stored(state) == {PAIR}
+
+
+def test_a_shared_engine_that_refuses_a_mark_is_left_without_it(store, monkeypatch):
+    state = store._rollup_state
+    monkeypatch.setattr(state, "_exclusive", False)
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "_insert", refuse)
+        for _ in range(3):
+            with pytest.raises(UnavailableError):
+                state.dirty_before({PAIR})
+    assert state.take() == []
+    state.dirty_before({PAIR})
+    assert len(state.take()) == 1
