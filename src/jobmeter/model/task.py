@@ -86,8 +86,8 @@ class GivenLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NewTask(msgspec.Struct, Question["DiagnosticTask"], frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A task to make. ``start`` and ``end`` in epoch ms; by default the last hour.
 
-    ``nodes`` are those of ``cluster``, where one is named. A task of type ``job`` names its job, one of type ``logs``
-    has ``logs``.
+    A task of type ``node`` names ``nodes``, those of ``cluster`` where one is named; one of type ``job`` names its job,
+    and one of type ``logs`` has ``logs``.
     """
 
     type: TaskType = TaskType.NODE

@@ -1,6 +1,6 @@
 """What a question is about, apart from its range: the series that answer it, and what each of them stands for.
 
-A shape is the same from one query to the next, so that it is cached (``jobmeter.query.shapes``) while neither the
+A shape is the same from one query to the next, so that it is cached (``jobmeter.query.layout``) while neither the
 job's record nor its series change; a request then costs array operations alone.
 """
 

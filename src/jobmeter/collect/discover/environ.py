@@ -47,8 +47,6 @@ NAMES = frozenset(
         "TORCHELASTIC_RUN_ID",
         "TORCHELASTIC_RESTART_COUNT",
         "GROUP_RANK",
-        "MV2_COMM_WORLD_RANK",
-        "MV2_COMM_WORLD_LOCAL_RANK",
         "CUDA_VISIBLE_DEVICES",
         "NVIDIA_VISIBLE_DEVICES",
     }

@@ -189,7 +189,6 @@ def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated:
         try:
             own, made = _shared(resource, scope)
         except RefusedError as error:
-            sent.check(len(items))
             sent.refused[error.reason] += len(items)
             continue
         size = len(resource) + len(scope) if repeated else 0

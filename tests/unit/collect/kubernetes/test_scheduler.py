@@ -420,3 +420,30 @@ def test_a_list_longer_than_the_queue_is_taken_whole_and_a_watch_waits_for_room(
         assert len(watching.take()) == 3
     finally:
         watching.stop()
+
+
+class CutOff(Numbered):
+    """An API server that gives only the first page of its first three lists."""
+
+    lists = 0
+
+    def page(self, path: str, token: str) -> bytes:
+        if token:
+            raise UnavailableError("the continue token has expired")
+        self.lists += 1
+        metadata = {"resourceVersion": "1", **({"continue": "page-2"} if self.lists <= 3 else {})}
+        return msgspec.json.encode({"items": self._items, "metadata": metadata})
+
+
+def test_lists_that_were_cut_off_or_superseded_leave_nothing_behind() -> None:
+    watching = Informer(CutOff(5), "api/v1/pods", Pod, optional=False)
+    for _ in range(3):
+        with pytest.raises(UnavailableError):
+            watching._list()
+        assert watching.take() == []
+    # Complete lists come again, and nobody takes them.
+    for _ in range(3):
+        watching._list()
+    *listed, end = watching.take()
+    assert [change.uid for change in listed] == ["u0", "u1", "u2", "u3", "u4"]
+    assert end.uids == frozenset({"u0", "u1", "u2", "u3", "u4"})

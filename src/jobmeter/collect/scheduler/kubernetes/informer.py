@@ -98,7 +98,8 @@ class Informer(Generic[T]):
 
     def take(self) -> list[Change[T]]:
         """What has changed since the last call, oldest first."""
-        return [self._changes.get_nowait() for _ in range(self._changes.qsize())]
+        changes = self._changes
+        return [changes.get_nowait() for _ in range(changes.qsize())]
 
     def run(self) -> None:
         """List, watch, and begin again where that ends, until ``stop``."""
@@ -136,15 +137,20 @@ class Informer(Generic[T]):
         return _ABSENT_REST
 
     def _list(self) -> None:
-        token, uids = "", set[str]()
+        token, listed = "", SimpleQueue[Change[T]]()
+        uids = set[str]()
         while True:
             page = msgspec.json.decode(self._api.page(self.path, token), type=_Page)
             for item in page.items or ():
-                uids.add(self._changed(item))
+                if (change := self._change(item)) is not None:
+                    listed.put(change)
+                    uids.add(change.uid)
             token = page.metadata.continue_
             if not token:
                 break
-        self._changes.put(Change("", None, frozenset(uids)))
+        listed.put(Change("", None, frozenset(uids)))
+        # A whole list says all that earlier changes say, which nobody took yet.
+        self._changes = listed
         self._version = page.metadata.resource_version
         self.ready.set()
 
@@ -156,7 +162,8 @@ class Informer(Generic[T]):
                 raise (GoneError if status.code == 410 else UnavailableError)(status.message or "the watch ended")
             metadata = msgspec.json.decode(event.object, type=_Object).metadata
             if event.type != "BOOKMARK":
-                self._changed(event.object)
+                if (change := self._change(event.object)) is not None:
+                    self._changes.put(change)
                 if event.type == "DELETED":
                     self._changes.put(Change(metadata.uid, None))
             # Stored after it is in the queue: an event is read again if the watch breaks off in between.
@@ -166,13 +173,11 @@ class Informer(Generic[T]):
             if self._stop.is_set():
                 return
 
-    def _changed(self, item: msgspec.Raw) -> str:
+    def _change(self, item: msgspec.Raw) -> Change[T] | None:
         try:
             found = msgspec.json.decode(item, type=self._kind)
         except msgspec.ValidationError as error:
             # One object of an unexpected form must not hide all others.
             _log.warning("an object of %s is not understood: %s", self.path, error)
-            return ""
-        uid = msgspec.json.decode(item, type=_Object).metadata.uid
-        self._changes.put(Change(uid, found))
-        return uid
+            return None
+        return Change(msgspec.json.decode(item, type=_Object).metadata.uid, found)
