@@ -8,7 +8,7 @@ from jobmeter.collect.base import Collector, Place, RecordSource
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
-from jobmeter.collect.discover.devices import Device
+from jobmeter.collect.discover.devices import AllocationTracker, Device
 from jobmeter.collect.discover.member import Classifier, Member
 from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.discover.prolog import PrologAllocations
@@ -71,9 +71,14 @@ class JobCollectors:
         return [Planned(self.jobs), Planned(self.nvidia)]
 
     @property
+    def allocations(self) -> list[AllocationTracker]:
+        """Of each kind of device who has it."""
+        return [self.nvidia.allocations]
+
+    @property
     def sources(self) -> list[RecordSource]:
         """Sources of allocations, and of disagreements about them."""
-        return [self.nvidia.allocations, self.nvidia.disagreements]
+        return [*self.allocations, self.nvidia.disagreements]
 
     def devices(self) -> Sequence[Device]:
         """The devices of the node that the collectors found."""

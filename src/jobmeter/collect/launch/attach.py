@@ -145,8 +145,9 @@ class Attachment:
     def _finish(self, loop: Loop, recorder: JobRecorder, start: int, last: int) -> Result:
         life = self._life
         remaining = self._living()
-        self._collectors.nvidia.allocations.close(last)
-        loop.spool_records(self._collectors.nvidia.allocations.records(last))
+        for allocations in self._collectors.allocations:
+            allocations.close(last)
+            loop.spool_records(allocations.records(last))
         if self._detached:
             records = recorder.detached(life, last, self._target.end.stat.key.pid)
         elif life.exit_code is None:
@@ -174,7 +175,7 @@ class Attachment:
         timeout = max(0.8 * interval_ms / 1000, 0.5)
         return Loop(
             [Worker(planned.collector, planned.every_ms, self._clock, timeout) for planned in self._collectors.planned],
-            [self._collectors.nvidia.allocations, self._incidents],
+            [*self._collectors.allocations, self._incidents],
             self._outbox,
             AgentMetrics(self._place, self._plan.job),
             self._clock,

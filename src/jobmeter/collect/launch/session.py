@@ -197,8 +197,9 @@ class Session:
         for life in self._lives:
             if life.exit_code == _KILLED and self._oom:
                 life.reason = self._oom.evidence(self._oom_kills.get(life.name, 0.0))
-        self._collectors.nvidia.allocations.close(end)
-        loop.spool_records(self._collectors.nvidia.allocations.records(end))
+        for allocations in self._collectors.allocations:
+            allocations.close(end)
+            loop.spool_records(allocations.records(end))
         out_of_memory = {life.name for life in self._lives if life.exit_code == _KILLED and life.reason}
         loop.spool_records(self._incidents.finish(out_of_memory.__contains__))
         records = self._recorder.ended(self._lives, end, stopped=stopped)
@@ -281,7 +282,7 @@ class Session:
         cost = AgentMetrics(self._place, self._plan.job)
         return Loop(
             workers,
-            [self._collectors.nvidia.allocations, self._incidents],
+            [*self._collectors.allocations, self._incidents],
             self._outbox,
             cost,
             self._clock,
