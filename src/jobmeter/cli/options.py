@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -117,12 +117,26 @@ def checked(check: Callable[[str, str], str], value: str, option: str) -> str:
 
 
 def stopped() -> Event:
-    """An event that SIGTERM and SIGINT set."""
-    stop = Event()
+    """An event that SIGTERM and SIGINT set. For the main thread.
 
-    def stopping(_number: int, _frame: FrameType | None) -> None:
+    Whichever thread of the process the system gives the signal to: the interpreter's own handlers run in the main
+    thread, which nothing wakes from a long wait where another thread got the signal.
+    """
+    stop, stopping = Event(), {signal.SIGTERM, signal.SIGINT}
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    for number in stopping:
+        signal.signal(number, _ignored)
+
+    def read() -> None:
+        while not stopping.intersection(os.read(reading, 1)):
+            pass
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopping)
+    Thread(target=read, name="signals", daemon=True).start()
     return stop
+
+
+def _ignored(_number: int, _frame: FrameType | None) -> None:
+    """Without a handler no signal reaches the pipe."""

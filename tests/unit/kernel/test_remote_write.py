@@ -56,7 +56,7 @@ def outcome(read, data):
     except JobmeterError as error:
         return type(error), getattr(error, "field", ""), error.message
     columns = written.index.tolist(), written.time.tolist(), written.value.tobytes()
-    counts = written.stale, written.not_finite, written.histograms, written.exemplars
+    counts = written.stale, written.not_finite, written.histograms
     return list(written.keys), [labels_of(written, at) for at in range(len(written.keys))], columns, counts
 
 

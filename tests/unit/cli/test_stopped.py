@@ -1,0 +1,29 @@
+"""Programs that run until they are stopped end whichever of their threads gets the signal."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import signal, threading
+from jobmeter.cli.options import stopped
+stop = stopped()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+if {blocked}:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
+print("ready", flush=True)
+print(stop.wait(50), flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("blocked", [False, True], ids=["any thread", "another thread"])
+def test_a_signal_ends_the_wait(number, blocked):
+    with subprocess.Popen([sys.executable, "-c", CODE.format(blocked=blocked)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        assert process.stdout.read() == b"True\n"
+    assert process.returncode == 0
