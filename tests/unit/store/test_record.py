@@ -104,26 +104,6 @@ def test_descriptors_of_new_series_come_with_their_rows():
     assert found.groups[1].descriptors is None
 
 
-def test_descriptors_are_there_again_where_their_list_is():
-    new = [Series("gpu.power", job="a"), Series("gpu.power", job="b")]
-    days = np.array([20_000])
-    first, second = (Descriptors.of([one], SeriesKeys.of([one]), days, 90) for one in new)
-    rows = replace(rows_of([(5, 1, 1.0)]), descriptors=first)
-    lists = SeriesListTable()
-    records = [
-        encoded([rows], lists),
-        encoded([replace(rows, descriptors=second)], lists, 200),
-        encoded([replace(rows, descriptors=None)], lists, 400),
-        encoded([replace(rows, descriptors=None)], lists, 200 + AGAIN_BYTES),
-    ]
-    found = [group.descriptors for group in scan(b"".join(records)).groups]
-    assert [list(one.series) if one else [] for one in found] == [[new[0]], [new[1]], [], new]
-    # The first record is lost, and with it what names its list; the last one says all of it again.
-    (left,) = (group for group in scan(b"".join(records[1:])).groups if len(group))
-    assert left.descriptors is not None
-    assert list(left.descriptors.series) == new
-
-
 def test_records_of_an_earlier_program_are_read():
     old = (
         struct.pack("<IIHHHH", 2, 3, *days_of(LONG), 0)

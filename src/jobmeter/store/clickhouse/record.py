@@ -29,8 +29,7 @@ number, and have keys, all times and all counts.
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -79,38 +78,17 @@ class SeriesListTable:
     """The lists of series defined in a segment so far, for its writer."""
 
     def __init__(self) -> None:
-        self._written: dict[int, _WrittenList] = {}  # by the identity of the list
+        self._written: dict[int, tuple[SeriesKeys, int, int]] = {}  # by identity; the list, its number, where it is
         self._last = 0
 
-    def place(self, rows: Rows, at: int) -> "_Placed":
-        """What a record at a place of the segment says of the series of some rows.
-
-        Where it must define the list again it has the descriptors again that came with the list in this segment.
-        """
-        new = [] if rows.descriptors is None else [rows.descriptors]
-        written = self._written.get(id(rows.keys))
-        if written is not None and at - written.at < AGAIN_BYTES:
-            written.descriptors.extend(new)
-            return _Placed(written.number, False, new)
+    def number(self, keys: SeriesKeys, at: int) -> tuple[int, bool]:
+        """The number of a list for a record at a place of the segment, and whether the record must define the list."""
+        written = self._written.get(id(keys))
+        if written is not None and at - written[2] < AGAIN_BYTES:
+            return written[1], False
         self._last += 1
-        described = new if written is None else [*written.descriptors, *new]
-        self._written[id(rows.keys)] = _WrittenList(rows.keys, self._last, at, described)
-        return _Placed(self._last, True, described)
-
-
-class _WrittenList(NamedTuple):
-    keys: SeriesKeys
-    number: int
-    at: int
-    descriptors: list[Descriptors]
-
-
-class _Placed(NamedTuple):
-    """The number of a list, whether a record defines it, and the descriptors that the record has."""
-
-    number: int
-    defined: bool
-    descriptors: list[Descriptors]
+        self._written[id(keys)] = keys, self._last, at
+        return self._last, True
 
 
 def encode(groups: Sequence[Rows], lists: SeriesListTable, at: int = 0) -> list[Piece]:
@@ -118,7 +96,7 @@ def encode(groups: Sequence[Rows], lists: SeriesListTable, at: int = 0) -> list[
 
     Where the record does not get there the lists are of no use any more. Large pieces are the memory of the rows.
     """
-    parts = [part for rows in groups for part in _section(rows, lists.place(rows, at))]
+    parts = [part for rows in groups for part in _section(rows, *lists.number(rows.keys, at))]
     check = 0
     for part in parts:
         check = crc32(part, check)
@@ -156,16 +134,16 @@ def scan(segment: bytes) -> SegmentContent:
     return SegmentContent(groups, damaged + unreadable, len(segment) - good - unreadable)
 
 
-def _section(rows: Rows, placed: _Placed) -> list[Piece]:
+def _section(rows: Rows, number: int, written: bool) -> list[Piece]:
     runs, retention = len(rows.count), rows.retention
     first, last = rows.span
     together = first == last
     single = runs == len(rows)
-    lines = b"\n".join(chain.from_iterable(one.lines for one in placed.descriptors))
-    form = _KEYS * placed.defined | _SINGLE * single | _TOGETHER * together | _DESCRIPTORS * bool(lines)
+    lines = b"" if rows.descriptors is None else b"\n".join(rows.descriptors.lines)
+    form = _KEYS * written | _SINGLE * single | _TOGETHER * together | _DESCRIPTORS * bool(lines)
     days = retention.raw_days, retention.minute_days, retention.hour_days
-    pieces: list[Piece] = [_NUMBERED.pack(runs, len(rows), *days, form, placed.number)]
-    if placed.defined:
+    pieces: list[Piece] = [_NUMBERED.pack(runs, len(rows), *days, form, number)]
+    if written:
         pieces += [_memory(rows.job, _IDS), _memory(rows.series, _IDS)]
     pieces += [_TIME.pack(first) if together else _memory(rows.time, _TIMES), _memory(rows.value, _VALUES)]
     if not single:
