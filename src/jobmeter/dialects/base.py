@@ -353,6 +353,39 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     encodings: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class OperationMaker:
+    """Makes operations below ``prefix``. ``of_paths`` documents the parameters that their paths may have, once."""
+
+    of_paths: Sequence[Parameter]
+    prefix: str = ""
+    rate: Rate | None = None
+
+    def __call__(
+        self,
+        name: str,
+        method: str,
+        path: str,
+        answer: Callable[[Call, Context], Steps],
+        text: str,
+        *parameters: Parameter,
+        action: str = "jobs:read",
+    ) -> Operation:
+        """An operation; ``parameters`` are those besides the path's."""
+        whole = self.prefix + path
+        of_path = [one for one in self.of_paths if f"{{{one.name}}}" in whole]
+        return Operation(
+            name=name,
+            action=action,
+            method=method,
+            path=whole,
+            answer=answer,
+            parameters=(*of_path, *parameters),
+            text=text,
+            rate=self.rate,
+        )
+
+
 class Match(msgspec.Struct, frozen=True):
     """An operation found for a call, with the values of its path parameters, percent-decoded.
 

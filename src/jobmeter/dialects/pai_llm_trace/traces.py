@@ -64,7 +64,7 @@ class _Filter(msgspec.Struct, rename="pascal"):
 )
 def list_traces_datas(arguments: Arguments) -> Steps:
     """Traces that the key may see, each with its spans as JSON text: `{Traces, TotalCount, RequestId}`."""
-    wanted, plain = _wanted(arguments), not arguments.flag("OpentelemetryCompatible")
+    wanted, plain = _trace_filter(arguments), not arguments.flag("OpentelemetryCompatible")
     reduced = arguments.choice("TraceReduceMethod", _REDUCED, "")
     page = yield from execute(wanted)
     ids = frozenset(one.trace for one in page.traces)
@@ -83,7 +83,7 @@ def list_traces_datas(arguments: Arguments) -> Steps:
     return answer({"Traces": traces, "TotalCount": page.total or 0}, arguments)
 
 
-def _wanted(arguments: Arguments) -> TraceFilter:
+def _trace_filter(arguments: Arguments) -> TraceFilter:
     size = arguments.integer("PageSize", 20, 1, _MOST_PAGE)
     names = {arguments.text("SpanName")} - {""}
     conditions = [

@@ -435,7 +435,7 @@ class CutOff(Numbered):
         return msgspec.json.encode({"items": self._items, "metadata": metadata})
 
 
-def test_lists_that_were_cut_off_or_superseded_leave_nothing_behind() -> None:
+def test_incomplete_and_superseded_lists_are_discarded() -> None:
     watching = Informer(CutOff(5), "api/v1/pods", Pod, optional=False)
     for _ in range(3):
         with pytest.raises(UnavailableError):

@@ -1,13 +1,12 @@
 """What the operations share: how they answer, which job a path names, and how often each may be called."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import msgspec
 
-from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
-from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
+from jobmeter.dialects.base import Answer, Context, OperationMaker, Parameter, execute
 from jobmeter.dialects.baseten.bodies import job_body
 from jobmeter.model.job import Job, SizesQuestion
 from jobmeter.model.question import Question
@@ -22,29 +21,8 @@ _OF_PATHS = (
     Parameter("training_project_id", "path", "The project: its name.", required=True),
     Parameter("training_job_id", "path", "The job.", required=True),
 )
-
-
-def operation(
-    name: str,
-    method: str,
-    path: str,
-    answer: Callable[[Call, Context], Steps],
-    text: str,
-    *parameters: Parameter,
-    action: str = "jobs:read",
-) -> Operation:
-    """An operation; ``parameters`` are those besides the path's."""
-    of_path = [one for one in _OF_PATHS if f"{{{one.name}}}" in path]
-    return Operation(
-        name=name,
-        action=action,
-        method=method,
-        path=path,
-        answer=answer,
-        parameters=(*of_path, *parameters),
-        text=text,
-        rate=RATE,
-    )
+operation = OperationMaker(_OF_PATHS, rate=RATE)
+"""Makes an operation, which may be called as often as all others."""
 
 
 def answer(body: dict[str, Any]) -> Answer:
