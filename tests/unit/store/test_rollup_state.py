@@ -78,6 +78,16 @@ def test_samples_whose_mark_was_taken_are_acknowledged_with_a_durable_one(store)
     assert stored(state) == {PAIR}
 
 
+def test_samples_of_an_hour_that_is_rolled_up_meanwhile_are_acknowledged_with_a_durable_mark(store):
+    state = store._rollup_state
+    before = state.dirty_before(set())
+    state.raise_intent(START + 2 * HOUR)
+    state.dirty_before({(ONE.job_key, START + HOUR)})
+    assert stored(state) == set()
+    state.dirty_after({(ONE.job_key, START + HOUR)}, before)
+    assert stored(state) == {(ONE.job_key, START + HOUR)}
+
+
 def test_a_shared_engine_that_refuses_a_mark_is_left_without_it(store, monkeypatch):
     state = store._rollup_state
     monkeypatch.setattr(state, "_exclusive", False)

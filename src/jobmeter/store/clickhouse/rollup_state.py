@@ -50,7 +50,7 @@ class RollupState:
         self._standing: dict[JobHour, set[int]] = {}
         self._open: set[JobHour] = set()
         self._unwritten: list[DirtyHour] = []
-        self._taken = 0  # how often marks were taken
+        self._begun = 0  # roll-ups, at the moments from which on they may have read
         self._progress: dict[str, int] = {}
         self.reload()
 
@@ -65,6 +65,8 @@ class RollupState:
     def raise_intent(self, until_ms: int) -> None:
         """Say that hours before ``until_ms`` are about to be rolled up."""
         self._write_progress({"intent": until_ms})
+        with self._lock:
+            self._begun += 1
 
     def raise_done(self, until_ms: int) -> None:
         """Say that hours before ``until_ms`` are rolled up."""
@@ -77,10 +79,10 @@ class RollupState:
         the engine: a start marks again what it finds in the journal.
         """
         if not touched:
-            return self._taken
+            return self._begun
         with self._lock:
             self._mark(touched)
-            return self._taken
+            return self._begun
 
     def dirty_after(self, touched: Iterable[JobHour], before: int) -> None:
         """Mark what became visible, unless the mark from before certainly stands. Durable on return.
@@ -88,7 +90,7 @@ class RollupState:
         ``before``: what ``dirty_before`` gave.
         """
         with self._lock:
-            if self._mark(touched) or self._taken != before:
+            if self._mark(touched) or self._begun != before:
                 self._write_marks()
 
     def write_marks(self) -> None:
@@ -104,7 +106,7 @@ class RollupState:
         """The marks that stand. What is written from now on is marked anew, so these may be removed when done."""
         with self._lock:
             self._open.clear()
-            self._taken += 1
+            self._begun += 1
             if not self._exclusive:
                 return self._read_dirty_hours(None)
             return [DirtyHour(job, hour, mark) for (job, hour), marks in self._standing.items() for mark in marks]
