@@ -17,7 +17,6 @@ import msgspec
 from jobmeter.access.call import Call
 from jobmeter.access.limit import Rate
 from jobmeter.access.signatures import Scheme
-from jobmeter.dialects.routes import Routes
 from jobmeter.errors import (
     ConflictError,
     ForbiddenError,
@@ -439,47 +438,6 @@ class Dialect(Protocol):
         A bug arrives as a bare JobmeterError and becomes their internal error.
         """
         ...
-
-
-@dataclass(kw_only=True)
-class PathDialect:
-    """A dialect whose operations are found by method and path. See ``Dialect``.
-
-    ``wrong_method`` is the refusal of a ``method`` where others are ``allowed``, ``wrong_path`` that of a ``path`` of
-    which ``owns`` says that it is the dialect's; without ``owns`` none is.
-    """
-
-    name: str
-    title: str
-    schemes: Sequence[Scheme]
-    operations: Sequence[Operation]
-    gaps: Sequence[Gap]
-    render: Callable[[Call, Context, JobmeterError], Answer]
-    wrong_method: str = "{method} is not allowed here"
-    wrong_path: str = ""
-    owns: Callable[[str], bool] | None = None
-
-    def __post_init__(self) -> None:
-        self._routes = Routes(self.operations)
-
-    def match(self, call: Call) -> Match | None:
-        """See ``Dialect.match``."""
-        path = call.raw_path
-        if self.owns is not None and not self.owns(path):
-            return None
-        found = self._routes.find(call.method, path)
-        if found is not None:
-            return Match(*found)
-        allowed = ", ".join(self._routes.methods(path))
-        if allowed:
-            raise NotFoundError(self.wrong_method.format(method=call.method[:20], allowed=allowed), "method", allowed)
-        if self.owns is not None:
-            raise NotFoundError(self.wrong_path.format(path=path[:200]), "path")
-        return None
-
-    def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
-        """See ``Dialect.render_error``."""
-        return self.render(call, context, error)
 
 
 _STATUS: tuple[tuple[type[JobmeterError], int], ...] = (

@@ -1,10 +1,10 @@
 """Baseten v1: its training API, as ``truss`` and the ``baseten`` SDK use it. Sources and gaps: SPEC.md."""
 
 from jobmeter.access.signatures import BEARER
-from jobmeter.dialects.base import PathDialect
 from jobmeter.dialects.baseten import errors, names
 from jobmeter.dialects.baseten.gaps import GAPS
 from jobmeter.dialects.baseten.operations import OPERATIONS
+from jobmeter.dialects.path_dialect import PathDialect
 
 _OWN = frozenset({"training_projects", "training_jobs", "training"})
 

@@ -1,11 +1,11 @@
 """Huawei Cloud ModelArts v2: training jobs. Sources and readings: SPEC.md."""
 
 from jobmeter.access.signatures import HUAWEI
-from jobmeter.dialects.base import PathDialect
 from jobmeter.dialects.modelarts import errors, names
 from jobmeter.dialects.modelarts.gaps import GAPS
 from jobmeter.dialects.modelarts.operations import OPERATIONS
 from jobmeter.dialects.modelarts.operations.projects import PROJECTS_PATH
+from jobmeter.dialects.path_dialect import PathDialect
 
 _SEGMENTS = 4
 """``/v2/{project_id}/...``: as many as the least that names anything."""

@@ -1,7 +1,7 @@
 """Prometheus remote write, receiving: ``POST /api/v1/write``. Sources and readings: SPEC.md."""
 
 from jobmeter.access.signatures import BASIC, TOKENS
-from jobmeter.dialects.base import PathDialect
+from jobmeter.dialects.path_dialect import PathDialect
 from jobmeter.dialects.prometheus import errors
 from jobmeter.dialects.prometheus.gaps import GAPS
 from jobmeter.dialects.prometheus.operations import OPERATIONS
