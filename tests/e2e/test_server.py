@@ -339,6 +339,8 @@ def _listens(server):
         socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=5).close()
     except ConnectionRefusedError:
         return False
+    except ConnectionResetError:  # the socket was closed while this connection waited to be accepted: not refused yet
+        return True
     return True
 
 
