@@ -8,6 +8,7 @@ MINUTES ?= 10
 DIST := dist
 # Whose tests hold without the compiled kernel too.
 PLAIN := ingest query server wire
+TEST_PLAIN = JOBMETER_KERNEL=off $(VENV)/bin/python -m pytest -q -n 2 $(PLAIN:%=tests/unit/%)
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
@@ -41,11 +42,10 @@ flink: .venvs/flink/.ready  ## a Flink for its tests, 700 MB; they need a JVM, t
 	@touch $@
 
 test: setup sdk  ## every test, with the same examples each time; then those of test-plain
-	@$(RUN)python -m pytest -q -n 2 tests
-	@$(MAKE) --no-print-directory test-plain
+	@$(RUN)python -m pytest -q -n 2 tests; first=$$?; $(TEST_PLAIN) && exit $$first
 
 test-plain: setup ## the tests of the server's way in and out once more, without the compiled kernel
-	@JOBMETER_KERNEL=off $(RUN)python -m pytest -q -n 2 $(PLAIN:%=tests/unit/%)
+	@$(TEST_PLAIN)
 
 test-clusters: setup ## the tests with real clusters, too slow for CI: Slurm, Flink, Kubernetes, the image (PARTS=slurm,flink)
 	@$(RUN)python -m tests.cluster_suite --parts "$(PARTS)"

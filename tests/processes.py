@@ -16,10 +16,9 @@ from urllib.parse import urlencode
 
 from jobmeter.client.transport import Transport
 from tests.frames import FRAMES
-from tests.waiting import wait_until
+from tests.waiting import SECONDS, wait_until
 
 API = "/api/jobmeter/v1"
-START_SECONDS = 120.0
 
 
 @dataclass
@@ -71,7 +70,7 @@ class ServerProcess:
                 start_new_session=True,
             )
         try:
-            wait_until(lambda: self._listens() or self.process.poll() is not None, "the start", START_SECONDS)
+            wait_until(lambda: self._listens() or self.process.poll() is not None, "the start")
             assert self.process.poll() is None
         except AssertionError as error:
             self.kill()
@@ -117,7 +116,7 @@ class ServerProcess:
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None, **query: Any
     ) -> Reply:
         """One request on a connection of its own, with ``token`` unless ``headers`` say otherwise."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         try:
             target = path + (f"?{urlencode(query, doseq=True)}" if query else "")
             credential = {"Authorization": f"Bearer {self.token}"}
@@ -140,9 +139,9 @@ class ServerProcess:
         """SIGKILL to it and what it started: no chance to tidy up."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(60)
+        self.process.wait(SECONDS)
 
-    def stop(self, number: int = signal.SIGTERM, seconds: float = 60.0) -> int:
+    def stop(self, number: int = signal.SIGTERM, seconds: float = SECONDS) -> int:
         """Send a signal and wait for the end; gives the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -173,4 +172,4 @@ def run_cli(*arguments: str, environment: Mapping[str, str] | None = None) -> su
     """One ``jobmeter`` command to its end."""
     command: Sequence[str] = [sys.executable, "-m", "jobmeter", *arguments]
     own = {**_own_environment(), **(environment or {})}
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=own)
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=own)

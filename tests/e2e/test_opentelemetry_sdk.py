@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.certificates import make
-from tests.clusters import free_port
 from tests.processes import API, ServerProcess, running
 
 PYTHON = Path(__file__).parents[2] / ".venvs" / "opentelemetry" / "bin" / "python"
@@ -97,9 +96,8 @@ class OtlpServer:
 
 @contextlib.contextmanager
 def otlp_server(folder: Path, **settings):
-    port = free_port()
-    with running(folder / "data", "--otlp-grpc-port", str(port), **settings) as server:
-        yield OtlpServer(server, port)
+    with running(folder / "data", "--otlp-grpc-port", "0", **settings) as server:
+        yield OtlpServer(server, server.note["otlp_grpc_port"])
 
 
 @pytest.fixture(scope="module")
@@ -173,10 +171,9 @@ def test_a_key_that_may_not_write_and_a_wrong_one_are_refused(target, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_with_tls(tmp_path, way):
     made = make(tmp_path)
-    port = free_port()
-    options = ("--tls-cert", str(made.certificate), "--tls-key", str(made.key), "--otlp-grpc-port", str(port))
+    options = ("--tls-cert", str(made.certificate), "--tls-key", str(made.key), "--otlp-grpc-port", "0")
     with running(tmp_path / "data", *options) as server:
-        endpoint = server.url if way != "grpc" else f"https://127.0.0.1:{port}"
+        endpoint = server.url if way != "grpc" else f"https://127.0.0.1:{server.note['otlp_grpc_port']}"
         found = export(endpoint, way, str(server.admin["token"]), 1, OTEL_EXPORTER_OTLP_CERTIFICATE=str(made.ca))
         assert found["exported"] == [True, True], found
         assert server.stop() == 0

@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from tests.clusters import free_port
 from tests.needs import needing
 from tests.processes import running
 from tests.programs import find
@@ -48,10 +47,9 @@ def server(tmp_path_factory):
     command = [sys.executable, "-m", "jobmeter", *verb, "--data", str(data)]
     made = subprocess.run(command, check=True, capture_output=True)
     token = json.loads(made.stdout)["token"]
-    port = free_port()
-    with running(data, "--opentsdb-port", str(port), environment={"JOBMETER_OPENTSDB_KEY": token}) as started:
+    with running(data, "--opentsdb-port", "0", environment={"JOBMETER_OPENTSDB_KEY": token}) as started:
         started.token = token
-        yield started, port
+        yield started, started.note["opentsdb_port"]
 
 
 def query(server, metric, **more):

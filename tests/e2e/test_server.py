@@ -361,8 +361,7 @@ def test_strangers_connections_leave_place_for_health_and_for_writers(tmp_path):
     try:
         server.start()
         address = ("127.0.0.1", urlsplit(server.url).port)
-        found = wait_until(lambda: re.findall(r"telnet protocol is at 127.0.0.1 port (\d+)", server.output()))
-        lines = ("127.0.0.1", int(found[0]))
+        lines = ("127.0.0.1", server.note["opentsdb_port"])
         for number in range(1_100):
             opened.append(socket.create_connection(address))
             if number % 3 == 0:

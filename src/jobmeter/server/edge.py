@@ -110,8 +110,8 @@ class Edge:
                 continue
             try:
                 handler = router.route(call)
-            except JobmeterError as problem:
-                return router, problem
+            except Exception as error:  # noqa: BLE001 - ``_finish`` reports it: a bug is logged and answered too
+                return router, error
             if handler is not None:
                 return router, handler
         return self._routers[-1], NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")

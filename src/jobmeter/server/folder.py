@@ -16,11 +16,15 @@ NOTE, LOCK, ADMIN_KEY = "server.json", "server.lock", "admin.key"
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Who serves a data folder: ``started`` is ISO 8601."""
+    """Process that serves a data folder, and where it listens: ``started`` is ISO 8601."""
 
     pid: int
     url: str
     started: str
+    opentsdb_port: int | None = None
+    """Port of OpenTSDB's telnet protocol. None when it is off."""
+    otlp_grpc_port: int | None = None
+    """Port of OTLP over gRPC. None when it is off."""
 
 
 @contextlib.contextmanager
@@ -54,9 +58,9 @@ def read_note(data: Path) -> Note | None:
 
 
 @contextlib.contextmanager
-def noted(data: Path, url: str, clock: Clock) -> Iterator[None]:
-    """Leave a note of this process while it serves."""
-    note = Note(os.getpid(), url, iso(clock.now_ms()))
+def noted(data: Path, url: str, clock: Clock, **ports: int | None) -> Iterator[None]:
+    """Leave a note of this process while it serves. ``ports`` are those of ``Note``."""
+    note = Note(os.getpid(), url, iso(clock.now_ms()), **ports)
     write_private(data / NOTE, msgspec.json.encode(note) + b"\n")
     try:
         yield

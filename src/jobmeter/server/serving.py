@@ -72,19 +72,24 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         url = url_of(bound, settings)
 
         def listening() -> None:
-            stack.enter_context(noted(settings.data, url, clock))
             application.start()
-            announce(f"Jobmeter listens at {url} (administrator's key: {key})")
-            if start.with_link:
-                announce(f"The page, signed in (once, within 15 minutes): {url}{_signed_in(services, key)}")
             # Live streams do not end by themselves.
             stopping.then(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
-            if lines is not None:
-                announce(_telnet(services, lines, stack, share(descriptors, MOST_TELNET)))
+            telnet = None if lines is None else _telnet(services, lines, stack, share(descriptors, MOST_TELNET))
             if grpc is not None:
                 grpc.start(services)
                 # Before the application ends, which it needs.
                 stack.callback(lambda: grpc.stop(stopping.seconds_left()))
+            # Who reads the note may use every port: all of them listen by now.
+            telnet_port = None if telnet is None else telnet.address[1]
+            grpc_port = None if grpc is None else grpc.port
+            stack.enter_context(noted(settings.data, url, clock, opentsdb_port=telnet_port, otlp_grpc_port=grpc_port))
+            announce(f"Jobmeter listens at {url} (administrator's key: {key})")
+            if start.with_link:
+                announce(f"The page, signed in (once, within 15 minutes): {url}{_signed_in(services, key)}")
+            if telnet is not None:
+                announce(_describe(telnet, settings))
+            if grpc is not None:
                 announce(f"OTLP over gRPC is at {settings.host} port {grpc.port}")
             spare_collections()
 
@@ -125,13 +130,18 @@ def spare_collections() -> None:
     gc.enable()
 
 
-def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: int) -> str:
-    """Start OpenTSDB's telnet protocol; it ends with the stack. Returns the line to log."""
+def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: int) -> TelnetServer:
+    """Start OpenTSDB's telnet protocol; it ends with the stack."""
     server = TelnetServer(services, bound, most)
     server.start()
     stack.callback(server.stop)
-    host, port = server.address
-    keyless = "" if services.settings.opentsdb_key else "; each connection has to begin with auth TOKEN"
+    return server
+
+
+def _describe(telnet: TelnetServer, settings: Settings) -> str:
+    """Return the line that announces the telnet protocol."""
+    host, port = telnet.address
+    keyless = "" if settings.opentsdb_key else "; each connection has to begin with auth TOKEN"
     return f"OpenTSDB's telnet protocol is at {host} port {port}{keyless}"
 
 

@@ -98,6 +98,14 @@ def test_a_bug_is_logged_and_reported_to_nobody(caplog):
     assert reply.headers["x-request-id"] in caplog.text
 
 
+def test_a_bug_of_a_router_is_logged_and_answered(caplog):
+    with caplog.at_level(logging.ERROR):
+        reply = call(_edge(_Router("a", "/", opening=KeyError("secret"))), "GET", "/x")
+    assert (reply.status, reply.body) == (499, b"a: internal error")
+    assert "secret" in caplog.text
+    assert reply.headers["x-request-id"] in caplog.text
+
+
 def test_a_bug_after_the_answer_began_cuts_it_off():
     async def work(exchange):
         await exchange.begin("text/plain", ())

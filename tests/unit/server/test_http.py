@@ -275,6 +275,45 @@ def test_what_is_no_request_is_refused_after_the_answers_to_what_was(sent, statu
     assert application.bodies == [b"", b""]
 
 
+@pytest.mark.parametrize("closing", [b" HTTP/1.1\r\nConnection: close\r\n\r\n", b" HTTP/1.0\r\n\r\n"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_nothing_is_answered_after_a_request_that_ends_the_connection(closing, apart):
+    """Whatever follows, a request or not, together or later, while the answer is made or after it."""
+    release = asyncio.Event()
+
+    async def slow(_scope, _receive, send):
+        await release.wait()
+        await answer(send)
+
+    async def main():
+        for follows in (GET, b"\x16\x03\x01 no request", b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"):
+            for application in (slow, Application()):
+                release.clear()
+                async with connected(application) as wire:
+                    await wire.send(b"GET /" + closing + (b"" if apart else follows))
+                    if apart:
+                        await wire.send(follows)
+                    release.set()
+                    got = await wire.rest()
+                assert got.count(b"HTTP/1.1") == 1, got
+                assert got.startswith(b"HTTP/1.1 200")
+
+    run(main())
+
+
+def test_an_application_that_fails_when_called_is_logged_and_answered(caplog):
+    def failing(_scope, _receive, _send):
+        raise KeyError("a bug")
+
+    async def main():
+        async with connected(failing) as wire:
+            await wire.send(GET)
+            assert (await wire.rest()).startswith(b"HTTP/1.1 500 ")
+
+    run(main())
+    assert "a bug" in caplog.text
+
+
 def test_an_early_answer_reaches_a_client_that_is_still_sending():
     async def refusing(_scope, _receive, send):
         await answer(send, b"too much", 413, [(b"connection", b"close")])

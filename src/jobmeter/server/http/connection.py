@@ -44,6 +44,7 @@ _BUSY_HEADERS = [
     (b"retry-after", b"1"),
     (b"connection", b"close"),
 ]
+_FAILED_HEADERS = [(b"content-length", b"0"), (b"connection", b"close")]
 
 
 class _RefusedError(Exception):
@@ -209,6 +210,8 @@ class Connection(asyncio.Protocol):
         cycle, self._parsed = self._parsed, None
         if cycle is not None:
             cycle.end()
+            # Whatever follows a request that ends the connection is dropped (RFC 9112, section 9.6).
+            self._ending = self._ending or not cycle.keep_alive
             if cycle is self._active:
                 self._connections.working(self)
             elif self._active is None:
@@ -297,11 +300,19 @@ class Connection(asyncio.Protocol):
                 body = b"" if cycle.scope["method"] == "HEAD" else _BUSY
                 work: Awaitable[None] = Reply(503, _BUSY_HEADERS, body, cycle.send)
             else:
-                work = self._application(cycle.scope, cycle.receive, cycle.send)
+                work = self._apply(cycle)
             if not isinstance(work, Reply):
                 self._begin(cycle, work)
             elif not self._answer(cycle, work):
                 return
+
+    def _apply(self, cycle: Cycle) -> Awaitable[None]:
+        """Call the application. A failure in the call itself is logged and answered with status 500."""
+        try:
+            return self._application(cycle.scope, cycle.receive, cycle.send)
+        except Exception:  # noqa: BLE001 - a client that waits must get an answer
+            _log.exception("a request failed before the application took it")
+            return Reply(500, _FAILED_HEADERS, b"", cycle.send)
 
     def _begin_early(self) -> None:
         """Begin to answer a request before the rest of its body comes: its headers may refuse it.
