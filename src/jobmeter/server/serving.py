@@ -76,7 +76,8 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
             application.start()
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if start.with_link:
-                announce(f"The page, signed in (once, within 15 minutes): {url}{_signed_in(services, key)}")
+                page = (services.public_url or url) + _signed_in(services, key)
+                announce(f"The page, signed in (once, within 15 minutes): {page}")
             # Live streams do not end by themselves.
             stopping.then(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
             if lines is not None:
