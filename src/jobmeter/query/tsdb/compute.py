@@ -4,7 +4,7 @@ In that order, as every 2.x server does it. (The page on queries names the rate 
 before they are joined: RateSpan and AggregationIterator.)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -24,10 +24,6 @@ MARGIN_MS = HOUR
 # Functions that change a single value: within one second, values are averaged instead.
 _NOT_OF_ONE = frozenset({"count", "dev", "diff", "squareSum"})
 _SECOND_BY_MEAN = AGGREGATORS["avg"]
-
-
-Join = Callable[[Columns, Aggregator, Missing], tuple[Int64s, Float64s]]
-"""Makes times and values of one line of the points of its series."""
 
 
 class PointQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,22 +98,24 @@ def _taking_part(columns: Columns, query: PointQuery, span: TimeRange) -> Column
     return columns if part.all() else columns.filter(np.repeat(part, ends - starts))
 
 
-def points(
-    columns: Columns, query: PointQuery, groups: Groups, span: TimeRange, join: Join = aggregate
-) -> Mapping[int, tuple[Int64s, Float64s]]:
-    """Times and values of each group that has any inside ``span``, from what ``prepare`` gives.
-
-    ``join`` makes one line of a group's series, by default as OpenTSDB does.
-    """
-    aggregator, spec = AGGREGATORS[query.aggregator], query.downsample
+def of_series(columns: Columns, query: PointQuery, span: TimeRange) -> Columns:
+    """The points of each series, filled in and made rates of where the query says so, from what ``prepare`` gives."""
+    spec = query.downsample
     if spec is not None and _fills(query):
         columns = fill(columns, spec, _grid(spec, query, span))
-    if query.rate is not None:
-        columns = rates(columns, query.rate)
+    return columns if query.rate is None else rates(columns, query.rate)
+
+
+def points(
+    columns: Columns, query: PointQuery, groups: Groups, span: TimeRange
+) -> Mapping[int, tuple[Int64s, Float64s]]:
+    """Times and values of each group that has any inside ``span``, from what ``prepare`` gives."""
+    columns = of_series(columns, query, span)
+    aggregator = AGGREGATORS[query.aggregator]
     missing = _missing(query, aggregator)
     found: dict[int, tuple[Int64s, Float64s]] = {}
     for owner, part in groups.parts(columns).items():
-        time, value = join(part, aggregator, missing)
+        time, value = aggregate(part, aggregator, missing)
         inside = (time >= span.start_ms) & (time < span.end_ms)
         if inside.any():
             found[owner] = time[inside], value[inside]

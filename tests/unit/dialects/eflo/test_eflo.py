@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -32,7 +33,7 @@ class TestEflo(DialectTests):
 
 
 MINUTE = 1_687_363_200
-CALLS = {
+CALLS: dict[str, dict[str, Any]] = {
     "CreateDiagnosticTask": {
         "ClusterId": "c1",
         "NodeIds": ["n1", "n2"],
