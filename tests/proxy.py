@@ -1,8 +1,12 @@
-"""A TCP proxy on 127.0.0.1 whose network can be cut and mended."""
+"""Proxies on 127.0.0.1: one of TCP whose network can be cut and mended, and one that ends TLS."""
 
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Lock, Thread
 
 
@@ -72,3 +76,49 @@ def proxy(target: int) -> Iterator[Proxy]:
         yield found
     finally:
         found.cut()
+
+
+@contextmanager
+def tls_proxy(target: int, certificate: Path, key: Path) -> Iterator[int]:
+    """A proxy that speaks TLS on a port of its own and plain HTTP to ``target``; gives its port.
+
+    It leaves Host as it is and says in ``X-Forwarded-*`` how the request came, as proxies are usually set up.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _hand_on(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            far = HTTPConnection("127.0.0.1", target, timeout=60)
+            told = {"X-Forwarded-For": self.client_address[0], "X-Forwarded-Proto": "https"}
+            far.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in [*self.headers.items(), *told.items()]:
+                far.putheader(name, value)
+            far.endheaders(body)
+            answer = far.getresponse()
+            content = answer.read()
+            self.send_response_only(answer.status)
+            for name, value in answer.getheaders():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+            far.close()
+
+        do_GET = do_POST = do_DELETE = _hand_on  # noqa: N815 - the base class's names
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -74,6 +74,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Certificate chain in PEM (--tls-cert, JOBMETER_TLS_CERT)."""
     tls_key: str = ""
     """Private key in PEM (--tls-key, JOBMETER_TLS_KEY)."""
+    public_url: str = ""
+    """Address that the server gives to others, in trace endpoints and links: ``https://meter.example``
+    (JOBMETER_PUBLIC_URL). By default it is the address of each call, which behind a proxy is the proxy's only where
+    ``trusted_proxies`` names the proxy."""
+    trusted_proxies: str = ""
+    """Proxies whose X-Forwarded-For, -Proto, -Host, -Port and -Prefix count, as addresses and networks:
+    ``127.0.0.1,10.0.0.0/8`` (JOBMETER_TRUSTED_PROXIES). By default these headers are ignored."""
     opentsdb_port: int | None = None
     """Port for OpenTSDB's telnet protocol, 0 for any free one (--opentsdb-port, JOBMETER_OPENTSDB_PORT); by default
     there is none."""

@@ -203,6 +203,95 @@ def test_every_metric_and_function_equals_pandas(stored, ask):
             assert line["tags"] == {}
 
 
+FUNCTIONS = {
+    **AGGREGATIONS,
+    "count": "count",
+    "first": "first",
+    "last": "last",
+    "dev": lambda values: values.std(ddof=0),
+    "median": lambda values: values.sort_values().iloc[len(values) // 2],
+    "squareSum": lambda values: (values**2).sum(),
+    "zimsum": "sum",
+    "mimmax": "max",
+    "ep90r7": lambda values: values.quantile(0.9),
+}
+"""OpenTSDB's functions, as pandas has them."""
+
+
+def _lines(own, downsample_ms, function, aggregator, rate, keys):
+    """{values of the grouping tags: {second: value}}: buckets of each series, rates of these, then joined."""
+    buckets = own.groupby(["replica", "task", own.time // downsample_ms * downsample_ms])["value"]
+    points = buckets.agg(FUNCTIONS[function]).reset_index()
+    if rate:
+        series = points.groupby(["replica", "task"])
+        points["value"] = series["value"].diff() / (series["time"].diff() / 1000)
+        points = points.dropna()
+    points = points.sort_values(["time", "replica", "task"], kind="stable")
+    if aggregator == "none":
+        keys, aggregator = ["replica", "task"], "last"
+    joined = points.groupby([*keys, "time"])["value"].agg(FUNCTIONS[aggregator])
+    found: dict[tuple[str, ...], dict[int, float]] = {}
+    for (*names, moment), value in ((index if keys else (index,), value) for index, value in joined.items()):
+        found.setdefault(tuple(names), {})[int(moment) // 1000] = value
+    return found
+
+
+def test_every_part_of_opentsdbs_query_equals_pandas(stored, ask):
+    """Random queries: functions, rates, filters, wildcards, seconds and relative times."""
+    server, frame, end_ms = stored
+    random = np.random.default_rng(31)
+    metrics = [name for at, name in enumerate(METRICS) if at % 3 == 0]
+    selections: list[tuple[dict[str, object], list[str], list[str]]] = [
+        ({}, [], ["tm-0", "tm-1", "tm-2"]),
+        ({"tags": {"replica": "*"}}, ["replica"], ["tm-0", "tm-1", "tm-2"]),
+        ({"tags": {"replica": "tm-*", "task": "*"}}, ["replica", "task"], ["tm-0", "tm-1", "tm-2"]),
+        ({"tags": {"replica": "tm-0|tm-2"}}, ["replica"], ["tm-0", "tm-2"]),
+        ({"filters": [{"type": "regexp", "tagk": "replica", "filter": "[12]$"}]}, [], ["tm-1", "tm-2"]),
+        (
+            {"filters": [{"type": "not_literal_or", "tagk": "replica", "filter": "tm-1", "groupBy": True}]},
+            ["replica"],
+            ["tm-0", "tm-2"],
+        ),
+    ]
+    asks, wanted = [], []
+    for number in range(60):
+        name, step_s = metrics[random.integers(len(metrics))], int(random.choice([10, 20, 30, 60]))
+        function = str(random.choice(sorted(FUNCTIONS)))
+        aggregator = str(random.choice([*sorted(FUNCTIONS), "none"]))
+        selection, keys, replicas = selections[random.integers(len(selections))]
+        # Whole steps: then the range cuts none of them, nor the one before it that a rate needs.
+        start_ms, last_ms = end_ms - 600_000, end_ms - 60_000
+        rate = bool(random.integers(2))
+        form = number % 2
+        query = _query(name, NAME, f"{step_s}s-{function}", f"{step_s}s", aggregator, rate=rate, **selection)
+        asks.append(_metric(server, [query], start_ms // (1000 if form else 1), last_ms // (1000 if form else 1)))
+        own = frame[(frame.name == name) & frame.replica.isin(replicas) & (frame.time <= last_ms)]
+        own = own[own.time >= start_ms - (600_000 if rate else 0)]
+        lines = _lines(own, step_s * 1000, function, aggregator, rate, keys)
+        inside = {key: {at: one for at, one in line.items() if at * 1000 >= start_ms} for key, line in lines.items()}
+        wanted.append((query, keys, {key: line for key, line in inside.items() if line}))
+    for (query, keys, lines), answer in zip(wanted, ask(*asks), strict=True):
+        body = json.loads(answer["body"])
+        tags = ["replica", "task"] if query["aggregator"] == "none" else keys
+        found = {tuple(line["tags"][name] for name in tags): _found(line) for line in body["metrics"]}
+        assert found.keys() == lines.keys(), query
+        for key, line in lines.items():
+            assert found[key] == pytest.approx(line, rel=1e-9, abs=1e-9), (query, key)
+
+
+def test_a_relative_range_ends_now(stored, ask):
+    server, frame, _ = stored
+    asks = [
+        _metric(server, [_query(tags={"replica": "*"})], start, end)
+        for start, end in (("2h-ago", "now"), ("1h-ago", ""))
+    ]
+    for answer in ask(*asks):
+        lines = json.loads(answer["body"])["metrics"]
+        assert [line["tags"]["replica"] for line in lines] == ["tm-0", "tm-1", "tm-2"]
+        own = frame[(frame.name == "delay") & (frame.replica == "tm-0")]
+        assert len(lines[0]["dps"]) == own.time.floordiv(20_000).nunique()
+
+
 def test_the_sample_of_the_document(stored, ask):
     server, _, _ = stored
     query = _query("delay", "ss2", "600s-avg", "600s")
@@ -391,7 +480,7 @@ def test_refusals_are_the_vendors_own(stored, ask):
         (
             "InvalidAction.NotFound",
             404,
-            _call(server, "GetInstanceDetail", {"projectName": "p", "jobName": "j", "instanceId": "1"}),
+            _call(server, "GetRawPlanJson", {"projectName": "p", "jobName": "j"}),
         ),
     ]
     answers = ask(*(one for _, _, one in cases))

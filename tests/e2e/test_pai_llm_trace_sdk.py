@@ -16,8 +16,10 @@ from jobmeter.access.principal import Principal, Role
 from jobmeter.access.trace import LIFE_MS, issue
 from jobmeter.access.vault import Vault
 from jobmeter.settings import load
+from tests.certificates import make
 from tests.e2e.alibaba import CURRENT
 from tests.e2e.test_opentelemetry_sdk import PYTHON, WAYS, otlp_server
+from tests.proxy import tls_proxy
 from tests.waiting import wait_until
 
 SDK = Path(__file__).parent / "sdk"
@@ -46,10 +48,10 @@ def key(receiver, role="writer", project="lab"):
     return json.loads(made.stdout)
 
 
-def ask(receiver, pair, *asks, scheme="http"):
-    """The SDK's answers to (operation, request, further fields of an ask)."""
+def ask(receiver, pair, *asks, **reached):
+    """The SDK's answers to (operation, request, further fields of an ask); ``reached`` are fields of its Config."""
     config = {name: pair[name] for name in ("access_key_id", "access_key_secret")}
-    config |= {"endpoint": receiver.server.url.partition("://")[2].strip("/"), "protocol": scheme}
+    config |= reached or {"endpoint": receiver.server.url.partition("://")[2].strip("/"), "protocol": "http"}
     given = [{"config": config, "operation": name, "request": request, **more} for name, request, more in asks]
     ran = subprocess.run(
         [CURRENT, SDK / "pai_llm_trace.py"], input=json.dumps(given), capture_output=True, text=True, timeout=120,
@@ -265,3 +267,27 @@ def test_expired_and_forged_tokens_send_nothing(receiver, way):
     )
     # What a server knows of a key it believes for a second.
     wait_until(lambda: send(way, granted, trace)["exported"] == ["FAILURE"], "the end of the key")
+
+
+@pytest.mark.parametrize("form", ["http://{}", "http://{}/"])
+def test_an_endpoint_with_a_scheme_is_one(receiver, form):
+    endpoint = form.format(f"127.0.0.1:{receiver.server.port}")
+    for asynchronous in (False, True):
+        (answer,) = ask(receiver, key(receiver), ("get_xtrace_token", None, {"async": asynchronous}), endpoint=endpoint)
+        assert answer["body"]["HttpEndpoint"] == f"{receiver.endpoints['http/protobuf']}/api/otlp/traces"
+
+
+def test_behind_a_proxy_with_tls_the_endpoints_have_tls(tmp_path):
+    """Exporters would send the token in the clear to an endpoint that begins with http://."""
+    certificates = make(tmp_path)
+    trusting = {"JOBMETER_TRUSTED_PROXIES": "127.0.0.1"}
+    with otlp_server(tmp_path, environment=trusting) as receiver:
+        port = receiver.server.port
+        with tls_proxy(port, certificates.certificate, certificates.key) as proxied:
+            reached = {"endpoint": f"127.0.0.1:{proxied}", "protocol": "https", "ca": str(certificates.ca)}
+            (answer,) = ask(receiver, key(receiver), ("get_xtrace_token", None, {}), **reached)
+        granted = answer["body"]
+        assert granted["HttpEndpoint"] == f"https://127.0.0.1:{proxied}/api/otlp/traces"
+        assert granted["GrpcEndpoint"] == receiver.endpoints["grpc"].replace("http://", "https://")
+        (direct,) = ask(receiver, key(receiver), ("get_xtrace_token", None, {}))
+        assert direct["body"]["HttpEndpoint"] == f"http://127.0.0.1:{port}/api/otlp/traces"

@@ -59,6 +59,8 @@ class Call:
     ``raw_path`` and ``query`` are as on the wire (``%2F``, ``//`` and case stored; no scheme, no host, no ``?``).
     ``headers`` are (lower-case name, value) pairs in order, values decoded as Latin-1. ``body`` is what came, before
     any content decoding; empty while it is not read. ``memory`` accounts for what reading the body takes.
+    ``scheme`` and ``client`` are those of the connection, or what a trusted proxy says of the client's; ``authority``
+    and ``prefix`` are the host and the path prefix that such a proxy was called by, empty where none said so.
     """
 
     method: str
@@ -68,6 +70,8 @@ class Call:
     body: bytes = b""
     scheme: str = "http"
     client: str = ""
+    authority: str = ""
+    prefix: str = ""
     memory: MemoryAccount | None = field(default=None, repr=False, compare=False)
     authenticated: Callable[[], None] = field(default=_nothing, repr=False, compare=False)
     """Called when the call's credential proved valid, so that its connection stays open. From any thread."""

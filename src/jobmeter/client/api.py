@@ -27,6 +27,7 @@ _T = TypeVar("_T")
 
 class _SessionLink(msgspec.Struct, frozen=True):
     code: str
+    public_url: str = ""
 
 
 class Api:
@@ -206,10 +207,13 @@ class Api:
         return _decode(answer, IngestReceipt)
 
     def page_link(self, job: str = "", project: str = "") -> str:
-        """A link to the page, or that of a job, which signs in once as this key, within fifteen minutes."""
+        """A link to the page, or that of a job, which signs in once as this key, within fifteen minutes.
+
+        The link begins with the server's public address where its settings name one, else with the address in use.
+        """
         made = self._post("/session/link", [], None, _SessionLink)
         place = given(code=made.code, job=job or None, project=project or None)
-        return f"{self.transport.server}/#/open?{urlencode(place)}"
+        return f"{made.public_url or self.transport.server}/#/open?{urlencode(place)}"
 
     def get(self, path: str, parameters: Sequence[tuple[str, str]], shape: type[_T]) -> _T:
         """The answer of a path below the API's base, as that type."""

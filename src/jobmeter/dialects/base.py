@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from jobmeter.access.call import Call
+from jobmeter.access.forwarded import PublicAddress
 from jobmeter.access.limit import Rate
 from jobmeter.access.signatures import Scheme
 from jobmeter.errors import (
@@ -78,7 +79,8 @@ class Context(msgspec.Struct, frozen=True):
 
     ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
     what may be read: that is decided where questions are answered. ``limits`` bound what one request may bring.
-    ``senders`` caches what senders repeat, where the server has such a cache.
+    ``senders`` caches what senders repeat, where the server has such a cache. ``public`` is the server's address for
+    others where the settings name one: ``public_address`` gives that of an answer.
     """
 
     now_ms: int
@@ -88,6 +90,7 @@ class Context(msgspec.Struct, frozen=True):
     caller: str = ""
     limits: Limits = _LIMITS
     senders: SenderCache | None = None
+    public: PublicAddress | None = None
 
 
 Steps = Generator[Question[Any], Any, Answer]

@@ -139,7 +139,11 @@ class TaskPage(msgspec.Struct, frozen=True):
 
 
 class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
-    """Which tasks. ``after`` is the id of the last task of the page before. ``whole``: with their results."""
+    """Which tasks. Empty parts match every task. ``after`` is the id of the last task of the page before.
+
+    ``labels`` are the callers' words for the type, or the type itself of a task without one; ``clusters`` those that
+    tasks name; ``nodes``: a task is about one of them.
+    """
 
     projects: frozenset[str] | None = None
     ids: tuple[str, ...] = ()
@@ -147,6 +151,8 @@ class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
     labels: frozenset[str] = frozenset()
     states: frozenset[TaskState] = frozenset()
     resource_groups: frozenset[str] = frozenset()
+    clusters: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
     after: str = ""
     limit: int = 100
 

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError, ThrottledError
 from jobmeter.model.task import MOST_OPEN, DiagnosticTask, NodeAnswer, TaskFilter, TaskPage, TaskState
-from jobmeter.registry.database import Database
+from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.schema import diagnostic_answers, diagnostic_tasks
 from jobmeter.registry.statements import insert, within
 
@@ -46,7 +46,7 @@ class TaskTable:
     def find(self, question: TaskFilter) -> TaskPage:
         """One page of tasks, the newest first. Raises InvalidRequestError (``after``) for a cursor that is none."""
         with self._database.read() as connection:
-            conditions = _conditions(question)
+            conditions = _conditions(connection, question)
             count = sa.select(sa.func.count()).select_from(diagnostic_tasks).where(*conditions)
             total = connection.scalar(count) or 0
             if question.after:
@@ -113,15 +113,32 @@ def _row(task: DiagnosticTask) -> dict[str, object]:
     }
 
 
-def _conditions(question: TaskFilter) -> list[sa.ColumnElement[bool]]:
-    return [
+def _conditions(connection: sa.Connection, question: TaskFilter) -> list[sa.ColumnElement[bool]]:
+    conditions = [
         within(_task.project, question.projects),
         within(_task.id, question.ids or None),
         within(_task.type, question.types or None),
-        within(_task.label, question.labels or None),
         within(_task.state, question.states or None),
         within(_task.resource_group, question.resource_groups or None),
     ]
+    if question.labels:
+        word = sa.case((_task.label == "", _task.type), else_=_task.label)
+        conditions.append(word.in_(question.labels))
+    if question.clusters:
+        conditions.append(_cluster(connection).in_(question.clusters))
+    if question.nodes:
+        # Every node of a task has a row there, whether or not its agent is asked.
+        conditions.append(_task.id.in_(sa.select(_answer.task).where(_answer.node.in_(question.nodes))))
+    return conditions
+
+
+def _cluster(connection: sa.Connection) -> sa.ColumnElement[str]:
+    """The cluster that a task names, which is in its JSON alone; empty for none."""
+    if connection.dialect.name == POSTGRESQL:
+        named = sa.cast(_task.body, sa.JSON)["cluster"].as_string()
+    else:
+        named = sa.func.json_extract(_task.body, "$.cluster")
+    return sa.func.coalesce(named, "")
 
 
 def _behind(connection: sa.Connection, question: TaskFilter) -> sa.ColumnElement[bool]:

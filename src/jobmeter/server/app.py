@@ -9,6 +9,7 @@ import msgspec
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
+from jobmeter.access.forwarded import TrustedProxies, parse_public_url
 from jobmeter.access.limit import RateLimiter, parse_budget, parse_rates
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.months import Calendar
@@ -146,6 +147,7 @@ def assemble(
     ``shared``: other servers may work on the same ones.
     """
     budget = parse_budget(settings.query_budgets)
+    proxies = TrustedProxies.parse(settings.trusted_proxies)
     calendar = Calendar(settings.usage_zone)
     vault = Vault.load(settings)
     telemetry = Telemetry(clock)
@@ -158,6 +160,7 @@ def assemble(
     cache = store.cache if isinstance(store, WindowedStore) else Cache(settings.window_bytes // CACHE_SHARE)
     services = Services(
         settings=settings,
+        public=parse_public_url(settings.public_url),
         clock=clock,
         registry=registry,
         store=store,
@@ -192,7 +195,7 @@ def assemble(
     telemetry.register(partial(server_metrics, services))
     background = [Background(work, telemetry) for work in _works(services, shared=shared)]
     return Application(
-        Edge(_routers(services), telemetry, services.memory, settings.limits.body_bytes, services.usage),
+        Edge(_routers(services), telemetry, services.memory, settings.limits.body_bytes, services.usage, proxies),
         services,
         background,
     )

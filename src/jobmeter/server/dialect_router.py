@@ -89,6 +89,7 @@ def context_of(services: Services, request_id: str, principal: Principal, match:
         caller=principal.name,
         limits=services.settings.limits,
         senders=services.pipeline.senders,
+        public=services.public,
     )
 
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 
 from jobmeter.access.call import Call, check_parameters
+from jobmeter.access.forwarded import TrustedProxies
 from jobmeter.access.memory import MemoryBudget, drop_frames
 from jobmeter.access.usage import UsageMeter
 from jobmeter.dialects.base import Answer
@@ -28,7 +29,8 @@ _NO_WORDS = Answer(500, b"internal error\n", content_type="text/plain; charset=u
 class Edge:
     """The ASGI application. ``routers`` are matched in order; the last one matches every path.
 
-    ``body_bytes`` is the largest body of any of them. ``usage`` counts the calls.
+    ``body_bytes`` is the largest body of any of them. ``usage`` counts the calls. ``proxies`` are the proxies whose
+    headers tell of the client.
     """
 
     def __init__(
@@ -38,8 +40,10 @@ class Edge:
         memory: MemoryBudget,
         body_bytes: int,
         usage: UsageMeter,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         self._routers = routers
+        self._proxies = proxies
         self._usage = usage
         self._telemetry = telemetry
         self._memory = memory
@@ -47,7 +51,7 @@ class Edge:
 
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer an HTTP request: gives the reply to one without a body when memory answers it."""
-        exchange = Exchange(scope, receive, send)
+        exchange = Exchange(scope, receive, send, self._proxies)
         router, handler = self._find(exchange)
         request, began = Request(exchange, router.name), self._telemetry.began(router.name)
         waiting: Awaitable[Answer] | None = None

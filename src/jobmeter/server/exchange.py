@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from jobmeter.access.call import Call
+from jobmeter.access.forwarded import TrustedProxies
 from jobmeter.access.memory import MemoryAccount
 from jobmeter.dialects.base import Answer
 from jobmeter.errors import (
@@ -77,12 +78,14 @@ class Exchange:
     ``body_size`` is the length of the body that was read. Belongs to one task.
     """
 
-    def __init__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: AsgiScope, receive: Receive, send: Send, proxies: TrustedProxies | None = None) -> None:
+        """``proxies`` are those whose headers tell of the client; None: no proxy is trusted."""
         self.receive = receive
         self.request_id = new_request_id()
         self.status = 0
         self.body_size = 0
-        self.call = self._head = _call(scope)
+        call = _call(scope)
+        self.call = self._head = proxies.received(call) if proxies else call
         self.has_body = self.call.header("content-length") not in _NONE or bool(self.call.header("transfer-encoding"))
         """True when the headers announce a body."""
         self._memory: MemoryAccount | None = None

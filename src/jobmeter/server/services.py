@@ -6,6 +6,7 @@ import msgspec
 
 from jobmeter.access.audit import Audit
 from jobmeter.access.authenticate import Authenticator
+from jobmeter.access.forwarded import PublicAddress
 from jobmeter.access.limit import RateLimiter
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.access.months import Calendar
@@ -46,6 +47,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a running server. Each is safe to use from several threads."""
 
     settings: Settings
+    public: PublicAddress | None
+    """The address that the settings say others reach the server at."""
     clock: Clock
     registry: Registry
     store: Store
@@ -69,3 +72,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """What the requests under way may take."""
     thresholds: Thresholds
     shipping: Shipping
+
+    @property
+    def public_url(self) -> str:
+        """The address that others reach the server at, empty where the settings name none."""
+        return "" if self.public is None else self.public.url

@@ -86,7 +86,8 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
             stack.enter_context(noted(settings.data, url, clock, opentsdb_port=telnet_port, otlp_grpc_port=grpc_port))
             announce(f"Jobmeter listens at {url} (administrator's key: {key})")
             if start.with_link:
-                announce(f"The page, signed in (once, within 15 minutes): {url}{_signed_in(services, key)}")
+                page = (services.public_url or url) + _signed_in(services, key)
+                announce(f"The page, signed in (once, within 15 minutes): {page}")
             if telnet is not None:
                 announce(_describe(telnet, settings))
             if grpc is not None:

@@ -82,7 +82,7 @@ export function Share({ job, close }: { job: Job; close: () => void }) {
 function One({ link, job, busy, end }: { link: Link; job: Job; busy: boolean; end: () => void }) {
   const [copied, setCopied] = useState(false);
   const query = queryText({ link: link.token, job: job.id, project: job.project === "default" ? null : job.project });
-  const url = `${location.origin}/#/open?${query}`;
+  const url = `${link.public_url || location.origin}/#/open?${query}`;
   const copy = () =>
     navigator.clipboard.writeText(url).then(
       () => setCopied(true),

@@ -24,7 +24,7 @@ def cookie_name(call: Call, *, secure: bool) -> str:
 
     ``__Host-`` makes the browser refuse one that another host of the domain set (RFC 6265bis, section 4.1.3.2).
     """
-    port = urlsplit(f"//{call.header('host')}").netloc.rpartition(":")[2]
+    port = urlsplit(f"//{_host(call)}").netloc.rpartition(":")[2]
     name = f"{_NAME}-{port}" if port.isdigit() else _NAME
     return f"{_SECURE}{name}" if secure else name
 
@@ -59,7 +59,13 @@ def same_origin(call: Call) -> bool:
     site = call.header("sec-fetch-site")
     if site:
         return site == "same-origin"
-    return bool(call.header("host")) and urlsplit(call.header("origin")).netloc == call.header("host")
+    host = _host(call)
+    return bool(host) and urlsplit(call.header("origin")).netloc == host
+
+
+def _host(call: Call) -> str:
+    """The host and port that the browser named: to this server, or to a trusted proxy in front of it."""
+    return call.authority or call.header("host")
 
 
 def over_tls(call: Call) -> bool:

@@ -62,6 +62,11 @@ def url_form(raw_path: str) -> re.Match[str] | None:
     return _URL.fullmatch(raw_path)
 
 
+class _Pair(msgspec.Struct, frozen=True, rename="pascal"):
+    key: str = ""
+    value: str = ""
+
+
 class Arguments:
     """Parameters by their exact name. An empty text counts as absent; every reader raises InvalidRequestError."""
 
@@ -122,10 +127,29 @@ class Arguments:
         return self.choice(name, {"true": True, "false": False}, default)
 
     def names(self, name: str) -> tuple[str, ...]:
-        """The members of a comma separated text, or of a list in a JSON body."""
+        """The members of a comma separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ..."""
         value = self._values.get(name)
         parts = value if isinstance(value, list) else self.text(name).split(",")
+        if value is None:
+            numbers = {int(number): key for key in self._values if (number := _numbered(key, name))}
+            parts = [self.text(numbers[number]) for number in sorted(numbers)]
         return tuple(part.strip() for part in map(str, parts) if part.strip())
+
+    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Keys and values of ``Name.1.Key``, ``Name.1.Value``, ..., or of a JSON list of objects with these names."""
+        value = self._values.get(name)
+        try:
+            listed = msgspec.json.decode(value) if isinstance(value, str) and value else value or []
+            given = msgspec.convert(listed, list[_Pair])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidRequestError(f"{name} is not a list of objects with Key and Value", name) from error
+        numbers = sorted({int(number) for key in self._values if (number := _numbered(key, name, ".Key"))})
+        flat = [(self.text(f"{name}.{number}.Key"), self.text(f"{name}.{number}.Value")) for number in numbers]
+        return tuple(flat or [(one.key, one.value) for one in given])
+
+    def given(self, *names: str) -> frozenset[str]:
+        """The values of those parameters that are not empty, for a filter."""
+        return frozenset(filter(None, map(self.text, names)))
 
     def mapping(self, name: str) -> dict[str, str]:
         """A map of texts, sent as JSON text."""
@@ -186,6 +210,12 @@ class Arguments:
             message = str(error)
             field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
             raise InvalidRequestError(f"the body is not valid: {message}", field) from error
+
+
+def _numbered(key: str, name: str, ending: str = "") -> str:
+    """The number of ``Name.12`` and what follows it; empty for another key."""
+    number = key.removeprefix(f"{name}.").removesuffix(ending) if key.startswith(f"{name}.") else ""
+    return number if key == f"{name}.{number}{ending}" and re.fullmatch(r"[1-9][0-9]{0,5}", number) else ""
 
 
 def parse_time(text: str, field: str) -> int:

@@ -13,7 +13,17 @@ from jobmeter.dialects.alibaba.operation import Arguments, answer, in_body, oper
 from jobmeter.dialects.base import MissingFieldError, Steps, execute
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.event import Event
-from jobmeter.model.task import DiagnosticTask, GivenLog, NewTask, NodeAnswer, TaskFilter, TaskState, TaskType, Verdict
+from jobmeter.model.task import (
+    DiagnosticTask,
+    GivenLog,
+    NewTask,
+    NodeAnswer,
+    TaskFilter,
+    TaskPage,
+    TaskState,
+    TaskType,
+    Verdict,
+)
 from jobmeter.model.time import MINUTE, SECOND, iso
 
 BY_LOGS = "CheckByAiJobLogs"
@@ -52,6 +62,8 @@ class _LogInfo(msgspec.Struct):
         "JSON text: `{StartTime, EndTime, AiJobLogs: [{NodeId, AiInstance, Logs: [{Datetime, LogContent}]}]}`, "
         "times in seconds, whole minutes. Default: the last hour.",
     ),
+    in_body("StartTime", "Seconds, whole minutes, where AiJobLogInfo has none."),
+    in_body("EndTime", "Seconds, whole minutes, where AiJobLogInfo has none."),
     rate=_RATE,
 )
 def create_diagnostic_task(arguments: Arguments) -> Steps:
@@ -81,6 +93,10 @@ def create_diagnostic_task(arguments: Arguments) -> Steps:
     "POST /",
     "jobs:read",
     in_body("DiagType", "Only tasks that were made with this DiagnosticType."),
+    in_body("DiagnosticType", "Another name of DiagType."),
+    in_body("DiagnosticId", "Only this task."),
+    in_body("ClusterId", "Only tasks that name this cluster."),
+    in_body("NodeIds", "Comma text: only tasks about one of these nodes."),
     in_body("ResourceGroupId", "Only tasks whose nodes belong to this resource group."),
     in_body("MaxResults", f"Below 20 it is 20, above {MAX_PAGE} it is {MAX_PAGE}. Default: 20."),
     in_body("NextToken", "That of the page before."),
@@ -94,15 +110,18 @@ def list_diagnostic_results(arguments: Arguments) -> Steps:
     """
     requested = arguments.integer("MaxResults", DEFAULT_PAGE, -(10**9), 10**9)
     size = DEFAULT_PAGE if requested < DEFAULT_PAGE else min(requested, MAX_PAGE)
-    kind, group = arguments.text("DiagType"), arguments.text("ResourceGroupId")
-    page = yield from execute(
-        TaskFilter(
-            labels=frozenset({kind} if kind else ()),
-            resource_groups=frozenset({group} if group else ()),
-            after=arguments.text("NextToken"),
-            limit=size,
-        )
+    kinds = arguments.given("DiagType", "DiagnosticType")
+    question = TaskFilter(
+        ids=tuple(arguments.given("DiagnosticId")),
+        labels=kinds,
+        clusters=arguments.given("ClusterId"),
+        nodes=frozenset(arguments.names("NodeIds")),
+        resource_groups=arguments.given("ResourceGroupId"),
+        after=arguments.text("NextToken"),
+        limit=size,
     )
+    # A task has one type: two different ones match none.
+    page = TaskPage([], 0) if len(kinds) > 1 else (yield from execute(question))
     token = page.tasks[-1].id if len(page.tasks) == size else ""
     body = {"DiagnosticResults": [_row(task) for task in page.tasks], "MaxResults": size, "NextToken": token}
     return answer(body, arguments)

@@ -52,9 +52,9 @@ FOAS = Product(
             "Flink has no such measurement; the nearest are `rocksdb_seek.mean`, `fetched_delay` and an agent's "
             "`memory.usage`. Points that were imported are answered.",
         ),
-        Gap(
-            "`filters`, `rate`, `percentiles`, `explicitTags` and `tsuids` in a query of `metricJson`",
-            "The document does not name them; they are refused, so that no answer differs in meaning from the request.",
+        never(
+            "`percentiles` and `tsuids` in a query of `metricJson`",
+            "They are refused: histograms are not stored, and no answer of these operations has ids of series.",
         ),
     ),
     fields={

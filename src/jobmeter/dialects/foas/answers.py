@@ -6,6 +6,7 @@ read the body themselves get that (the SDK for Python passes it on unchanged). T
 every SDK of this generation sends, identifies the client.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -30,7 +31,7 @@ def metrics_answer(arguments: Arguments, action: str, lines: Sequence[Drawn]) ->
     """An answer of GetInstanceMetric or GetClusterMetrics."""
     typed = _is_typed(arguments)
     names = ("MetricName", "Dps", "Summary", "Tags") if typed else ("metricName", "dps", "summary", "tags")
-    values = [(line.metric, _points(line), number(line.summary), line.tags) for line in lines]
+    values = [(line.metric, _points(line), _summary(line), line.tags) for line in lines]
     members = [dict(zip(names, member, strict=True)) for member in values]
     if typed:
         return reply(arguments, action, {"Metrics": {"Metric": members}})
@@ -47,9 +48,14 @@ def _is_typed(arguments: Arguments) -> bool:
     return arguments.call.header("x-sdk-client").lower().startswith(TYPED_SDKS)
 
 
-def _points(line: Drawn) -> dict[str, str]:
+def _points(line: Drawn) -> dict[str, str | None]:
+    absent = None if line.null else "NaN"
     pairs = zip(line.seconds.tolist(), line.values.tolist(), strict=True)
-    return {str(second): number_text(value) for second, value in pairs}
+    return {str(second): absent if math.isnan(value) else number_text(value) for second, value in pairs}
+
+
+def _summary(line: Drawn) -> int | float | None:
+    return None if math.isnan(line.summary) else number(line.summary)
 
 
 def _send(arguments: Arguments, action: str, body: dict[str, Any]) -> Answer:

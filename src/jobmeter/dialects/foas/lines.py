@@ -1,68 +1,80 @@
-"""From series to the lines of an answer: pure functions over arrays."""
+"""From the points of series to the lines of an answer: pure functions over arrays."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 
 from jobmeter.dialects.foas.metric_json import LineLimit, MetricRequest, Take
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.model.time import SECOND
-from jobmeter.query.request import Statistic
-
-
-class Points(msgspec.Struct, frozen=True, eq=False):
-    """One series in steps: its tags; ``time`` int64[k] step starts in ms, ascending; ``value`` float64[k], finite."""
-
-    tags: Mapping[str, str]
-    time: Int64s
-    value: Float64s
+from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.query.tsdb.columns import Columns, run_starts
+from jobmeter.query.tsdb.compute import Groups, of_series
+from jobmeter.query.tsdb.downsample import Fill
+from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Function
+from jobmeter.query.tsdb.select import grouped
+from jobmeter.query.tsdb.tags import Tagged
 
 
 class Drawn(msgspec.Struct, frozen=True, eq=False):
-    """One line: ``seconds`` int64[k] since the epoch, ascending, ``values`` float64[k], finite; k is above 0."""
+    """One line: ``seconds`` int64[k] since the epoch, ascending; ``values`` float64[k]; k is above 0.
+
+    A value is NaN where a fill policy put it; ``null``: the policy is to answer null.
+    """
 
     metric: str
     tags: dict[str, str]
     seconds: Int64s
     values: Float64s
+    null: bool = False
 
     @property
     def summary(self) -> float:
-        """The mean of the points."""
+        """The mean of the points; NaN where none has a value."""
         return mean(self.values)
 
 
-def fits(sub_query: MetricRequest, tags: Mapping[str, str]) -> bool:
-    """True when a series has every tag of the query, with one of its values."""
-    return all(name in tags and (not allowed or tags[name] in allowed) for name, allowed in sub_query.tags)
+def draw(
+    query: MetricRequest, series: Sequence[Tagged], columns: Columns, span: TimeRange, limit: LineLimit | None
+) -> list[Drawn]:
+    """The lines of one query: one for each combination of the values of the tags that it groups by, else one.
 
-
-def draw(sub_query: MetricRequest, series: Sequence[Points], limit: LineLimit | None) -> list[Drawn]:
-    """The lines of one query: one without tags, one for each combination of the values of its tags.
-
-    In the order of their first series.
+    ``columns`` are the points of ``series``, by their place, in steps of the query's downsample, and may begin before
+    ``span``. Lines are in the order of their first series.
     """
-    groups: dict[tuple[str, ...], list[Points]] = {}
-    for one in series:
-        if len(one.time) and fits(sub_query, one.tags):
-            groups.setdefault(tuple(one.tags[name] for name, _ in sub_query.tags), []).append(one)
-    names = [name for name, _ in sub_query.tags]
-    drawn = [_merged(sub_query, members, dict(zip(names, values, strict=True))) for values, members in groups.items()]
+    around = whole_steps(query, span)
+    columns = of_series(columns, query, around)
+    columns = columns.filter((columns.time >= around.start_ms) & (columns.time < around.end_ms))
+    place = {id(one): at for at, one in enumerate(series)}
+    members = sorted(grouped(series, query), key=lambda group: place[id(group[0])])
+    owner = np.empty(len(series), np.int64)
+    for number, group in enumerate(members):
+        owner[[place[id(one)] for one in group]] = number
+    names = list(dict.fromkeys(one.tag for one in query.filters if one.group_by))
+    drawn = []
+    for number, part in sorted(Groups(owner.tolist()).parts(columns).items()):
+        first = members[number][0]
+        tags = dict(first.tags) if query.aggregator == NONE else {name: first.tag(name) or "" for name in names}
+        drawn.append(_joined(query, part, tags))
     drawn = [line for line in drawn if len(line.seconds)]
     return drawn if limit is None else chosen(drawn, limit)
+
+
+def whole_steps(query: MetricRequest, span: TimeRange) -> TimeRange:
+    """The range from the start of its first step: a step is named by its start, which may lie before the range."""
+    return TimeRange(query.downsample.reach(span.start_ms, span.end_ms - 1, 0)[0], span.end_ms)
 
 
 def chosen(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
     """At most so many lines, in the order that they had.
 
     ``above`` takes those of the largest values, ``bottom`` those of the smallest, ``sample`` spreads its choice evenly
-    over all of them, ordered by that value.
+    over all of them, ordered by that value. Lines without any value count as the smallest.
     """
     if len(lines) <= limit.count:
         return list(lines)
-    judged = [_JUDGES[limit.judged_by](line.values) for line in lines]
+    judged = [_judged(line.values, limit.judged_by) for line in lines]
     order = sorted(range(len(lines)), key=judged.__getitem__)
     if limit.take is Take.BOTTOM:
         taken = order[: limit.count]
@@ -77,24 +89,35 @@ def chosen(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
 
 
 def mean(values: Float64s) -> float:
-    """The mean, exact but for one rounding."""
+    """The mean of the values that are there, exact but for one rounding; NaN where none is."""
+    there = values[~np.isnan(values)]
+    if not len(there):
+        return math.nan
     try:
-        return math.fsum(values) / len(values)
+        return math.fsum(there) / len(there)
     except OverflowError:
-        return math.fsum(values / len(values))
+        return math.fsum(there / len(there))
 
 
-def _merged(sub_query: MetricRequest, series: Sequence[Points], tags: dict[str, str]) -> Drawn:
-    time = np.concatenate([one.time for one in series]) // sub_query.granularity_ms * sub_query.granularity_ms
-    order = np.argsort(time, kind="stable")
-    time, value = time[order], np.concatenate([one.value for one in series])[order]
-    starts = np.flatnonzero(np.r_[True, time[1:] != time[:-1]])
-    with np.errstate(over="ignore"):
-        joined = _REDUCE[sub_query.aggregator].reduceat(value, starts)
-        if sub_query.aggregator is Statistic.MEAN:
-            joined = joined / np.diff(np.r_[starts, len(time)])
-    finite = np.isfinite(joined)
-    return Drawn(sub_query.metric, tags, time[starts][finite] // SECOND, joined[finite])
+def _joined(query: MetricRequest, part: Columns, tags: dict[str, str]) -> Drawn:
+    """One point of all that the series have in one step of the granularity: nothing is interpolated."""
+    step = query.granularity_ms or 1
+    order = np.argsort(part.time, kind="stable")
+    time, value = part.time[order] // step * step, part.value[order]
+    times, which = np.unique(time, return_inverse=True)
+    joined = np.full(len(times), np.nan)
+    there = ~np.isnan(value)
+    starts = run_starts(time[there])
+    if len(starts):
+        joined[which[there][starts]] = _applied(AGGREGATORS[query.aggregator].function, value[there], starts)
+    finite = ~np.isinf(joined)
+    null = query.downsample.fill is Fill.NULL
+    return Drawn(query.metric, tags, times[finite] // SECOND, joined[finite], null)
+
+
+def _applied(function: Function, values: Float64s, starts: Int64s) -> Float64s:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return function(values, starts)
 
 
 _JUDGES: dict[str, Callable[[Float64s], float]] = {
@@ -103,9 +126,7 @@ _JUDGES: dict[str, Callable[[Float64s], float]] = {
     "min": lambda values: float(values.min()),
 }
 
-_REDUCE: dict[Statistic, np.ufunc] = {
-    Statistic.MEAN: np.add,
-    Statistic.SUM: np.add,
-    Statistic.MIN: np.minimum,
-    Statistic.MAX: np.maximum,
-}
+
+def _judged(values: Float64s, name: str) -> float:
+    there = values[~np.isnan(values)]
+    return _JUDGES[name](there) if len(there) else -math.inf

@@ -5,18 +5,26 @@ https://help.aliyun.com/document_detail/107111.html (GetInstanceMetric), which r
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from jobmeter.dialects.alibaba.operation import missing
 from jobmeter.dialects.foas.bodies import json_object
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, TimeRange
-from jobmeter.query.request import Statistic, bucket_count
+from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
+from jobmeter.query.request import bucket_count
+from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, filters_of, rate_options, truth
+from jobmeter.query.tsdb.compute import PointQuery
+from jobmeter.query.tsdb.downsample import Downsample
+from jobmeter.query.tsdb.downsample import parse as parse_downsample
+from jobmeter.query.tsdb.filters import Filter
+from jobmeter.query.tsdb.functions import AGGREGATORS
+from jobmeter.query.tsdb.times import duration, moment, zone_of
 
 FIELD = "metricJson"
 MAX_QUERIES = 50
@@ -24,28 +32,30 @@ MAX_POINTS = 50_000
 MOST_NAMED = 50
 """How many names a refusal lists."""
 DEFAULT_STEP_MS = 20 * SECOND
-FUNCTIONS: Mapping[str, Statistic] = MappingProxyType(
-    {"avg": Statistic.MEAN, "max": Statistic.MAX, "min": Statistic.MIN, "sum": Statistic.SUM}
-)
 
-_TIME = re.compile(r"[1-9][0-9]{12}")
-_STEP = re.compile(r"([0-9]{1,9})(ms|[smhdw]?)")
-_STEP_UNITS = {"ms": 1, "": SECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
+_NAMES = {name.casefold(): name for name in AGGREGATORS}
 _LIMIT = re.compile(r"(max|min|avg):(bottom|above|sample):([0-9]{1,9})")
-_UNSUPPORTED = ("rate", "filters", "percentiles", "explicitTags", "tsuids")
-
+_UNSUPPORTED = {
+    "percentiles": "asks for histograms, which are not stored here: use an aggregator such as p95",
+    "tsuids": "names series by ids that no answer here has: use filters",
+}
+_TIMES = " (milliseconds, seconds, 10m-ago, now or 2019/11/20-10:50:00)"
+_LENGTHS = " (a length is such as 20s, 5m or 1h)"
 
 TEXT = (
-    '`{"start", "end", "limit", "queries": [{"metric", "downsample", "granularity", "aggregator", "tags"}]}`, in a '
-    "form, a JSON object or an XML element. `start` and `end`: 13 digits, milliseconds; the end (default: now) is "
-    "included. `downsample`: `20s-avg`, of each series; `avg`, `max`, `min` or `sum`. `granularity`: `20s`, from point "
-    "to point of the answer. `aggregator`: `avg`, `max`, `min` or `sum`, makes one point of what the series have in "
-    'one `granularity`. `tags`: `{"replica": "*"}` gives a line for each replica (or `node`, or any label), `a|b` for '
-    "those; without tags one line joins all. `limit`: `avg:above:5` takes the 5 lines of each query whose `max`, `min` "
-    "or `avg` is largest (`above`), smallest (`bottom`), or spread evenly (`sample`). At most "
-    f"{MAX_QUERIES} queries and {MAX_POINTS} points."
+    '`{"start", "end", "limit", "queries": [{"metric", "downsample", "granularity", "aggregator", "tags", "filters", '
+    '"rate", "rateOptions", "explicitTags"}], "timezone", "useCalendar"}`, in a form, a JSON object or an XML element; '
+    "all but `limit` and `granularity` is OpenTSDB's query. `start` and `end`: milliseconds, seconds, `10m-ago` or "
+    "`2019/11/20-10:50:00`; the end (default: now) is included. `downsample`: `20s-avg`, of each series, with any "
+    "function of OpenTSDB's and a fill policy (`20s-sum-zero`). `granularity`: `20s`, from point to point of the "
+    "answer. `aggregator`: any of OpenTSDB's (`avg`, `max`, `min`, `sum`, `count`, `p95`, ...) makes one point of what "
+    "the series have in one `granularity`; `none` gives each series by itself. `filters` and `tags` select series by "
+    '`replica`, `node`, `cluster`, `device` and any label: `{"replica": "*"}` gives a line for each replica, `a|b` for '
+    "those, `tm-*` for those that fit; without grouping one line joins all. `rate`: the change a second. `limit`: "
+    "`avg:above:5` takes the 5 lines of each query whose `max`, `min` or `avg` is largest (`above`), smallest "
+    f"(`bottom`), or spread evenly (`sample`). At most {MAX_QUERIES} queries and {MAX_POINTS} points."
 )
-"""What the document says, for the reference."""
+"""The description of ``metricJson`` for the reference."""
 
 
 class Take(StrEnum):
@@ -64,20 +74,17 @@ class LineLimit(msgspec.Struct, frozen=True):
     count: int
 
 
-class MetricRequest(msgspec.Struct, frozen=True):
+class MetricRequest(PointQuery, frozen=True, kw_only=True):
     """One query: ``metric`` as it was written and ``name`` as the table has it.
 
-    Each series is brought to steps of ``downsample_ms`` by ``downsample``; what then falls into one step of
-    ``granularity_ms`` becomes one point by ``aggregator``. ``tags`` are (tag, wanted values), no values meaning any.
+    Each series is brought to the steps of ``downsample``; what then falls into one step of ``granularity_ms`` becomes
+    one point by ``aggregator``. 0: points stay where they are.
     """
 
     metric: str
     name: str
-    downsample_ms: int
-    downsample: Statistic
+    downsample: Downsample
     granularity_ms: int
-    aggregator: Statistic
-    tags: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class MetricJson(msgspec.Struct, frozen=True):
@@ -101,96 +108,120 @@ def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> Metri
         raise _wrong("queries", "is not an array of objects")
     if len(queries) > MAX_QUERIES:
         raise LimitExceededError(f"{FIELD}.queries has {len(queries)} members, {MAX_QUERIES} are taken", "queries")
-    span = _span(given, now_ms)
-    requests = tuple(_query(query, f"queries[{at}]", prefix, names) for at, query in enumerate(queries))
+    with _named("timezone"):
+        zone = zone_of(_shaped(given.get("timezone"), str, "", "timezone"))
+    span = _span(given, now_ms, zone)
+    calendar = truth(_shaped(given.get("useCalendar"), Flag, False, "useCalendar"))
+    reader = _Reader(prefix, names, zone, calendar)
+    requests = tuple(reader.query(query, f"queries[{at}]") for at, query in enumerate(queries))
     _check_points(span, requests)
     return MetricJson(span, _limit(given.get("limit")), requests)
 
 
-def _span(given: Mapping[str, Any], now_ms: int) -> TimeRange:
+def _span(given: Mapping[str, Any], now_ms: int, zone: ZoneInfo) -> TimeRange:
     if given.get("start") in (None, ""):
         raise missing(f"{FIELD}.start")
-    start = _time(given["start"], "start")
-    end = now_ms if given.get("end") in (None, "") else _time(given["end"], "end")
+    with _named("start", _TIMES):
+        start = moment(given["start"], "start", now_ms, zone)
+    with _named("end", _TIMES):
+        end = now_ms if given.get("end") in (None, "") else moment(given["end"], "end", now_ms, zone)
     if end < start:
         raise _wrong("end", "is earlier than start")
     # As in OpenTSDB, a point at the end itself belongs to the answer.
     return TimeRange(start, min(end + 1, MAX_TIME_MS))
 
 
-def _time(value: object, name: str) -> int:
-    text = str(value) if isinstance(value, int | str) else ""
-    if not _TIME.fullmatch(text) or int(text) > MAX_TIME_MS:
-        raise _wrong(name, f"{str(value)[:32]!r} is not a time before 2100 in milliseconds (13 digits)")
-    return int(text)
+class _Reader(msgspec.Struct, frozen=True):
+    """Reads queries: ``prefix`` may stand before each of ``names``, ``zone`` and ``calendar`` are the document's."""
 
+    prefix: str
+    names: Mapping[str, str]
+    zone: ZoneInfo
+    calendar: bool
 
-def _query(query: Mapping[str, Any], where: str, prefix: str, names: Mapping[str, str]) -> MetricRequest:
-    metric = query.get("metric")
-    if not metric:
-        raise missing(f"{FIELD}.{where}.metric")
-    for name in _UNSUPPORTED:
-        if query.get(name):
-            raise _wrong(f"{where}.{name}", "is not taken here")
-    granularity = _step(query.get("granularity"), f"{where}.granularity")
-    downsample_ms, downsample = _downsample(query.get("downsample"), f"{where}.downsample")
-    downsample_ms = downsample_ms or granularity or DEFAULT_STEP_MS
-    return MetricRequest(
-        metric=str(metric),
-        name=_name(str(metric), where, prefix, names),
-        downsample_ms=downsample_ms,
-        downsample=downsample,
-        granularity_ms=granularity or downsample_ms,
-        aggregator=_function(query.get("aggregator") or "avg", f"{where}.aggregator"),
-        tags=_tags(query.get("tags") or {}, f"{where}.tags"),
-    )
+    def query(self, query: Mapping[str, Any], where: str) -> MetricRequest:
+        metric = query.get("metric")
+        if not metric:
+            raise missing(f"{FIELD}.{where}.metric")
+        for name, reason in _UNSUPPORTED.items():
+            if query.get(name):
+                raise _wrong(f"{where}.{name}", reason)
+        granularity = _step(query.get("granularity"), f"{where}.granularity")
+        steps = self._downsample(query.get("downsample"), granularity or DEFAULT_STEP_MS, f"{where}.downsample")
+        rate = truth(_shaped(query.get("rate"), Flag, False, f"{where}.rate"))
+        options = _shaped(query.get("rateOptions"), RateBody, RateBody(), f"{where}.rateOptions")
+        with _named(f"{where}.rateOptions"):
+            rates = rate_options(options) if rate else None
+        return MetricRequest(
+            metric=str(metric),
+            name=self._name(str(metric), where),
+            downsample=steps,
+            granularity_ms=granularity or (0 if steps.unit is not None else steps.interval_ms),
+            aggregator=_function(query.get("aggregator") or "avg", f"{where}.aggregator"),
+            rate=rates,
+            filters=_filters(query, where),
+            explicit_tags=truth(_shaped(query.get("explicitTags"), Flag, False, f"{where}.explicitTags")),
+        )
 
+    def _name(self, metric: str, where: str) -> str:
+        name = metric.removeprefix(self.prefix)
+        if name in self.names:
+            return name
+        if name == metric and metric.startswith(f"{self.prefix.partition('.')[0]}."):
+            raise _wrong(
+                f"{where}.metric", f"{metric[:200]!r} does not begin with {self.prefix!r}, which this path names"
+            )
+        few = len(self.names) <= MOST_NAMED
+        known = f"one of {', '.join(self.names)}" if few else "the name of a metric that is known here"
+        raise _wrong(f"{where}.metric", f"{name[:200]!r} is not {known}")
 
-def _name(metric: str, where: str, prefix: str, names: Mapping[str, str]) -> str:
-    name = metric.removeprefix(prefix)
-    if name in names:
-        return name
-    if name == metric and metric.startswith(f"{prefix.partition('.')[0]}."):
-        raise _wrong(f"{where}.metric", f"{metric[:200]!r} does not begin with {prefix!r}, which this path names")
-    names_text = f"one of {', '.join(names)}" if len(names) <= MOST_NAMED else "the name of a metric that is known here"
-    raise _wrong(f"{where}.metric", f"{name[:200]!r} is not {names_text}")
-
-
-def _downsample(value: object, where: str) -> tuple[int, Statistic]:
-    """The interval (0 where it names none, as in ``avg``) and the function of ``20s-avg``."""
-    if value in (None, ""):
-        return 0, Statistic.MEAN
-    parts = str(value).split("-")
-    if len(parts) == 3 and parts[2] == "none":
-        parts.pop()
-    if len(parts) > 2:
-        raise _wrong(where, f"{str(value)[:64]!r} is not of the form 20s-avg")
-    return (_step(parts[0], where) if len(parts) == 2 else 0), _function(parts[-1], where)
+    def _downsample(self, value: object, default_ms: int, where: str) -> Downsample:
+        """``20s-avg``; a function without an interval (``avg``, ``avg-zero``) has steps of ``default_ms``."""
+        text = "avg" if value in (None, "") else str(value)
+        first, *rest = text.split("-", 2)
+        if first != "all" and not first[:1].isdigit():
+            first, rest = f"{default_ms // SECOND}s", text.split("-", 1)
+        interval = f"{first}s" if first.isdigit() else first
+        function = _function(rest[0], where, calendar=True) if rest else ""
+        with _named(where, _LENGTHS):
+            spec = parse_downsample("-".join([interval, *filter(None, [function, *rest[1:]])]), self.zone,
+                                    calendar=self.calendar)  # fmt: skip
+        if spec.interval_ms % SECOND:
+            raise _wrong(where, f"{text[:64]!r} is not a whole number of seconds, by which points are named")
+        return spec
 
 
 def _step(value: object, where: str) -> int:
     """Milliseconds of ``20s``; a bare number counts seconds. 0 for none."""
     if value in (None, ""):
         return 0
-    found = _STEP.fullmatch(str(value))
-    step = int(found[1]) * _STEP_UNITS[found[2]] if found else 0
+    text = str(value)
+    with _named(where, _LENGTHS):
+        step = duration(f"{text}s" if text.isdigit() else text, where)
     # Points are named by whole seconds.
-    if not 0 < step <= MAX_TIME_MS or step % SECOND:
-        raise _wrong(where, f"{str(value)[:64]!r} is not a whole number of seconds such as 20s, or of m, h, d or w")
+    if step > MAX_TIME_MS or step % SECOND:
+        raise _wrong(where, f"{text[:64]!r} is not a whole number of seconds such as 20s, or of m, h, d or w")
     return step
 
 
-def _function(value: object, where: str) -> Statistic:
-    function = FUNCTIONS.get(str(value).lower())
-    if function is None:
-        raise _wrong(where, f"{str(value)[:64]!r} is not one of {', '.join(FUNCTIONS)}")
-    return function
+def _function(value: object, where: str, *, calendar: bool = False) -> str:
+    """The name of an aggregator, whose letter case does not matter; ``calendar``: with a ``c`` behind it, too."""
+    text = str(value)
+    name = _NAMES.get(text.casefold())
+    if name is None and calendar and text[-1:] == "c" and text[:-1].casefold() in _NAMES:
+        name = f"{_NAMES[text[:-1].casefold()]}c"
+    if name is None:
+        raise _wrong(where, f"{text[:64]!r} is not one of {', '.join(AGGREGATORS)}")
+    return name
 
 
-def _tags(value: object, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    if not isinstance(value, dict) or not all(isinstance(part, str) and part for part in value.values()):
-        raise _wrong(where, "is not an object of texts")
-    return tuple((name, () if part == "*" else tuple(part.split("|"))) for name, part in value.items())
+def _filters(query: Mapping[str, Any], where: str) -> tuple[Filter, ...]:
+    filters = _shaped(query.get("filters"), list[FilterBody], [], f"{where}.filters")
+    tags = query.get("tags") or {}
+    if not isinstance(tags, dict) or not all(isinstance(part, str) and part for part in tags.values()):
+        raise _wrong(f"{where}.tags", "is not an object of texts")
+    with _named(f"{where}.{'filters' if filters else 'tags'}"):
+        return filters_of(filters, tags)
 
 
 def _limit(value: object) -> LineLimit | None:
@@ -204,13 +235,35 @@ def _limit(value: object) -> LineLimit | None:
 
 
 def _check_points(span: TimeRange, queries: tuple[MetricRequest, ...]) -> None:
-    points = sum(bucket_count(span, query.downsample_ms) for query in queries)
+    points = sum(step_count(span, query) for query in queries)
     if points > MAX_POINTS:
         raise LimitExceededError(
             f"{FIELD} asks for {points} points, {MAX_POINTS} are answered: take a longer granularity (and downsample),"
             " a shorter range or fewer queries",
             "granularity",
         )
+
+
+def step_count(span: TimeRange, query: MetricRequest) -> int:
+    """About how many steps a series of the query has in the range: exactly as many where they are no calendar's."""
+    return bucket_count(span, query.downsample.interval_ms) if query.downsample.interval_ms else 1
+
+
+def _shaped(value: object, shape: Any, default: Any, name: str) -> Any:  # noqa: ANN401 - msgspec's own types
+    """The value as that type, the default for none. Raises InvalidRequestError."""
+    try:
+        return default if value in (None, "") else msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise _wrong(name, f"is not what OpenTSDB takes: {error}") from error
+
+
+@contextmanager
+def _named(name: str, hint: str = "") -> Iterator[None]:
+    """Make an error of OpenTSDB's arithmetic name the member of the document that is wrong."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        raise _wrong(name, f"is not taken: {error.message}{hint}") from error
 
 
 def _wrong(name: str, problem: str) -> InvalidRequestError:

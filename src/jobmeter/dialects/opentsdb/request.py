@@ -12,31 +12,27 @@ import msgspec
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import MissingFieldError
 from jobmeter.dialects.opentsdb.arguments import flag, json_body
-from jobmeter.dialects.opentsdb.downsample import Downsample
-from jobmeter.dialects.opentsdb.downsample import parse as parse_downsample
-from jobmeter.dialects.opentsdb.filters import MOST_FILTERS, Filter, checked, from_tag
-from jobmeter.dialects.opentsdb.functions import AGGREGATORS
 from jobmeter.dialects.opentsdb.metric_text import MetricText, split_metric, split_tags
-from jobmeter.dialects.opentsdb.rate import LONG_MAX, RateOptions
-from jobmeter.dialects.opentsdb.times import moment, zone_of
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.time import TimeRange
+from jobmeter.query.tsdb.body import FilterBody, Flag, RateBody, few, filters_of, positive, rate_options, truth
+from jobmeter.query.tsdb.compute import PointQuery
+from jobmeter.query.tsdb.downsample import parse as parse_downsample
+from jobmeter.query.tsdb.filters import from_tag
+from jobmeter.query.tsdb.functions import AGGREGATORS
+from jobmeter.query.tsdb.rate import LONG_MAX, RateOptions
+from jobmeter.query.tsdb.times import moment, zone_of
 
 MOST_QUERIES = 32
 MOST_TSUIDS = 10_000
 
 
-class SubQuery(msgspec.Struct, frozen=True, kw_only=True):
+class SubQuery(PointQuery, frozen=True, kw_only=True):
     """One sub query. ``metric`` is empty where ``tsuids`` are given."""
 
     index: int
     metric: str
-    aggregator: str
     tsuids: tuple[str, ...] = ()
-    rate: RateOptions | None = None
-    downsample: Downsample | None = None
-    filters: tuple[Filter, ...] = ()
-    explicit_tags: bool = False
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,28 +45,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     show_query: bool = False
     show_tsuids: bool = False
     show_summary: bool = False
-
-
-Flag = bool | str | int
-
-
-class FilterBody(msgspec.Struct, frozen=True):
-    """A filter in a body."""
-
-    type: str = ""
-    tagk: str = ""
-    filter: str | None = ""
-    groupBy: Flag = False  # noqa: N815 - the name on the wire
-    group_by: Flag = False
-
-
-class RateBody(msgspec.Struct, frozen=True):
-    """Rate options in a body."""
-
-    counter: Flag = False
-    counterMax: float | str | None = None  # noqa: N815
-    resetValue: float | str | None = None  # noqa: N815
-    dropResets: Flag = False  # noqa: N815
 
 
 class SubQueryBody(msgspec.Struct, frozen=True):
@@ -145,11 +119,6 @@ def from_string(call: Call, now_ms: int) -> Query:
     )
 
 
-def truth(value: Flag) -> bool:
-    """A truth value of a body, which may also be a text, as in OpenTSDB's own examples."""
-    return value.lower() == "true" if isinstance(value, str) else bool(value)
-
-
 def _range(start: object, end: object, now_ms: int, zone: ZoneInfo) -> TimeRange:
     if start in {None, ""}:
         raise MissingFieldError("Missing start time", "start")
@@ -189,50 +158,11 @@ def _of_body(index: int, body: SubQueryBody, zone: ZoneInfo, *, calendar: bool) 
         metric="" if tsuids else body.metric or "",
         tsuids=tsuids,
         aggregator=aggregator,
-        rate=_rate_options(options) if truth(body.rate) else None,
+        rate=rate_options(options) if truth(body.rate) else None,
         downsample=parse_downsample(body.downsample, zone, calendar=calendar) if body.downsample else None,
-        filters=() if tsuids else _filters(body),
+        filters=() if tsuids else filters_of(body.filters, body.tags),
         explicit_tags=truth(body.explicitTags),
     )
-
-
-def _filters(body: SubQueryBody) -> tuple[Filter, ...]:
-    """Filters, else the tags of the older form: OpenTSDB uses one of the two."""
-    if body.filters:
-        return _few(
-            [
-                checked(one.tagk, one.type, one.filter or "", group_by=truth(one.groupBy) or truth(one.group_by))
-                for one in body.filters
-            ]
-        )
-    return _few([from_tag(tag, value, group_by=True) for tag, value in (body.tags or {}).items()])
-
-
-def _few(filters: Sequence[Filter]) -> tuple[Filter, ...]:
-    if len(filters) > MOST_FILTERS:
-        raise LimitExceededError(f"a sub query may have {MOST_FILTERS} filters, this one has {len(filters)}", "filters")
-    return tuple(filters)
-
-
-def _rate_options(body: RateBody) -> RateOptions:
-    return RateOptions(
-        counter=truth(body.counter),
-        counter_max=_number(body.counterMax, LONG_MAX, "counterMax"),
-        reset_value=_number(body.resetValue, 0, "resetValue"),
-        drop_resets=truth(body.dropResets),
-    )
-
-
-def _number(value: float | str | None, default: float, name: str) -> float:
-    if value in {None, ""}:
-        return default
-    try:
-        found = float(value or 0)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < float("inf"):
-        raise InvalidRequestError(f"{name} must be a positive number", "rateOptions")
-    return found
 
 
 def _of_metric(index: int, text: MetricText, zone: ZoneInfo, *, calendar: bool) -> SubQuery:
@@ -244,7 +174,7 @@ def _of_metric(index: int, text: MetricText, zone: ZoneInfo, *, calendar: bool) 
         aggregator=_aggregator(text.aggregator),
         rate=None if text.rate is None else _rate_text(text.rate),
         downsample=parse_downsample(text.downsample, zone, calendar=calendar) if text.downsample else None,
-        filters=_few([*groups, *others]),
+        filters=few([*groups, *others]),
         explicit_tags=text.explicit_tags,
     )
 
@@ -257,8 +187,8 @@ def _rate_text(text: str) -> RateOptions:
     return RateOptions(
         counter=parts[0] in {"counter", "dropcounter"},
         drop_resets=parts[0] == "dropcounter",
-        counter_max=_number(parts[1] if len(parts) > 1 else None, LONG_MAX, "counterMax"),
-        reset_value=_number(parts[2] if len(parts) > 2 else None, 0, "resetValue"),
+        counter_max=positive(parts[1] if len(parts) > 1 else None, LONG_MAX, "counterMax"),
+        reset_value=positive(parts[2] if len(parts) > 2 else None, 0, "resetValue"),
     )
 
 

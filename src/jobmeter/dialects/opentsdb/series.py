@@ -5,7 +5,7 @@ from typing import Any
 
 from jobmeter.dialects.base import execute
 from jobmeter.dialects.opentsdb.errors import NO_NAME
-from jobmeter.dialects.opentsdb.tags import split_tsuid, tsuid
+from jobmeter.dialects.opentsdb.tsuid import split_tsuid, tsuid
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.model.question import Question

@@ -73,16 +73,16 @@ def filter_of(arguments: Arguments) -> JobFilter | None:
     offset, size = arguments.page(DEFAULT_PAGE, MAX_PAGE, 2_000_000)
     users = {arguments.text("UserIdForFilter"), arguments.context.caller if arguments.flag("ShowOwn") else ""} - {""}
     priorities = _priorities(arguments)
-    workspace = "" if arguments.flag("FromAllWorkspaces") else arguments.text("WorkspaceId")
+    workspaces = frozenset() if arguments.flag("FromAllWorkspaces") else arguments.given("WorkspaceId")
     if not states or len(users) > 1 or not priorities:
         return None
     return JobFilter(
         ids=_ids(arguments),
         states=frozenset() if states == _ALL else states,
-        types=_one(arguments.text("JobType")),
+        types=arguments.given("JobType"),
         users=frozenset(users),
-        resource_groups=_one(arguments.text("ResourceId")) or frozenset(arguments.names("ResourceIds")),
-        workspaces=_one(workspace),
+        resource_groups=arguments.given("ResourceId") or frozenset(arguments.names("ResourceIds")),
+        workspaces=workspaces,
         created_from=bounds.get("created_from"),
         created_to=bounds.get("created_to"),
         conditions=(*conditions, *bounds.get("conditions", ()), *_conditions(arguments)),
@@ -98,10 +98,6 @@ def _ids(arguments: Arguments) -> tuple[str, ...]:
     job = arguments.text("JobId")
     names = (job,) if job else arguments.names("JobIds")
     return tuple(dict.fromkeys(part for name in names for part in (name, name.lower())))
-
-
-def _one(text: str) -> frozenset[str]:
-    return frozenset({text}) if text else frozenset()
 
 
 def _bounds(arguments: Arguments) -> tuple[dict[str, Any], frozenset[JobState]]:

@@ -19,7 +19,11 @@ class NewLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LinkBody(msgspec.Struct, frozen=True):
-    """A link that holds: the page is at ``/#/open?link=TOKEN&job=JOB``. ``by`` is the key that it was made with."""
+    """A link that is valid: the page is at ``/#/open?link=TOKEN&job=JOB`` of the server.
+
+    ``by`` is the key that it was made with, ``public_url`` the server's address for others, empty where the settings
+    name none.
+    """
 
     id: str
     token: str
@@ -27,6 +31,7 @@ class LinkBody(msgspec.Struct, frozen=True):
     created: int
     expires: int
     last_used: int | None
+    public_url: str
 
 
 class LinkList(msgspec.Struct, frozen=True):
@@ -52,14 +57,15 @@ def _create(context: CallContext) -> LinkBody:
     services, job = context.services, _job(context)
     seconds = _life_seconds(context)
     registry, vault, clock = services.registry, services.vault, services.clock
-    return copied(LinkBody, create_link(registry, vault, clock, job.project, job.id, context.principal, seconds))
+    made = create_link(registry, vault, clock, job.project, job.id, context.principal, seconds)
+    return copied(LinkBody, made, public_url=services.public_url)
 
 
 def _list(context: CallContext) -> LinkList:
     """The links to a job that hold."""
     services, job = context.services, _job(context)
     found = list_links(services.registry, services.vault, services.clock, job.project, job.id)
-    return LinkList([copied(LinkBody, link) for link in found])
+    return LinkList([copied(LinkBody, link, public_url=services.public_url) for link in found])
 
 
 def _end(context: CallContext) -> Deleted:

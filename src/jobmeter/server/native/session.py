@@ -24,10 +24,14 @@ class SessionBody(msgspec.Struct, frozen=True):
 
 
 class SessionLink(msgspec.Struct, frozen=True):
-    """A code that signs in once, as ``/#/open?code=CODE`` of the page, and when it ends."""
+    """A code that signs in once, as ``/#/open?code=CODE`` of the page, and when it ends.
+
+    ``public_url`` is the server's address for others, empty where the settings name none.
+    """
 
     code: str
     expires: int
+    public_url: str
 
 
 def _sign_in(context: CallContext) -> Answer:
@@ -56,8 +60,9 @@ def _link(context: CallContext) -> Answer:
 
     It opens the page as the key that it was made with, once, within fifteen minutes.
     """
-    code, expires = context.services.sessions.link(context.principal.access_key_id)
-    return Answer(200, msgspec.json.encode(SessionLink(code, expires)), (_PRIVATE,))
+    services = context.services
+    code, expires = services.sessions.link(context.principal.access_key_id)
+    return Answer(200, msgspec.json.encode(SessionLink(code, expires, services.public_url)), (_PRIVATE,))
 
 
 def _cookie(context: CallContext, value: str, seconds: int) -> tuple[str, str]:

@@ -10,10 +10,8 @@ import pytest
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, ServerQuestion, WriteSamples
 from jobmeter.dialects.opentsdb import OPENTSDB
-from jobmeter.dialects.opentsdb.filters import KINDS, checked, choose, from_tag
 from jobmeter.dialects.opentsdb.metric_text import split_metric, split_tags
-from jobmeter.dialects.opentsdb.tags import Tagged, TagView, split_tsuid, tagged, tsuid
-from jobmeter.dialects.opentsdb.times import duration, moment, zone_of
+from jobmeter.dialects.opentsdb.tsuid import split_tsuid, tsuid
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import References, SampleColumns
@@ -29,6 +27,9 @@ from jobmeter.query.series import (
     SamplesQuestion,
     SeriesQuestion,
 )
+from jobmeter.query.tsdb.filters import KINDS, checked, choose, from_tag
+from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
+from jobmeter.query.tsdb.times import duration, moment, zone_of
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
 
 

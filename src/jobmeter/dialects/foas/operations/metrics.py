@@ -16,14 +16,18 @@ from jobmeter.dialects.foas import metric_json
 from jobmeter.dialects.foas.answers import metrics_answer
 from jobmeter.dialects.foas.bodies import operation
 from jobmeter.dialects.foas.instances import CURRENT, running
-from jobmeter.dialects.foas.lines import Drawn, Points, draw
+from jobmeter.dialects.foas.lines import Drawn, draw
 from jobmeter.dialects.foas.metric_json import MetricRequest
 from jobmeter.dialects.foas.names import CLUSTER_METRICS, CPU_MODES, CPU_PREFIX, METRICS
 from jobmeter.dialects.foas.operations.instances import JOB_NAME, LARGEST_ID, PROJECT
-from jobmeter.dialects.foas.series import lines_of
+from jobmeter.dialects.foas.series import lines_of, tagged
+from jobmeter.errors import InvalidRequestError
 from jobmeter.model.catalog import Aggregate
+from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 from jobmeter.query.request import By, Line, MetricQuery, NodeRef, Statistic
+from jobmeter.query.tsdb.columns import Columns
+from jobmeter.query.tsdb.compute import MARGIN_MS
 
 
 @operation(
@@ -73,31 +77,67 @@ def get_cluster_metrics(arguments: Arguments) -> Steps:
     prefix = f"{cluster}."
     document = metric_json.read(arguments.required("metricJson"), prefix, CLUSTER_METRICS, arguments.context.now_ms)
     lines: list[Drawn] = []
-    for sub_query in document.queries:
-        series = yield from _series(cluster, sub_query, document.span)
-        lines += draw(sub_query, [Points({"node": one.node}, one.time, one.value) for one in series], document.limit)
+    for at, query in enumerate(document.queries):
+        statistic = _statistic(query, f"queries[{at}].downsample")
+        start = max(0, document.span.start_ms - (MARGIN_MS if query.rate is not None else 0))
+        nodes = yield from _nodes(cluster, query, TimeRange(start, document.span.end_ms), statistic)
+        series = [tagged(Series("", "", one.node and cluster, one.node)) for one in nodes]
+        lines += draw(query, series, _columns(nodes), document.span, document.limit)
     return metrics_answer(arguments, "GetClusterMetrics", lines)
 
 
-def _series(cluster: str, sub_query: MetricRequest, span: TimeRange) -> Lookup[Sequence[Line]]:
+_STATISTICS = {
+    "avg": Statistic.MEAN,
+    "max": Statistic.MAX,
+    "min": Statistic.MIN,
+    "sum": Statistic.SUM,
+    "count": Statistic.COUNT,
+    "first": Statistic.FIRST,
+    "last": Statistic.LAST,
+}
+"""Functions of a downsample of nodes: a node's values are joined of those of its devices and jobs."""
+_JOINED = {"avg": Aggregate.MEAN, "max": Aggregate.MAX, "min": Aggregate.MIN, "sum": Aggregate.SUM}
+
+
+def _statistic(query: MetricRequest, where: str) -> Statistic:
+    name, field = query.downsample.function.name, f"{metric_json.FIELD}.{where}"
+    if name not in _STATISTICS or not query.downsample.interval_ms or query.downsample.unit is not None:
+        raise InvalidRequestError(
+            f"{field} {query.downsample.text[:64]!r} is not possible for a cluster: take an interval such as 20s, and "
+            f"one of {', '.join(_STATISTICS)}",
+            field,
+        )
+    return _STATISTICS[name]
+
+
+def _nodes(cluster: str, query: MetricRequest, span: TimeRange, statistic: Statistic) -> Lookup[Sequence[Line]]:
     """A line for each node."""
-    query = MetricQuery(
+    question = MetricQuery(
         subject=NodeRef("", cluster),
-        metrics=(CLUSTER_METRICS[sub_query.name],),
+        metrics=(CLUSTER_METRICS[query.name],),
         range=span,
-        step_ms=sub_query.downsample_ms,
+        step_ms=query.downsample.interval_ms,
         by=By.NODE,
-        statistic=sub_query.downsample,
-        aggregate=Aggregate(sub_query.aggregator),
+        statistic=statistic,
+        aggregate=_JOINED.get(query.aggregator),
     )
-    if not sub_query.name.startswith(CPU_PREFIX):
-        result = yield from execute(query)
+    if not query.name.startswith(CPU_PREFIX):
+        result = yield from execute(question)
         return result.lines
     # A rate has one value a step, whichever function is requested.
-    query = replace(query, statistic=Statistic.MEAN, aggregate=None)
-    whole = yield from execute(query)
-    part = yield from execute(replace(query, labels=(("mode", sub_query.name.removeprefix(CPU_PREFIX)),)))
+    question = replace(question, statistic=Statistic.MEAN, aggregate=None)
+    whole = yield from execute(question)
+    part = yield from execute(replace(question, labels=(("mode", query.name.removeprefix(CPU_PREFIX)),)))
     return list(_shares(part.lines, whole.lines))
+
+
+def _columns(lines: Sequence[Line]) -> Columns:
+    """The points of the lines, by their place."""
+    if not lines:
+        return Columns.none()
+    index = np.repeat(np.arange(len(lines)), [len(line.time) for line in lines])
+    time, value = (np.concatenate([getattr(line, name) for line in lines]) for name in ("time", "value"))
+    return Columns(index, time, value)
 
 
 def _shares(parts: Sequence[Line], wholes: Sequence[Line]) -> Generator[Line]:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.access.call import Call
+from jobmeter.access.forwarded import public_address
 from jobmeter.dialects.base import Answer, Context, Parameter, Steps, execute
 from jobmeter.dialects.modelarts.answers import answer, nothing_yet
 from jobmeter.dialects.modelarts.arguments import job_of, query_choice, query_integer, query_text, replicas_of, task_of
@@ -79,7 +80,7 @@ def show_obs_url_of_training_job_logs(call: Call, context: Context) -> Steps:
     view, _ = yield from _job_and_question(call, context)
     query = {"project": view.job.project, "replica": context.path["task_id"], "format": "text"}
     path = f"/api/jobmeter/v1/jobs/{quote(view.job.id, safe='')}/logs?{urlencode(query)}"
-    return answer({"obs_url": f"{call.scheme}://{call.header('host')}{path}"}, context)
+    return answer({"obs_url": public_address(call, context.public).url + path}, context)
 
 
 def _job_and_question(call: Call, context: Context) -> Generator[Question[Any], Any, tuple[JobView, LogQuestion]]:

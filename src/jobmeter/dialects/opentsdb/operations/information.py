@@ -6,8 +6,8 @@ from jobmeter import __version__
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, Operation, ServerQuestion, Steps, execute, only
 from jobmeter.dialects.opentsdb.answers import answer
-from jobmeter.dialects.opentsdb.filters import KINDS
-from jobmeter.dialects.opentsdb.functions import AGGREGATORS
+from jobmeter.query.tsdb.filters import KINDS
+from jobmeter.query.tsdb.functions import AGGREGATORS
 
 VERSION = "2.4.1"
 """The version of OpenTSDB's API."""

@@ -12,16 +12,18 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, MissingFieldError, Operation, Parameter, Steps, execute
 from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.arguments import flag, json_body, whole
-from jobmeter.dialects.opentsdb.filters import Filter, checked, choose
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.numbers import text_of
-from jobmeter.dialects.opentsdb.request import MOST_QUERIES, Flag, truth
+from jobmeter.dialects.opentsdb.request import MOST_QUERIES
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
-from jobmeter.dialects.opentsdb.tags import Tagged, TagView, tagged, tsuid
+from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR, floor_to
 from jobmeter.query.series import LastQuestion
+from jobmeter.query.tsdb.body import Flag, truth
+from jobmeter.query.tsdb.filters import Filter, checked, choose
+from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
 
 _MOST_HOURS = 1_000_000
 

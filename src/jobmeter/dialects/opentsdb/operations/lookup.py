@@ -13,9 +13,10 @@ from jobmeter.dialects.opentsdb.answers import answer
 from jobmeter.dialects.opentsdb.arguments import json_body, required, whole
 from jobmeter.dialects.opentsdb.metric_text import split_braces, split_tags
 from jobmeter.dialects.opentsdb.series import of_metric
-from jobmeter.dialects.opentsdb.tags import Tagged, TagView, tagged, tsuid
+from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.query.series import SeriesQuestion
+from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
 
 DEFAULT_LIMIT = 25
 MOST = 100_000

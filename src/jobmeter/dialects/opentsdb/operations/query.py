@@ -11,21 +11,21 @@ import numpy as np
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Operation, Parameter, Steps, execute
-from jobmeter.dialects.opentsdb.columns import Columns
-from jobmeter.dialects.opentsdb.compute import Groups, margin, points, prepare
-from jobmeter.dialects.opentsdb.downsample import STEPPED, Fill, from_steps
 from jobmeter.dialects.opentsdb.errors import JSON
-from jobmeter.dialects.opentsdb.filters import choose
-from jobmeter.dialects.opentsdb.functions import NONE
 from jobmeter.dialects.opentsdb.numbers import json_of
 from jobmeter.dialects.opentsdb.request import Query, SubQuery, described, from_body, from_string
 from jobmeter.dialects.opentsdb.series import of_metric, of_tsuids
-from jobmeter.dialects.opentsdb.tags import Tagged, TagView, tagged, tsuid
+from jobmeter.dialects.opentsdb.tsuid import tsuid
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.question import Question
 from jobmeter.model.time import MAX_TIME_MS, SECOND, TimeRange
 from jobmeter.query.series import BucketsQuestion, SamplesQuestion
+from jobmeter.query.tsdb.columns import Columns
+from jobmeter.query.tsdb.compute import Groups, margin, points, prepare
+from jobmeter.query.tsdb.downsample import Fill, from_steps
+from jobmeter.query.tsdb.select import grouped, selected
+from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
 from jobmeter.wire.opentsdb.names import PROJECT
 
 
@@ -53,7 +53,7 @@ def query(call: Call, context: Context) -> Steps:
 def _results(one: SubQuery, whole: Query, context: Context, cost: Cost) -> Generator[Question[Any], Any, list[bytes]]:
     view = TagView.of([each.tag for each in one.filters], context.project)
     series = yield from _series(one, whole, view, cost)
-    members = _grouped(series, one)
+    members = grouped(series, one)
     groups = Groups([at for at, group in enumerate(members) for _ in group])
     order = tuple(each.series for group in members for each in group)
     if not order:
@@ -75,22 +75,7 @@ def _series(one: SubQuery, whole: Query, view: TagView, cost: Cost) -> Generator
     else:
         found = yield from of_metric(one.metric, whole.range.start_ms)
     cost.milliseconds += found.milliseconds
-    chosen = choose(tagged(found.series, view), one.filters)
-    if not one.explicit_tags:
-        return chosen
-    keys = {each.tag for each in one.filters if each.kind != "not_key"}
-    return [each for each in chosen if set(each.tags) - {PROJECT} == keys - {PROJECT}]
-
-
-def _grouped(series: Sequence[Tagged], one: SubQuery) -> list[list[Tagged]]:
-    """The groups, in the order of their tags: one for each combination of values of the tags to group by."""
-    if one.aggregator == NONE:
-        return [[each] for each in series]
-    keys = sorted({each.tag for each in one.filters if each.group_by})
-    groups: dict[tuple[str | None, ...], list[Tagged]] = {}
-    for each in series:
-        groups.setdefault(tuple(each.tag(key) for key in keys), []).append(each)
-    return [groups[values] for values in sorted(groups, key=lambda values: [value or "" for value in values])]
+    return selected(tagged(found.series, view), one, frozenset({PROJECT}))
 
 
 def _read(
@@ -102,7 +87,7 @@ def _read(
     if spec is not None:
         start, end = spec.reach(span.start_ms, span.end_ms - 1, beyond)
     around = TimeRange(max(0, start), min(end, MAX_TIME_MS))
-    if spec is not None and spec.interval_ms and spec.unit is None and spec.function.name in STEPPED:
+    if spec is not None and spec.stepped:
         steps = yield from execute(BucketsQuestion(series=order, range=around, step_ms=spec.interval_ms))
         cost.samples += steps.samples
         cost.milliseconds += steps.milliseconds

@@ -11,21 +11,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobmeter.dialects.opentsdb.aggregate import aggregate
-from jobmeter.dialects.opentsdb.calendars import Unit, edges
-from jobmeter.dialects.opentsdb.columns import Columns
-from jobmeter.dialects.opentsdb.compute import Groups, prepare
-from jobmeter.dialects.opentsdb.compute import points as joined_points
-from jobmeter.dialects.opentsdb.downsample import STEPPED, downsample, fill, from_steps, parse
-from jobmeter.dialects.opentsdb.functions import AGGREGATORS, Missing
-from jobmeter.dialects.opentsdb.rate import RateOptions, rates
-from jobmeter.dialects.opentsdb.request import SubQuery
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import References, SampleColumns
 from jobmeter.model.time import DAY, TimeRange
 from jobmeter.query.reduce import bucket
+from jobmeter.query.tsdb.aggregate import aggregate
+from jobmeter.query.tsdb.calendars import Unit, edges
+from jobmeter.query.tsdb.columns import Columns
+from jobmeter.query.tsdb.compute import Groups, PointQuery, prepare
+from jobmeter.query.tsdb.compute import points as joined_points
+from jobmeter.query.tsdb.downsample import STEPPED, downsample, fill, from_steps, parse
+from jobmeter.query.tsdb.functions import AGGREGATORS, Missing
+from jobmeter.query.tsdb.rate import RateOptions, rates
 
-_SPEC = importlib.util.spec_from_file_location("opentsdb_oracle", Path(__file__).parent / "oracle.py")
+_SPEC = importlib.util.spec_from_file_location("tsdb_oracle", Path(__file__).parent / "oracle.py")
 assert _SPEC is not None
 assert _SPEC.loader is not None
 oracle = importlib.util.module_from_spec(_SPEC)
@@ -140,7 +139,7 @@ def test_filling_is_what_the_slow_way_gives(group, policy, start, length):
 def test_a_whole_sub_query_is_what_the_slow_way_gives(group, name, text, rate, start, length):
     first, last = T0 + start * 1000, T0 + (start + length) * 1000
     wanted = parse(text, UTC, calendar=False) if text else None
-    query = SubQuery(index=0, metric="m", aggregator=name, downsample=wanted, rate=rate)
+    query = PointQuery(aggregator=name, downsample=wanted, rate=rate)
     # The margin is an hour at either end, so that all there is has been read.
     found = points(
         columns(group), query, Groups([0] * len(group)), TimeRange(first, last + 1), milliseconds=True, stepped=False
@@ -196,7 +195,7 @@ def test_the_table_of_the_page_on_downsampling():
 
 def test_the_table_of_fill_policies():
     group = table([None, None, None, 15, None, 5, None], [10, None, 20, None, None, None, 20])
-    query = SubQuery(index=0, metric="m", aggregator="sum", downsample=parse("10s-sum-nan", UTC, calendar=False))
+    query = PointQuery(aggregator="sum", downsample=parse("10s-sum-nan", UTC, calendar=False))
     span = TimeRange(T0, T0 + 60_001)
     _, value = points(columns(group), query, Groups([0, 0]), span, milliseconds=False, stepped=False)[0]
     expected = [10, None, 20, 15, None, 5, 20]
@@ -236,7 +235,7 @@ def test_a_series_that_ended_before_the_range_has_no_filler(policy, filler):
     span = TimeRange(T0, T0 + 20_001)
 
     def values_of(name, group):
-        query = SubQuery(index=0, metric="m", aggregator=name, downsample=wanted)
+        query = PointQuery(aggregator=name, downsample=wanted)
         found = points(columns(group), query, Groups([0] * len(group)), span, milliseconds=True, stepped=False)
         return {at: list(zip(*(part.tolist() for part in found[at]), strict=True)) for at in found}
 
@@ -252,7 +251,7 @@ def test_the_rate_before_stands_in_for_a_reset_that_was_dropped():
     options = RateOptions(counter=True, drop_resets=True)
     for text in ("10s-last", "10s-last-nan", "10s-last-zero"):
         wanted = parse(text, UTC, calendar=False)
-        query = SubQuery(index=0, metric="m", aggregator="sum", downsample=wanted, rate=options)
+        query = PointQuery(aggregator="sum", downsample=wanted, rate=options)
         span = TimeRange(T0, T0 + 30_001)
         both = points(columns([falls, grows]), query, Groups([0, 0]), span, milliseconds=True, stepped=False)[0]
         assert both[1].tolist()[-3:] == [3.0, 3.0, 5.0], text
@@ -265,7 +264,7 @@ def test_several_readings_in_a_second_become_one_unless_milliseconds_are_request
     span = TimeRange(T0, T0 + 5_000)
 
     def values_of(name, milliseconds):
-        query = SubQuery(index=0, metric="m", aggregator=name)
+        query = PointQuery(aggregator=name)
         found = points(columns(group), query, Groups([0]), span, milliseconds=milliseconds, stepped=False)
         return [part.tolist() for part in found[0]]
 

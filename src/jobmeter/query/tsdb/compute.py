@@ -6,16 +6,17 @@ before they are joined: RateSpan and AggregationIterator.)
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
-from jobmeter.dialects.opentsdb.aggregate import aggregate
-from jobmeter.dialects.opentsdb.columns import Columns, run_starts
-from jobmeter.dialects.opentsdb.downsample import Downsample, downsample, fill
-from jobmeter.dialects.opentsdb.functions import AGGREGATORS, Aggregator, Missing
-from jobmeter.dialects.opentsdb.rate import rates
-from jobmeter.dialects.opentsdb.request import SubQuery
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.time import HOUR, SECOND, TimeRange
+from jobmeter.query.tsdb.aggregate import aggregate
+from jobmeter.query.tsdb.columns import Columns, run_starts
+from jobmeter.query.tsdb.downsample import Downsample, downsample, fill
+from jobmeter.query.tsdb.filters import Filter
+from jobmeter.query.tsdb.functions import AGGREGATORS, Aggregator, Missing
+from jobmeter.query.tsdb.rate import RateOptions, rates
 
 MARGIN_MS = HOUR
 """How far beyond either end of the range readings are looked for, to interpolate from and to make rates of."""
@@ -23,6 +24,16 @@ MARGIN_MS = HOUR
 # Functions that change a single value: within one second, values are averaged instead.
 _NOT_OF_ONE = frozenset({"count", "dev", "diff", "squareSum"})
 _SECOND_BY_MEAN = AGGREGATORS["avg"]
+
+
+class PointQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How the readings of series become the points of an answer; ``aggregator`` is a key of ``AGGREGATORS``."""
+
+    aggregator: str
+    rate: RateOptions | None = None
+    downsample: Downsample | None = None
+    filters: tuple[Filter, ...] = ()
+    explicit_tags: bool = False
 
 
 class Groups:
@@ -52,12 +63,12 @@ class Groups:
         }
 
 
-def margin(query: SubQuery, groups: Groups) -> int:
+def margin(query: PointQuery, groups: Groups) -> int:
     """How much has to be read beyond the range."""
     return MARGIN_MS if query.rate is not None or groups.joined else 0
 
 
-def prepare(columns: Columns, query: SubQuery, span: TimeRange, *, milliseconds: bool, stepped: bool) -> Columns:
+def prepare(columns: Columns, query: PointQuery, span: TimeRange, *, milliseconds: bool, stepped: bool) -> Columns:
     """The points of each series in the answer, those around ``span`` included.
 
     ``columns`` are readings or, with ``stepped``, points of the downsample's function already.
@@ -69,7 +80,7 @@ def prepare(columns: Columns, query: SubQuery, span: TimeRange, *, milliseconds:
     return _taking_part(columns, query, span)
 
 
-def _taking_part(columns: Columns, query: SubQuery, span: TimeRange) -> Columns:
+def _taking_part(columns: Columns, query: PointQuery, span: TimeRange) -> Columns:
     """Without series that ended before the span or began after it: they contribute neither values nor fill nor tags.
 
     https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/SpanGroup.java (``add``), which takes the row of an hour
@@ -87,13 +98,20 @@ def _taking_part(columns: Columns, query: SubQuery, span: TimeRange) -> Columns:
     return columns if part.all() else columns.filter(np.repeat(part, ends - starts))
 
 
-def points(columns: Columns, query: SubQuery, groups: Groups, span: TimeRange) -> Mapping[int, tuple[Int64s, Float64s]]:
-    """Times and values of each group that has any inside ``span``, from what ``prepare`` gives."""
-    aggregator, spec = AGGREGATORS[query.aggregator], query.downsample
+def of_series(columns: Columns, query: PointQuery, span: TimeRange) -> Columns:
+    """The points of each series, filled in and made rates of where the query says so, from what ``prepare`` gives."""
+    spec = query.downsample
     if spec is not None and _fills(query):
         columns = fill(columns, spec, _grid(spec, query, span))
-    if query.rate is not None:
-        columns = rates(columns, query.rate)
+    return columns if query.rate is None else rates(columns, query.rate)
+
+
+def points(
+    columns: Columns, query: PointQuery, groups: Groups, span: TimeRange
+) -> Mapping[int, tuple[Int64s, Float64s]]:
+    """Times and values of each group that has any inside ``span``, from what ``prepare`` gives."""
+    columns = of_series(columns, query, span)
+    aggregator = AGGREGATORS[query.aggregator]
     missing = _missing(query, aggregator)
     found: dict[int, tuple[Int64s, Float64s]] = {}
     for owner, part in groups.parts(columns).items():
@@ -104,7 +122,7 @@ def points(columns: Columns, query: SubQuery, groups: Groups, span: TimeRange) -
     return found
 
 
-def _grid(spec: Downsample, query: SubQuery, span: TimeRange) -> Int64s:
+def _grid(spec: Downsample, query: PointQuery, span: TimeRange) -> Int64s:
     """The intervals that are answered and, where rates are made, one more before them."""
     grid = spec.grid(span.start_ms, span.end_ms - 1)
     if query.rate is None or not spec.interval_ms:
@@ -113,7 +131,7 @@ def _grid(spec: Downsample, query: SubQuery, span: TimeRange) -> Int64s:
     return np.concatenate([before[-1:], grid])
 
 
-def _missing(query: SubQuery, aggregator: Aggregator) -> Missing:
+def _missing(query: PointQuery, aggregator: Aggregator) -> Missing:
     # The previous rate replaces a missing one, also after a fill policy: for a dropped reset.
     # https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/AggregationIterator.java (``nextDoubleValue``)
     if query.rate is not None:
@@ -121,7 +139,7 @@ def _missing(query: SubQuery, aggregator: Aggregator) -> Missing:
     return Missing.SKIP if _fills(query) else aggregator.missing
 
 
-def _fills(query: SubQuery) -> bool:
+def _fills(query: PointQuery) -> bool:
     """True where an interval without a reading gets a point."""
     return query.downsample is not None and query.downsample.fill != "none"
 

@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 import msgspec
 import numpy as np
 
-from jobmeter.dialects.opentsdb.calendars import Unit, edges
-from jobmeter.dialects.opentsdb.columns import MOST_POINTS, Columns, run_starts, too_many
-from jobmeter.dialects.opentsdb.functions import AGGREGATORS, NONE, Aggregator
-from jobmeter.dialects.opentsdb.times import duration
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import BucketColumns, Float64s, Int64s
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
+from jobmeter.query.tsdb.calendars import Unit, edges
+from jobmeter.query.tsdb.columns import MOST_POINTS, Columns, run_starts, too_many
+from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator
+from jobmeter.query.tsdb.times import duration
 
 _SCALAR = re.compile(r"scalar#(-?[0-9]{1,30}(?:\.[0-9]{1,30})?)")
 _CALENDAR = re.compile(r"([1-9][0-9]{0,3})([smhdwny])")
@@ -43,6 +43,11 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
     unit: Unit | None = None
     every: int = 1
     zone: ZoneInfo
+
+    @property
+    def stepped(self) -> bool:
+        """True where roll-ups of the interval's length give its points; else every reading is needed."""
+        return bool(self.interval_ms) and self.unit is None and self.function.name in STEPPED
 
     def grid(self, start_ms: int, end_ms: int) -> Int64s:
         """The starts of the intervals that begin in ``[start_ms, end_ms]``. Raises LimitExceededError."""

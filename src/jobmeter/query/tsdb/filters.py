@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from jobmeter.dialects.opentsdb.tags import Tagged
 from jobmeter.errors import InvalidRequestError
+from jobmeter.query.tsdb.tags import Tagged
 
 MOST_FILTERS = 64
 _LONGEST = 4_096

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jobmeter.dialects.opentsdb.columns import MOST_POINTS, too_many
 from jobmeter.model.batch import Int64s
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
+from jobmeter.query.tsdb.columns import MOST_POINTS, too_many
 
 
 class Unit(StrEnum):

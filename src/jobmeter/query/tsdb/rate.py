@@ -6,7 +6,7 @@ https://opentsdb.net/docs/build/html/api_http/query/index.html#rate-options
 import msgspec
 import numpy as np
 
-from jobmeter.dialects.opentsdb.columns import Columns
+from jobmeter.query.tsdb.columns import Columns
 
 LONG_MAX = 2**63 - 1
 

@@ -23,6 +23,11 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
+    @classmethod
+    def none(cls) -> "Columns":
+        """No points."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
+
     def filter(self, mask: "np.typing.NDArray[np.bool_]") -> "Columns":
         """Those points alone."""
         return Columns(self.index[mask], self.time[mask], self.value[mask])

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from jobmeter.dialects.opentsdb.columns import Columns, run_starts
-from jobmeter.dialects.opentsdb.functions import Aggregator, Missing
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.query.tsdb.columns import Columns, run_starts
+from jobmeter.query.tsdb.functions import Aggregator, Missing
 
 MOST_CELLS = 100_000_000
 """Values, made up ones included, that one group may be joined from."""

@@ -17,8 +17,6 @@ from jobmeter.wire.opentsdb.names import (
     to_opentsdb,
 )
 
-TSUID_DIGITS = 32
-
 
 class TagView(msgspec.Struct, frozen=True):
     """The tags of series in one query of one caller.
@@ -74,15 +72,3 @@ def tagged(series: Sequence[Series], view: TagView) -> list[Tagged]:
     """The series with their tags, sorted by metric and tags."""
     found = [Tagged(one, view.tags(one), to_opentsdb(one.metric)) for one in series]
     return sorted(found, key=lambda one: (one.metric, list(one.tags.items()), one.series.project))
-
-
-def tsuid(series: Series) -> str:
-    """The id of a series: its job's key and its own, in 32 hexadecimal digits."""
-    return f"{series.job_key:016X}{series.id:016X}"
-
-
-def split_tsuid(text: str) -> tuple[int, int] | None:
-    """The job's key and the series' own of an id; None for what cannot be one."""
-    if len(text) != TSUID_DIGITS or any(digit not in "0123456789abcdefABCDEF" for digit in text):
-        return None
-    return int(text[:16], 16), int(text[16:], 16)

@@ -1,0 +1,31 @@
+"""Which series a query is about, and which of them one line joins."""
+
+from collections.abc import Sequence
+
+from jobmeter.query.tsdb.compute import PointQuery
+from jobmeter.query.tsdb.filters import choose
+from jobmeter.query.tsdb.functions import NONE
+from jobmeter.query.tsdb.tags import Tagged
+
+
+def selected(series: Sequence[Tagged], query: PointQuery, implied: frozenset[str]) -> list[Tagged]:
+    """The series that match the query's filters and, where it demands that, have no other tags than ``implied`` ones.
+
+    Raises InvalidRequestError for a pattern that cannot be read.
+    """
+    matching = choose(series, query.filters)
+    if not query.explicit_tags:
+        return matching
+    keys = {one.tag for one in query.filters if one.kind != "not_key"} - implied
+    return [one for one in matching if set(one.tags) - implied == keys]
+
+
+def grouped(series: Sequence[Tagged], query: PointQuery) -> list[list[Tagged]]:
+    """The groups, in the order of their tags: one for each combination of values of the tags to group by."""
+    if query.aggregator == NONE:
+        return [[one] for one in series]
+    keys = sorted({one.tag for one in query.filters if one.group_by})
+    groups: dict[tuple[str | None, ...], list[Tagged]] = {}
+    for one in series:
+        groups.setdefault(tuple(one.tag(key) for key in keys), []).append(one)
+    return [groups[values] for values in sorted(groups, key=lambda values: [value or "" for value in values])]
