@@ -108,7 +108,7 @@ def test_packages_that_are_installed_as_locked_are_not_installed_again(real):
     ],
 )
 def test_tests_of_the_page_are_skipped_without_tools_alone(monkeypatch, current, tools, outcome):
-    monkeypatch.setattr(page.runpy, "run_path", lambda _: {"is_current": lambda: current, "has_tools": lambda: tools})
+    monkeypatch.setattr("runpy.run_path", lambda _: {"is_current": lambda: current, "has_tools": lambda: tools})
     if outcome is None:
         page.needs_built_page()
     else:
