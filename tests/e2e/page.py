@@ -1,13 +1,16 @@
 """A tab of the page that is signed in, and the jobs that the tests of the page look at."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 
 from jobmeter.model.time import MINUTE
-from jobmeter.server.pages import FOLDER, read_files
 from tests.needs import needs
 from tests.processes import run_cli
 from tests.waiting import wait_until
 
+BUILDER = Path(__file__).parents[2] / "web" / "build.py"
 WIDTHS = {"wide": (1440, 900), "middle": (900, 1000), "phone": (360, 780)}
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 RANKS, SLOW = 16, 5
@@ -45,10 +48,19 @@ def samples(now):
 
 
 def needs_page():
-    """Skip where there is no browser, or the page is not built."""
+    """Skip where there is no browser. For the page itself see ``needs_built_page``."""
     needs("chromium")
-    if not read_files(FOLDER):
-        pytest.skip("the page is not built: make page")
+    needs_built_page()
+
+
+def needs_built_page():
+    """Fail where the page is not that of its source; skip where this machine has nothing to build it with."""
+    builder = runpy.run_path(str(BUILDER))
+    if builder["is_current"]():
+        return
+    if builder["has_tools"]():
+        pytest.fail("The page is not built from its source as it is now. `make page` says why.")
+    pytest.skip("the page is not built, as Node.js or its packages are missing: make page")
 
 
 def import_samples(server, folder, lines):

@@ -15,7 +15,19 @@ import pytest
 from jobmeter.model.time import MINUTE, SystemClock
 from jobmeter.server.pages import FOLDER, read_files
 from tests.browser import AXE, check_view
-from tests.e2e.page import EVIL, RANKS, SLOW, WIDTHS, Viewer, facts, import_samples, needs_page, samples, wait_for_page
+from tests.e2e.page import (
+    EVIL,
+    RANKS,
+    SLOW,
+    WIDTHS,
+    Viewer,
+    facts,
+    import_samples,
+    needs_built_page,
+    needs_page,
+    samples,
+    wait_for_page,
+)
 from tests.processes import run_cli, running
 
 pytestmark = pytest.mark.slow
@@ -248,8 +260,7 @@ def test_a_server_that_stops_ends_what_is_looked_at_live(tmp_path):
 
 
 def test_the_page_is_light():
+    needs_built_page()
     files = read_files(FOLDER)
-    if not files:
-        pytest.skip("the page is not built: make page")
     assert sum(len(gzip.compress(file.forms[""], 9)) for file in files.values()) < MOST_BYTES
     assert all({"br", "gzip"} <= set(file.forms) for file in files.values())

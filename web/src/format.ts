@@ -1,7 +1,7 @@
 // Numbers with their units, lengths of time, moments. Units come as UCUM, ratios from 0 to 1.
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const LARGE = ["", "k", "M", "G", "T", "P"];
-const NAMES: Record<string, string> = { Cel: "°C", "{core}": "cores", "1": "" };
+const NAMES: Record<string, string> = { Cel: "°C", "{core}": "cores" };
 const PREFIXED = new Set(["W", "J"]);
 export const MISSING = "–";
 
@@ -24,7 +24,8 @@ export function quantity(value: number | null | undefined, unit: string, axis = 
 function scaled(value: number, factor: number, names: readonly string[], rate: string, digits: (value: number) => string): string {
   let size = value;
   let at = 0;
-  while (Math.abs(size) >= factor && at < names.length - 1) {
+  // As it will be shown: 1023.7 KiB are 1.00 MiB, not 1024 KiB.
+  while (Math.abs(Number(digits(size))) >= factor && at < names.length - 1) {
     size /= factor;
     at += 1;
   }
@@ -35,8 +36,8 @@ const brief = (value: number): string => String(Number(value.toFixed(2)));
 
 function exact(value: number): string {
   const size = Math.abs(value);
-  if (size >= 100 || value === 0) return value.toFixed(0);
-  return size >= 10 ? value.toFixed(1) : value.toFixed(2);
+  if (size >= 99.95 || value === 0) return value.toFixed(0);
+  return size >= 9.995 ? value.toFixed(1) : value.toFixed(2);
 }
 
 /** An amount of money: `12.50 CNY`. */
@@ -45,12 +46,12 @@ export const amount = (value: number, currency: string): string => `${value.toLo
 /** `8 s`, `4 m 05 s`, `2 h 03 m`, `3 d 4 h`. */
 export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return MISSING;
-  const seconds = Math.max(0, ms) / 1000;
-  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
-  const [minutes, rest] = [Math.floor(seconds / 60), Math.round(seconds % 60)];
-  if (minutes < 60) return `${minutes} m ${two(rest % 60)} s`;
-  const hours = Math.floor(minutes / 60);
-  if (hours < 48) return `${hours} h ${two(minutes % 60)} m`;
+  // Rounded to the smaller unit before it is split: 119.6 s are two minutes, not "1 m 60 s".
+  const [tenths, seconds, minutes, hours] = [100, 1000, 60_000, 3_600_000].map((unit) => Math.round(Math.max(0, ms) / unit)) as [number, number, number, number];
+  if (tenths < 100) return `${(tenths / 10).toFixed(1)} s`;
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ${two(seconds % 60)} s`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${two(minutes % 60)} m`;
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import cell, console, moment, print_json
+from jobmeter.cli.output import cell, console, moment, print_json, state_cell
 from jobmeter.client.api import Api
 from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, Verdict
 from jobmeter.model.time import SystemClock, parse_duration
@@ -94,7 +94,7 @@ def _show_task(task: DiagnosticTask, *, as_json: bool) -> None:
         print_json(task)
         return
     out = console()
-    verdict = f"[{_VERDICTS[task.verdict]}]{task.verdict}[/]" if task.verdict else cell(str(task.state))
+    verdict = f"[{_VERDICTS[task.verdict]}]{task.verdict}[/]" if task.verdict else state_cell(str(task.state))
     out.print(f"[bold]{cell(task.id)}[/]  {verdict}  {cell(task.message)}")
     out.print(f"range {moment(task.start)} to {moment(task.end)} UTC")
     for answer in task.answers:

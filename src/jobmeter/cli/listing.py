@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from jobmeter.cli.output import cell, table
+from jobmeter.cli.output import cell, cell_of, table
 
 _GAP = 3
 """Characters that stand between two columns."""
@@ -73,5 +73,5 @@ def _stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Renderabl
         lines.append(Text.from_markup(f"[bold]{cell(row[0])}[/]", overflow="fold"))
         for column, text in zip(columns[1:], row[1:], strict=True):
             if text not in {"", "-"}:
-                lines.append(Text.from_markup(f"  {column:<{widest}}  {cell(text)}", overflow="fold"))
+                lines.append(Text.from_markup(f"  {column:<{widest}}  {cell_of(column, text)}", overflow="fold"))
     return Group(*lines)

@@ -13,7 +13,7 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import existing_parts, in_milliseconds, metric_option
-from jobmeter.cli.options import FILE
+from jobmeter.cli.options import FILE, one_format
 from jobmeter.cli.output import (
     Course,
     chart,
@@ -89,7 +89,10 @@ def command(
     metrics the first column is metric. With --raw it has a row for each stored reading, where they are needed with the
     further columns node, attempt and labels, and --format json has an object a line.
     """
-    form = "json" if as_json else form or _form_of(output)
+    form = one_format("--format", form, as_json=as_json)
+    if raw:
+        _check_raw(form)
+    form = form or _form_of(output)
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("--format parquet is not for a terminal: add --output FILE")
     in_milliseconds(options)
@@ -98,7 +101,6 @@ def command(
         raise click.UsageError(_offered(named))
     search = _search(metrics, named.project, options)
     if raw:
-        _check_raw()
         raw_form = form if form in {"json", "parquet"} else "csv"
         save(named.api.samples(named.id, replace(search, by=None), raw_form), output)
     elif form in {"csv", "parquet"}:
@@ -137,7 +139,9 @@ def _search(metrics: tuple[str, ...], project: str | None, options: Mapping[str,
     return MetricSearch(metrics=metrics, project=project, **options)
 
 
-def _check_raw() -> None:
+def _check_raw(form: str | None) -> None:
+    if form == "table":
+        raise click.UsageError("--raw and --format table exclude each other: choose csv, json or parquet")
     context = click.get_current_context()
     for name in ("step", "by", "aggregate", "statistic"):
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:

@@ -102,6 +102,16 @@ def checked_interval(text: str, shortest_ms: int) -> int:
     return interval_ms
 
 
+def one_format(option: str, chosen: str | None, *, as_json: bool) -> str | None:
+    """The format that ``--json`` or ``option`` chose, None where neither was given.
+
+    Raises a usage error where the two contradict each other.
+    """
+    if as_json and chosen not in {None, "json"}:
+        raise click.UsageError(f"--json and {option} {chosen} exclude each other: choose one format")
+    return "json" if as_json else chosen
+
+
 def check_server(server: str) -> None:
     """Raise a usage error unless ``server`` is an address."""
     if not server.startswith(("http://", "https://")):

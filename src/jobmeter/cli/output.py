@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, iso
+from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
 
 BARS = "▁▂▃▄▅▆▇█"
 _BROKEN_PIPE_STATUS = 141
@@ -26,6 +26,8 @@ _WIDE = 1_000
 """Columns that plain output may take: it is never folded."""
 _ROOMY, _NARROWEST = 120, 40
 
+STATE = "state"
+"""The head of a column of states."""
 _STATE_STYLES = {
     "Running": "green",
     "Succeeded": "cyan",
@@ -75,15 +77,24 @@ def table(
         justify: Literal["left", "right"] = "right" if column in numbers else "left"
         shown.add_column(column, justify=justify, no_wrap=column != folded, overflow="fold")
     for row in rows:
-        shown.add_row(*(cell(text) for text in row))
+        shown.add_row(*(cell_of(column, text) for column, text in zip(columns, row, strict=True)))
     return shown
 
 
 def cell(text: str) -> str:
-    """The text without anything that a terminal would act on; a state in its colour."""
-    shown = printable(text)
-    style = _STATE_STYLES.get(shown)
-    return f"[{style}]{shown}[/]" if style else escape(shown)
+    """Return the text as markup, without anything that a terminal would act on."""
+    return escape(printable(text))
+
+
+def cell_of(column: str, text: str) -> str:
+    """Return a cell of a table as markup: a state in its colour, below the head ``state`` alone."""
+    return state_cell(text) if column == STATE else cell(text)
+
+
+def state_cell(state: str) -> str:
+    """Return a state as markup, in its colour. Only for a state: a job may have the name ``Failed``."""
+    style = _STATE_STYLES.get(state)
+    return f"[{style}]{state}[/]" if style else cell(state)
 
 
 def printable(text: str) -> str:
@@ -102,22 +113,33 @@ def moment(time_ms: int | None) -> str:
 
 
 def duration(length_ms: int | None) -> str:
-    """``2d 3h``, ``1h 04m``, ``30m``, ``3m 20s``, ``25.3s``, ``210ms``; a dash where it is unknown."""
+    """``2d 3h``, ``1h 04m``, ``30m``, ``3m 20s``, ``25.3s``, ``210ms``; a dash where it is unknown.
+
+    Rounded to the smaller unit before it is split, so that 3,599.7 s are ``1h`` and not ``60m``.
+    """
     if length_ms is None:
         return "-"
     if length_ms < SECOND:
         return f"{length_ms}ms"
-    if length_ms < MINUTE:
-        return f"{length_ms / SECOND:.1f}".removesuffix(".0") + "s"
-    if length_ms < HOUR:
-        return _two(f"{length_ms // MINUTE}m", length_ms % MINUTE // SECOND, "02d", "s")
-    if length_ms < DAY:
-        return _two(f"{length_ms // HOUR}h", length_ms % HOUR // MINUTE, "02d", "m")
-    return _two(f"{length_ms // DAY}d", length_ms % DAY // HOUR, "d", "h")
+    tenths = _rounded(length_ms, SECOND // 10)
+    if tenths < 600:
+        return f"{tenths / 10:.1f}".removesuffix(".0") + "s"
+    seconds, minutes, hours = (_rounded(length_ms, unit) for unit in (SECOND, MINUTE, HOUR))
+    if seconds < 3_600:
+        return _two(seconds, 60, "m", "02d", "s")
+    if minutes < 1_440:
+        return _two(minutes, 60, "h", "02d", "m")
+    return _two(hours, 24, "d", "d", "h")
 
 
-def _two(first: str, rest: int, form: str, unit: str) -> str:
-    return f"{first} {rest:{form}}{unit}" if rest else first
+def _rounded(length_ms: int, unit_ms: int) -> int:
+    """Whole units, a half rounded up."""
+    return (length_ms + unit_ms // 2) // unit_ms
+
+
+def _two(count: int, per: int, large: str, form: str, small: str) -> str:
+    whole, rest = divmod(count, per)
+    return f"{whole}{large} {rest:{form}}{small}" if rest else f"{whole}{large}"
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -139,10 +161,11 @@ def quantity(value: float | None, unit: str) -> str:
 
 def _scaled(value: float, base: float, units: Sequence[str]) -> str:
     place = 0
-    while abs(value) >= base and place < len(units) - 1:
+    # Rounded first: 1,048,550 B are 1.0 MiB, not 1024.0 KiB.
+    while abs(round(value, 1 if place else 0)) >= base and place < len(units) - 1:
         value /= base
         place += 1
-    return f"{value:.0f} {units[0]}" if place == 0 else f"{value:.1f} {units[place]}"
+    return f"{value:.1f} {units[place]}" if place else f"{value:.0f} {units[0]}"
 
 
 @dataclass(frozen=True, slots=True)

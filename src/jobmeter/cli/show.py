@@ -21,6 +21,7 @@ from jobmeter.cli.output import (
     print_json,
     quantity,
     sparkline,
+    state_cell,
 )
 from jobmeter.cli.use import began, ended
 from jobmeter.client.api import Api
@@ -98,7 +99,7 @@ def _document(detail: JobDetail, quality: JobQuality | None) -> dict[str, object
 
 
 def _head(out: Console, job: Job, summary: JobSummary) -> None:
-    out.print(f"[bold]{cell(job.id)}[/]  {cell(str(job.state))}")
+    out.print(f"[bold]{cell(job.id)}[/]  {state_cell(str(job.state))}")
     facts = {
         "name": job.name,
         "type": job.type,

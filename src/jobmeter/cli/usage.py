@@ -7,6 +7,7 @@ import click
 
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import one_format
 from jobmeter.cli.output import console, counted, piped, print_json
 from jobmeter.model.answers import UsageBody, UsageRow
 
@@ -20,20 +21,19 @@ _NUMBERS = ("calls", "failed", "free left", "price", "cost")
     "--output",
     "form",
     type=click.Choice(("table", "json", "csv")),
-    default="table",
-    show_default=True,
-    help="The form.",
+    help="The format; a table by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
 @local.connection_options
-def command(month: str | None, form: str, as_json: bool, connection: local.Connection) -> None:
+def command(month: str | None, form: str | None, as_json: bool, connection: local.Connection) -> None:
     """Show the calls of a month by account, API and operation: how many, how many failed, what is free, what it costs.
 
     An account is a project; --project shows that one alone. JSON and CSV have every amount in full.
     """
+    form = one_format("--output", form, as_json=as_json)
     report = connection.open().usage(month, connection.project)
     with piped():
-        if as_json or form == "json":
+        if form == "json":
             print_json(report)
         elif form == "csv":
             _csv(report)

@@ -20,7 +20,7 @@ def raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, 
         up = signal.value > 0
         if up.any():
             span = int(signal.time[up][0]), int(signal.time[up][-1]) + max(signal.interval, 1)
-            evidence = signal.evidence(text.format(signal.device_name), 1.0, 0.0, "1", time=span[0])
+            evidence = signal.evidence(text.format(signal.device_name), 1.0, 0.0, "", time=span[0])
             yield rule.finding(device(signal), severity, span, [evidence], 0.99)
 
 

@@ -64,7 +64,7 @@ def joined_by(metric: Metric, by: By) -> Aggregate | None:
 def unit_of(metric: Metric, statistic: Statistic) -> str:
     """The unit of a line's values."""
     if statistic is Statistic.COUNT:
-        return "1"
+        return "{sample}"
     if metric.kind is Kind.COUNTER and statistic is not Statistic.MEAN:
         return metric.unit
     return metric.answer_unit

@@ -54,6 +54,38 @@ def test_the_table_has_each_line(metrics, run):
     assert "step 1s" in text
 
 
+@pytest.mark.parametrize("form", ["table", "csv", "parquet"])
+@pytest.mark.parametrize("raw", [[], ["--raw"]])
+def test_json_and_another_format_contradict_each_other(metrics, run, form, raw):
+    result = run("metrics", "j", "--metric", "cpu.usage", "--format", form, "--json", *raw)
+    assert result.exit_code == 2
+    assert f"--json and --format {form} exclude each other" in result.output
+    assert metrics.asked == []
+
+
+def test_json_is_the_format_of_the_same_name(metrics, run):
+    texts = [
+        run("metrics", "j", "--metric", "cpu.usage", *how).stdout
+        for how in (["--json", "--format", "json"], ["--json"])
+    ]
+    assert texts[0] == texts[1]
+    assert json.loads(texts[0])
+
+
+def test_raw_readings_are_no_table(metrics, run):
+    result = run("metrics", "j", "--metric", "cpu.usage", "--format", "table", "--raw")
+    assert result.exit_code == 2
+    assert "--raw and --format table exclude each other" in result.output
+
+
+@pytest.mark.parametrize("form", ["table", "csv"])
+def test_the_usage_has_one_format_too(server, run, form):
+    result = run("usage", "--output", form, "--json")
+    assert result.exit_code == 2
+    assert f"--json and --output {form} exclude each other" in result.output
+    assert server.asked == []
+
+
 def test_json_is_an_object_a_point(metrics, run):
     rows = json.loads(run("metrics", "j", "--metric", "cpu.usage", "--json").stdout)
     assert [(row["time"], row["replica"], row["value"]) for row in rows] == [

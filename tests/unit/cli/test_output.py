@@ -1,10 +1,13 @@
 import io
+import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import BARS, Course, cell, chart, console, duration, moment, quantity, sparkline, table
 
 
@@ -21,6 +24,10 @@ from jobmeter.cli.output import BARS, Course, cell, chart, console, duration, mo
         (200_000, "3m 20s"),
         (3_840_000, "1h 04m"),
         (2 * 86_400_000 + 3 * 3_600_000, "2d 3h"),
+        (59_960, "1m"),
+        (119_600, "2m"),
+        (3_599_700, "1h"),
+        (86_399_000, "1d"),
     ],
 )
 def test_duration(length, text):
@@ -43,10 +50,45 @@ def test_duration(length, text):
         (3, "{error}", "3 error"),
         (2.5, "", "2.5"),
         (7, "ms", "7 ms"),
+        (4.2, "", "4.2"),
+        (1_048_550, "By", "1.0 MiB"),
+        (999_960, "By/s", "1.0 MB/s"),
+        (float("inf"), "By", "inf PiB"),
     ],
 )
 def test_quantity(value, unit, text):
     assert quantity(value, unit) == text
+
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def read_back(text: str) -> tuple[float, float]:
+    """The milliseconds that a duration names, and the size of its smallest digit."""
+    parts = re.findall(r"(\d+)(\.\d)? ?(ms|[smhd])", text)
+    assert "".join(f"{whole}{rest}{unit}" for whole, rest, unit in parts) == text.replace(" ", "")
+    for (_, _, larger), (whole, _, unit) in pairwise(parts):
+        assert int(whole) * _UNITS_MS[unit] < _UNITS_MS[larger], f"{text}: {larger} and {unit}"
+    _, rest, unit = parts[-1]
+    length = sum(float(whole + rest) * _UNITS_MS[unit] for whole, rest, unit in parts)
+    return length, _UNITS_MS[unit] / (10 if rest else 1)
+
+
+@given(st.integers(0, 10**11) | st.integers(0, 10**7) | st.integers(0, 10**5))
+def test_a_duration_reads_back_as_the_length_it_was_made_of(length):
+    text = duration(length)
+    read, digit = read_back(text)
+    # "1h" is "1h 00m" without its zero: it is exact to half a minute.
+    smaller = {"1d": 3_600_000, "1h": 60_000, "1m": 1_000, "1s": 100}
+    exact = smaller.get(re.sub(r"^\d+(\.\d)?", "1", text), digit)
+    assert abs(read - length) <= exact / 2
+    assert re.fullmatch(r"(?!60s|60m|24h|1000ms).*", text)
+
+
+@given(st.lists(st.integers(0, 10**10) | st.integers(0, 10**6), min_size=2, max_size=2))
+def test_a_longer_duration_never_reads_shorter(lengths):
+    short, long = sorted(lengths)
+    assert read_back(duration(short))[0] <= read_back(duration(long))[0]
 
 
 def test_moment_is_utc():
@@ -102,6 +144,23 @@ def test_plain_output_is_never_cut():
     console(file).print(table(("id", "n"), [(long, "1")], right=("n",)))
     assert long in file.getvalue()
     assert "\x1b" not in file.getvalue()
+
+
+def test_only_a_state_has_the_colour_of_a_state():
+    coloured = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
+    coloured.print(table(("name", "state"), [("Failed", "Running")]))
+    text = coloured.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b[32mRunning" in text
+    assert "31mFailed" not in text
+
+
+@pytest.mark.parametrize("width", [200, 12])
+def test_a_job_with_the_name_of_a_state_is_listed_without_its_colour(width):
+    coloured = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard")
+    show_listing(coloured, ("id", "name", "state"), [("an-id-as-long-as-this", "Failed", "Running")])
+    text = coloured.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b[32mRunning" in text
+    assert "31mFailed" not in text
 
 
 def test_states_have_colours_on_a_terminal_only():

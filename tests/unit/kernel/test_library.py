@@ -7,12 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.needs import kernel_wanted, needing
 
 from jobmeter import kernel
 from jobmeter.kernel.abi import number
 from jobmeter.kernel.library import KERNEL, load, pointer
 
 FOLDER = Path(kernel.__file__).parent
+
+
+@kernel_wanted
+@needing("cc")
+def test_there_is_a_compiled_kernel_where_there_is_a_compiler():
+    """The kernel's tests skip without it: a source that does not compile must not look like a missing compiler."""
+    assert KERNEL.library is not None, KERNEL.missing
 
 
 def test_an_array_lives_for_as_long_as_its_pointer():

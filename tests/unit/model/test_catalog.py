@@ -49,6 +49,10 @@ def test_every_row_is_whole(metric):
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9._:-]{0,199}", metric.name)
     assert metric.text.endswith(".")
     assert metric.minimum is None or metric.maximum is None or metric.minimum < metric.maximum
+    if metric.unit == "1":
+        # It is shown in percent: a load of 4.2 would be 420 %.
+        assert metric.kind is Kind.GAUGE
+        assert metric.maximum is not None, "only a ratio has the unit 1; a plain number has none"
     if metric.kind is Kind.COUNTER:
         assert metric.answer_unit
         assert metric.minimum == 0.0

@@ -202,7 +202,7 @@ class TestLines:
             (Statistic.MEAN, "By/s", 5.0),
             (Statistic.INCREASE, "By", 50.0),
             (Statistic.LAST, "By", 50.0),
-            (Statistic.COUNT, "1", 2.0),
+            (Statistic.COUNT, "{sample}", 2.0),
         ):
             (line,) = house.ask("network.receive", statistic=statistic).lines
             assert (line.unit, line.value.tolist()) == (unit, [value])

@@ -89,12 +89,12 @@ function NodeState({ state }: { state: string }) {
 
 function Facts({ record }: { record: Node }) {
   const info = record.info;
-  const number = (value: unknown, unit: string) => (typeof value === "number" ? quantity(value, unit) : null);
+  const [cores, memory] = [info["cores"] ?? info["cpus"], info["memory"]];
   const seen = record.last_seen;
   const facts: [string, unknown][] = [
     ["Last heard", seen === null ? "never" : Date.now() - seen < 3_600_000 ? `${duration(Date.now() - seen)} ago` : <Moment ms={seen} />],
-    ["Cores", number(info["cores"] ?? info["cpus"], "1/") ? String(info["cores"] ?? info["cpus"]) : null],
-    ["Memory", number(info["memory"], "By")],
+    ["Cores", typeof cores === "number" ? String(cores) : null],
+    ["Memory", typeof memory === "number" ? quantity(memory, "By") : null],
     ["Resource group", record.resource_group],
     ["Cluster", record.cluster],
     ["Project", record.project],

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from jobmeter.cli.output import BARS, Course, cell
+from jobmeter.cli.output import BARS, Course, printable, state_cell
 from jobmeter.cli.use import MISSING, Joined
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -21,10 +21,15 @@ class Cell(NamedTuple):
 
 def words(text: str, order: float | str | None = None, style: str = "") -> Cell:
     """Untrusted text without control characters."""
-    shown = Text.from_markup(cell(text))
+    shown = Text(printable(text))
     if style:
         shown.stylize(style)
     return Cell(shown, text.casefold() if order is None else order)
+
+
+def state(text: str) -> Cell:
+    """A state in its colour."""
+    return Cell(Text.from_markup(state_cell(text)), text.casefold())
 
 
 def number(value: Joined) -> Cell:

@@ -7,7 +7,7 @@ from textual.widgets import DataTable, Footer, Static
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.output import counted
 from jobmeter.cli.screens.base import LiveScreen, when
-from jobmeter.cli.screens.draw import Cell, newest_of, number, spark, words
+from jobmeter.cli.screens.draw import Cell, newest_of, number, spark, state, words
 from jobmeter.cli.screens.job import JobScreen
 from jobmeter.cli.screens.table import LiveTable, Row, columns
 from jobmeter.cli.screens.watch import Overview, UsedJob, Watch
@@ -81,7 +81,7 @@ def _row(one: UsedJob, now_ms: int) -> Row:
     cells = [
         words(job.id),
         words(job.name),
-        words(str(job.state)),
+        state(str(job.state)),
         words(job.user),
         words(age(job, now_ms), 0 if start is None else now_ms - start),
         Cell(spark(one.course, _SPARK, 0.0), newest_of(one.course)),

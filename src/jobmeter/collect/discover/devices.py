@@ -6,6 +6,7 @@ from typing import Protocol
 
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.visible import cuda_devices, is_ordinal, listed_devices
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import AllocationRecord, JobRecord, Records
 
@@ -87,20 +88,12 @@ def visible_devices(member: Member, devices: Sequence[Device], permitted: Sequen
     if member.devices is None:
         return []
     variable, text = member.devices
-    relative = variable == "CUDA_VISIBLE_DEVICES" and (permitted is not None or member.source is Source.KUBERNETES)
-    numbers: Sequence[int] = (permitted or []) if relative else [device.index for device in devices]
-    found: list[int] = []
-    for word in text.split(","):
-        name = word.strip()
-        if name.isdigit():
-            number = int(name)
-            if relative:
-                found += numbers[number : number + 1]
-            elif number in numbers:
-                found.append(number)
-        elif len(name) > len("GPU-"):
-            found += [device.index for device in devices if device.uuid.startswith(name)]
-    return found if permitted is None else [index for index in found if index in permitted]
+    openable = [device for device in devices if permitted is None or device.index in permitted]
+    if variable != "CUDA_VISIBLE_DEVICES":
+        return listed_devices(text, openable)
+    if permitted is None and member.source is Source.KUBERNETES:
+        text = ",".join(entry for entry in text.split(",") if not is_ordinal(entry))
+    return cuda_devices(text, openable)
 
 
 def claims(

@@ -53,6 +53,9 @@ NAMES = frozenset(
 )
 _BYTES = {name.encode(): name for name in NAMES}
 _LONGEST = 512
+_LONGEST_LIST = 4_096
+"""Longest list of devices that is read: the UUIDs of 16 GPUs take 655 characters."""
+_LISTS = frozenset({"SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 
 
 def read_environment(proc_root: str, pid: int) -> dict[str, str]:
@@ -60,8 +63,9 @@ def read_environment(proc_root: str, pid: int) -> dict[str, str]:
     found = {}
     for entry in (files.read(f"{proc_root}/{pid}/environ") or b"").split(b"\0"):
         name, equals, value = entry.partition(b"=")
-        if equals and name in _BYTES and len(value) <= _LONGEST:
-            found[_BYTES[name]] = value.decode(errors="replace")
+        variable = _BYTES.get(name)
+        if equals and variable and len(value) <= (_LONGEST_LIST if variable in _LISTS else _LONGEST):
+            found[variable] = value.decode(errors="replace")
     return found
 
 

@@ -95,7 +95,7 @@ def _gpu(described: Described) -> str:
 def _catalogued(described: Described, whose: Owner, project: str) -> Series | None:
     """A metric with the catalogue's own name, unit and kind, where it is known what it is of; None for any other."""
     metric = CATALOG.get(described.name)
-    if metric is None or metric.unit != described.unit or not _same_kind(metric.name, described):
+    if metric is None or not _same_unit(metric.unit, described.unit) or not _same_kind(metric.name, described):
         return None
     if not (whose.job if metric.scope is Scope.REPLICA else whose.node):
         return None
@@ -103,6 +103,11 @@ def _catalogued(described: Described, whose: Owner, project: str) -> Series | No
         return None
     own = {name: value for name, value in described.attributes.items() if name not in OWN}
     return _series(metric.name, project, whose, _legal(own))
+
+
+def _same_unit(unit: str, sent: str) -> bool:
+    """Compare units; that of a plain number, which has none here, may be 1 in OpenTelemetry (UCUM)."""
+    return sent == unit or (not unit and sent == "1")
 
 
 def _external(described: Described, whose: Owner, project: str) -> Series:

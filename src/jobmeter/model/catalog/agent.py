@@ -13,7 +13,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge("agent.collect.duration", "s", "Time of the last collection, by collector."),
     _gauge(
         "agent.collect.success",
-        "1",
+        "",
         "1 when the last collection worked, 0 when it failed or hung, by collector.",
         parts=Aggregate.MIN,
     ),

@@ -30,9 +30,9 @@ METRICS: tuple[Metric, ...] = (
     ),
     _utilization("cpu", "node.cpu.count", "CPUs in use over CPUs that are online.", "CpuUsageRate"),
     _gauge("node.cpu.count", "{core}", "Logical CPUs that are online."),
-    _gauge("node.load1", "1", "Runnable tasks, averaged over 1 minute."),
-    _gauge("node.load5", "1", "Runnable tasks, averaged over 5 minutes."),
-    _gauge("node.load15", "1", "Runnable tasks, averaged over 15 minutes."),
+    _gauge("node.load1", "", "Runnable tasks, averaged over 1 minute."),
+    _gauge("node.load5", "", "Runnable tasks, averaged over 5 minutes."),
+    _gauge("node.load15", "", "Runnable tasks, averaged over 15 minutes."),
     _gauge("node.processes.running", "{process}", "Processes that run or could run."),
     _gauge("node.processes.blocked", "{process}", "Processes that wait for a device."),
     _gauge(

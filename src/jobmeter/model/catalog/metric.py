@@ -46,10 +46,11 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 class Metric(msgspec.Struct, frozen=True):
     """One metric: what it is called, in which unit, and how it is read.
 
-    ``unit`` is that of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``, ``1`` for a ratio 0 to
-    1); ``read_unit`` that of an answer, which differs for counters (``By/s``). ``over`` joins the members of a job
-    (replicas, devices), ``on_node`` those that share a node (None: as ``over``): amounts add up, as two replicas that
-    receive 1 MB/s each receive 2 MB/s through their node. ``parts`` joins the labelled parts of one member (interfaces,
+    ``unit`` is that of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``). ``1`` is a ratio 0 to
+    1, shown in percent; a plain number (a load, a flag) has no unit. ``read_unit`` is the unit of an answer, which
+    differs for counters (``By/s``). ``over`` joins the members of a job (replicas, devices), ``on_node`` those that
+    share a node (None: as ``over``): amounts add up, as two replicas that receive 1 MB/s each receive 2 MB/s through
+    their node. ``parts`` joins the labelled parts of one member (interfaces,
     disks). ``rate_of`` names the counter whose rate this metric is when nobody measured it as a gauge, without its
     parts that bear a label of ``rate_but``; ``ratio`` the (usage, limit) pair and ``difference`` the (whole, rest) pair
     that it is derived from when nobody measured it. ``minimum`` and ``maximum`` are the bounds of a stored sample:

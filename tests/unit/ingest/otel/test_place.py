@@ -194,6 +194,11 @@ def test_a_replica_without_a_job_is_nobodys():
     assert (found.job, found.replica, found.attempt) == ("", "", 0)
 
 
+@pytest.mark.parametrize(("unit", "name"), [("", "node.load1"), ("1", "node.load1"), ("s", "external.node.load1")])
+def test_a_plain_number_may_have_the_unit_1(unit, name):
+    assert placed("node.load1", {"host.name": "n1"}, unit=unit).series.metric == name
+
+
 @pytest.mark.parametrize(
     ("unit", "kind", "resource", "name"),
     [
