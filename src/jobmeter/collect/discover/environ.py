@@ -53,12 +53,14 @@ NAMES = frozenset(
 )
 _BYTES = {name.encode(): name for name in NAMES}
 _LONGEST = 512
+_MOST = 1024 * 1024
+"""Bytes of an environment that are read; a user may make it as long as the kernel lets it be."""
 
 
 def read_environment(proc_root: str, pid: int) -> dict[str, str]:
     """The variables in ``NAMES`` that the process was started with; empty where they may not be read."""
     found = {}
-    for entry in (files.read(f"{proc_root}/{pid}/environ") or b"").split(b"\0"):
+    for entry in (files.read(f"{proc_root}/{pid}/environ", _MOST) or b"").split(b"\0"):
         name, equals, value = entry.partition(b"=")
         if equals and name in _BYTES and len(value) <= _LONGEST:
             found[_BYTES[name]] = value.decode(errors="replace")
