@@ -28,6 +28,8 @@ from jobmeter.collect.syslog.reader import LogSettings
 from jobmeter.collect.worker import Worker
 
 _LONGEST_TURN = 5.0
+_LAST_TURN = 1.0
+"""How long the last collection may take, when the agent was asked to end."""
 _FLUSH_SECONDS = 8.0
 """How long the end may wait for the server: service managers allow ten seconds or more."""
 
@@ -112,7 +114,7 @@ class Agent:
         self._poller.stop()
         if self._logs:
             self._logs.stop()
-        self._loop.tick(force=True)
+        self._loop.tick(force=True, longest=_LAST_TURN)
         return self._finish()
 
     def once(self) -> str:

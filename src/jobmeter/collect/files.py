@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,16 +10,20 @@ _CHUNK = 65_536
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
-def read(path: str) -> bytes | None:
-    """The whole file; None when it is not there, may not be read, or its subject is gone (a process that ended)."""
+def read(path: str, most: int = sys.maxsize) -> bytes | None:
+    """The file, of which ``most`` bytes are read; a text that a user chose needs such a bound.
+
+    None when it is not there, may not be read, or its subject is gone (a process that ended).
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        parts = []
-        while part := os.read(descriptor, _CHUNK):
+        parts, size = [], 0
+        while size < most and (part := os.read(descriptor, min(_CHUNK, most - size))):
             parts.append(part)
+            size += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
     except OSError:
         return None

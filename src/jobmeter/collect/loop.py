@@ -51,13 +51,13 @@ class Loop:
     def run(self, stop: Event, interval_ms: int, ramp_ms: Sequence[int] = ()) -> None:
         """Tick at once, after each of ``ramp_ms`` (milliseconds from the start), then every interval until ``stop``.
 
-        A tick that would be late is skipped.
+        A tick that would be late is skipped. ``stop`` ends the wait for collectors that have not returned, too.
         """
         start = self._clock.monotonic()
         early = [ms for ms in ramp_ms if ms < interval_ms]
         turn = 0
         while True:
-            self.tick()
+            self.tick(stop=stop)
             passed = (self._clock.monotonic() - start) * 1000
             due_ms = next((ms for ms in early if ms > passed), None)
             if due_ms is None:
@@ -66,18 +66,18 @@ class Loop:
             if stop.wait(max(due_ms - passed, 0.0) / 1000):
                 return
 
-    def tick(self, *, force: bool = False) -> int | None:
+    def tick(self, *, force: bool = False, stop: Event | None = None, longest: float = math.inf) -> int | None:
         """Run the collectors that are due (``force``: all) and deliver their samples; returns the samples' time.
 
-        None, and nothing is run, while the clock gives no time (see ``SampleClock.stamp``), which ``force`` makes
-        it do.
+        A collector that has not returned after ``longest`` seconds, or when ``stop`` is set, is left out. None, and
+        nothing is run, while the clock gives no time (see ``SampleClock.stamp``), which ``force`` makes it do.
         """
         now_ms = self._clock.stamp(needed=force)
         if now_ms is None:
             return None
         started = self._clock.monotonic()
         running = [worker for worker in self._workers if worker.begin(now_ms, force=force)]
-        outcomes = {worker.name: worker.finish(started + worker.timeout) for worker in running}
+        outcomes = {worker.name: worker.finish(started + min(worker.timeout, longest), stop) for worker in running}
         samples = [sample for outcome in outcomes.values() for sample in outcome.samples]
         self._taken += len(samples)
         samples += self._own(now_ms, outcomes)

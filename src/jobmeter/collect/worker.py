@@ -12,6 +12,8 @@ _TRIES = 3
 """Failures in a row after which a collector is left alone for a while."""
 _LONGEST_REST = 64
 """Most turns that a failing collector is left alone."""
+_STOP_SECONDS = 0.1
+"""How long a wait for a collector may go on after the agent was asked to end."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,13 +76,16 @@ class Worker:
         self._turns.put(now_ms)
         return True
 
-    def finish(self, deadline: float) -> Outcome:
+    def finish(self, deadline: float, stop: Event | None = None) -> Outcome:
         """The result of the turn; a collector that has not returned by ``deadline`` (monotonic seconds) hangs.
 
-        One that hung before is not waited for again.
+        One that hung before is not waited for again. The wait ends soon after ``stop`` is set.
         """
-        patience = 0.0 if self._overdue else max(deadline - self._clock.monotonic(), 0.0)
-        if self._done.wait(patience) and self._outcome is not None:
+        while not self._done.is_set() and not self._overdue:
+            patience = deadline - self._clock.monotonic()
+            if patience <= 0 or self._done.wait(min(patience, _STOP_SECONDS)) or (stop and stop.is_set()):
+                break
+        if self._done.is_set() and self._outcome is not None:
             return self._outcome
         return Outcome(success=False, duration=self._clock.monotonic() - self._started)
 

@@ -93,6 +93,29 @@ def test_a_failing_and_a_hanging_collector_do_not_stop_the_others_and_are_shown(
     assert passed < 5  # waited for once, not at every tick
 
 
+def test_an_end_does_not_wait_for_a_collector_that_hangs(outbox):
+    """The collector would be waited for for ten minutes."""
+    hanging, stop = Hanging(), threading.Event()
+    loop = make(outbox, hanging, timeout=600.0)
+    running = threading.Thread(target=loop.run, args=(stop, 1_000), daemon=True)
+    running.start()
+    wait_until(lambda: hanging.times)
+    stop.set()
+    running.join(60)
+    assert not running.is_alive()
+    loop.tick(force=True, longest=600.0)  # the last collection, which does not wait for it either
+    hanging.release.set()
+    assert latest(taken(outbox), "agent.collect.success", collector="hanging") == 0
+
+
+def test_the_last_collection_takes_no_longer_than_it_may(outbox):
+    hanging = Hanging()
+    loop = make(outbox, hanging, timeout=600.0)
+    loop.tick(force=True, longest=0.01)
+    hanging.release.set()
+    assert latest(taken(outbox), "agent.collect.success", collector="hanging") == 0
+
+
 def test_a_collector_that_comes_back_is_used_again(outbox):
     hanging = Hanging()
     loop = make(outbox, hanging)

@@ -1,15 +1,28 @@
 """Rules that make jobs of what no scheduler started, and the ranks that launchers give."""
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.collect.trees import plant, plant_process
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.environ import local_rank, rank
 from jobmeter.collect.discover.member import Source
-from jobmeter.collect.discover.rules import MOST_BYTES, MOST_RULES, read_rules
+from jobmeter.collect.discover.rules import (
+    LONGEST_COMMAND,
+    LONGEST_PATTERN,
+    MOST_BYTES,
+    MOST_RULES,
+    Subject,
+    first_match,
+    read_rules,
+)
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.errors import ConfigurationError
+from jobmeter.model.glob import Glob
 
 ID = "0123456789abcdef" * 4
 
@@ -53,7 +66,7 @@ def test_the_run_of_a_unit_is_part_of_its_id(tmp_path):
     file = tmp_path / "rules.toml"
     file.write_text('[[job]]\nunit = "web.service"\n')
     (rule,) = read_rules(file)
-    match = rule.match("/nowhere", 1, {"": "/system.slice/web.service"}, str(tmp_path))
+    match = rule.match(Subject("/nowhere", 1, {"": "/system.slice/web.service"}, str(tmp_path)))
     assert match is not None
     assert match.job == "web-5f3c9a1e"
 
@@ -133,6 +146,7 @@ def test_a_scheduler_and_tags_come_before_rules(tmp_path, found):
         ('[[job]]\nunit = "a"\nstate = "b"\n', "unknown field `state`"),
         ("[[job]\n", "rules.toml: "),
         ("#" * (MOST_BYTES + 1), "is longer than"),
+        (f'[[job]]\ncommand = "{"a" * (LONGEST_PATTERN + 1)}"\njob = "x"\n', "rule 1: command has 1025 characters"),
         ('[[job]]\nunit = "a"\n' * (MOST_RULES + 1), "101 rules"),
     ],
 )
@@ -142,6 +156,54 @@ def test_what_is_wrong_in_a_file_is_named(tmp_path, text, said):
     with pytest.raises(ConfigurationError) as error:
         read_rules(file)
     assert said in error.value.message
+
+
+STARS = "*" + " -m *".join(["python"] * 30) + "*.py"
+HOSTILE = "python -m " * 1_000
+
+
+@pytest.mark.parametrize("rule", [f'command = "{STARS}"\njob = "x"', f'cgroup = "/a/{"*a" * 100}b"\njob = "x"'])
+def test_no_command_line_and_no_path_stops_the_scan(tmp_path, found, rule):
+    """A regular expression with so many stars would try them in more ways than there are seconds."""
+    plant_process(tmp_path, 10, groups=f"0::/a/{'a' * 200}\n")
+    plant(tmp_path, {"proc/10/cmdline": HOSTILE.replace(" ", "\0")})
+    assert found(f"[[job]]\n{rule}\n") == {}
+
+
+def test_of_a_command_line_no_more_is_read_than_a_rule_may_match(tmp_path, found):
+    plant_process(tmp_path, 10)
+    plant(tmp_path, {"proc/10/cmdline": "x" * LONGEST_COMMAND + "end"})
+    assert found('[[job]]\ncommand = "*end"\njob = "x"\n') == {}
+    assert set(found('[[job]]\ncommand = "*x"\njob = "x"\n')) == {10}
+
+
+PIECES = st.sampled_from(["a", "b", "/", "*", "?", "[ab]", "[!a]", "."])
+
+
+def plain(pattern, within):
+    """The pattern as a regular expression, as a shell reads it; slow for a hostile text."""
+    wild = {"*": f"({within}*)", "?": f"({within})", "[ab]": "([ab])", "[!a]": "([^a/])" if "/" in within else "([^a])"}
+    return "".join(wild.get(piece) or re.escape(piece) for piece in pattern)
+
+
+@given(pattern=st.lists(PIECES, min_size=1, max_size=7), text=st.text("ab/.\n", max_size=9))
+def test_wildcards_stand_for_what_a_greedy_expression_says(pattern, text):
+    found = re.fullmatch(plain(pattern, "."), text, re.DOTALL)
+    glob = Glob("".join(pattern), classes=True)
+    assert glob.wildcards(text) == (found and found.groups())
+    assert glob.matches(text) == bool(found)
+    assert glob.count == sum(piece[0] in "*?[" for piece in pattern)
+
+
+@given(pattern=st.lists(PIECES, max_size=7), text=st.text("ab/.", max_size=9))
+def test_a_rule_of_a_group_is_a_beginning_of_its_path(tmp_path_factory, pattern, text):
+    shell, path = "/" + "".join(pattern).strip("/") or "/", "/" + text
+    file = tmp_path_factory.mktemp("rules") / "rules.toml"
+    file.write_text(f"[[job]]\ncgroup = '{shell}'\njob = 'x'\n")
+    match = first_match(read_rules(file), Subject("/nowhere", 1, {"": path}))
+    pieces = re.findall(r"\[[^\]]+\]|.", shell)
+    expected = re.match(plain(pieces, "[^/]") + "(?=/|$)", path)
+    assert (match and match.groups) == (expected and {"": expected[0]})
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

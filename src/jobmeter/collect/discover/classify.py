@@ -13,7 +13,7 @@ from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import local_rank, number, rank, read_environment
 from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
 from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.discover.rules import JobRule, Match, first_match
+from jobmeter.collect.discover.rules import JobRule, Match, Subject, first_match
 from jobmeter.collect.process.stat import ProcessStat, user_name
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.pod import job_of_pod
@@ -83,7 +83,7 @@ class NodeClassifier:
     def _unscheduled(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
         if parent is not None and parent.source is Source.RULE and not parent.groups:
             return _child_of_command(parent, variables)
-        if (match := first_match(self._rules, self._proc, pid, groups)) is not None:
+        if (match := first_match(self._rules, Subject(self._proc, pid, groups))) is not None:
             return _by_rule(match, variables)
         if variables.get("TORCHELASTIC_RUN_ID", "none") != "none":
             return _by_torchrun(variables)

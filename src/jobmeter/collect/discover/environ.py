@@ -56,12 +56,14 @@ _LONGEST = 512
 _LONGEST_LIST = 4_096
 """Longest list of devices that is read: the UUIDs of 16 GPUs take 655 characters."""
 _LISTS = frozenset({"SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
+_MOST = 1024 * 1024
+"""Bytes of an environment that are read; a user may make it as long as the kernel lets it be."""
 
 
 def read_environment(proc_root: str, pid: int) -> dict[str, str]:
     """The variables in ``NAMES`` that the process was started with; empty where they may not be read."""
     found = {}
-    for entry in (files.read(f"{proc_root}/{pid}/environ") or b"").split(b"\0"):
+    for entry in (files.read(f"{proc_root}/{pid}/environ", _MOST) or b"").split(b"\0"):
         name, equals, value = entry.partition(b"=")
         variable = _BYTES.get(name)
         if equals and variable and len(value) <= (_LONGEST_LIST if variable in _LISTS else _LONGEST):

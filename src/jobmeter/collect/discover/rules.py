@@ -2,14 +2,17 @@
 
 A file of TOML with one table ``[[job]]`` a rule; the first that matches a process decides. Patterns are those of a
 shell; each ``*`` and ``?`` can be named in a template as ``{1}``, ``{2}``, ... .
+
+Any user chooses the command lines and, with a delegated group, the paths that patterns are matched with. The lengths of
+both and the number and length of the patterns are bounded, and so is the time of a match: see ``Glob``.
 """
 
-import fnmatch
 import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,15 +21,19 @@ import msgspec
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import Groups
 from jobmeter.errors import ConfigurationError
+from jobmeter.model.glob import Glob
 
-MOST_RULES, MOST_BYTES = 100, 65_536
-_LONGEST_COMMAND = 4_096
+MOST_RULES, MOST_BYTES, LONGEST_PATTERN = 100, 65_536, 1_024
+LONGEST_COMMAND = 4_096
+_LONGEST_PATH = 4_096
+"""Bytes of a group's path; the kernel's own limit."""
 _INVOCATIONS = "/run/systemd/units"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._@:+=-]+")
 _NAMED = re.compile(r"\{([^{}]*)\}")
-_UNIT = re.compile(r"(?<=/)(?P<unit>[^/]+\.(?:service|scope))(?=/|$)")
-_CONTAINER = re.compile(r"(?P<kind>docker|libpod)(?:-|/(?:[^/]+/)*?)(?P<id>[0-9a-f]{64})(?:\.scope)?(?=/|$)")
-_KINDS = {"docker": "docker", "libpod": "podman"}
+_ENDINGS = (".service", ".scope")
+_ID = re.compile(r"[0-9a-f]{64}")
+_ID_LENGTH = 64
+_RUNTIMES = {"docker": "docker", "libpod": "podman"}
 
 
 class _Kind(NamedTuple):
@@ -76,49 +83,90 @@ class Match:
     groups: Groups
 
 
+class _Place(NamedTuple):
+    """A part of a group's path that a rule may be about: where it ends, its name, and the fields for templates."""
+
+    end: int
+    name: str
+    fields: Fields
+
+
+class Subject:
+    """A process as rules see it. Each of its parts is read once, when the first rule needs it."""
+
+    def __init__(self, proc_root: str, pid: int, groups: Groups, invocations: str = _INVOCATIONS) -> None:
+        self._proc = proc_root
+        self.pid = pid
+        self.groups = {controller: path for controller, path in groups.items() if len(path) <= _LONGEST_PATH}
+        self._invocations = invocations
+
+    @cached_property
+    def command(self) -> str:
+        """The command line, words separated by one space; empty where it cannot be read."""
+        line = files.read(f"{self._proc}/{self.pid}/cmdline", LONGEST_COMMAND) or b""
+        return line.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+
+    @cached_property
+    def units(self) -> dict[str, list[_Place]]:
+        """The units of systemd in each path."""
+        return {controller: self._units(path) for controller, path in self.groups.items()}
+
+    @cached_property
+    def containers(self) -> dict[str, list[_Place]]:
+        """The containers in each path."""
+        return {controller: _containers(path) for controller, path in self.groups.items()}
+
+    def _units(self, path: str) -> list[_Place]:
+        found, end = [], -1
+        for name in path.split("/"):
+            end += len(name) + 1
+            if name.endswith(_ENDINGS) and not name.startswith("."):
+                found.append(_Place(end, name, _of_unit(name, self._invocations)))
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class JobRule:
-    """One rule: ``by`` is unit, container, cgroup or command."""
+    """One rule: ``by`` is unit, container, cgroup or command; a ``cgroup`` has a pattern for each part of its path."""
 
     by: str
-    pattern: re.Pattern[str]
+    patterns: tuple[Glob, ...]
     job: str
     name: str
     kind: str
     user: str
 
-    def match(self, proc_root: str, pid: int, groups: Groups, invocations: str = _INVOCATIONS) -> Match | None:
+    def match(self, subject: Subject) -> Match | None:
         """The job of a process by this rule, None where it does not match."""
         if self.by == "command":
-            fields = self._command(proc_root, pid)
-            return None if fields is None else self._made(fields, {})
+            found = self.patterns[0].wildcards(subject.command)
+            return None if found is None else self._made({"pid": str(subject.pid), **_numbered(found)}, {})
         own: Groups = {}
-        found: Fields | None = None
-        for controller, path in groups.items():
-            part = self._part(path, invocations)
-            if part is not None:
-                own[controller], fields = part
-                found = found or fields
-        return None if found is None else self._made(found, own)
+        fields: Fields | None = None
+        for controller, path in subject.groups.items():
+            place = self._place(subject, controller, path)
+            if place is not None:
+                own[controller] = path[: place.end]
+                fields = fields or place.fields
+        return None if fields is None else self._made(fields, own)
 
-    def _part(self, path: str, invocations: str) -> tuple[str, Fields] | None:
-        """The part of a path that the rule is about, and the fields for its templates."""
+    def _place(self, subject: Subject, controller: str, path: str) -> _Place | None:
+        """The part of a path that the rule is about."""
         if self.by == "cgroup":
-            match = self.pattern.match(path)
-            return None if match is None else (match["whole"], _numbered(match.groups()[1:]))
-        places = _UNIT if self.by == "unit" else _CONTAINER
-        for place in places.finditer(path):
-            subject = place["unit"] if self.by == "unit" else _KINDS[place["kind"]]
-            match = self.pattern.fullmatch(subject)
-            if match:
-                own = _of_unit(subject, invocations) if self.by == "unit" else _of_container(place)
-                return path[: place.end()], {**own, **_numbered(match.groups()[1:])}
+            return self._beginning(path)
+        places = subject.units if self.by == "unit" else subject.containers
+        for place in places[controller]:
+            if (found := self.patterns[0].wildcards(place.name)) is not None:
+                return place._replace(fields={**place.fields, **_numbered(found)})
         return None
 
-    def _command(self, proc_root: str, pid: int) -> Fields | None:
-        line = (files.read(f"{proc_root}/{pid}/cmdline") or b"")[:_LONGEST_COMMAND]
-        match = self.pattern.fullmatch(line.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace"))
-        return match and {"pid": str(pid), **_numbered(match.groups()[1:])}
+    def _beginning(self, path: str) -> _Place | None:
+        parts = path.split("/", len(self.patterns))[: len(self.patterns)]
+        found = [pattern.wildcards(part) for pattern, part in zip(self.patterns, parts, strict=False)]
+        if len(parts) < len(self.patterns) or None in found:
+            return None
+        name = "/".join(parts)
+        return _Place(len(name), name, _numbered([text for some in found for text in some or ()]))
 
     def _made(self, fields: Fields, groups: Groups) -> Match:
         def filled(template: str) -> str:
@@ -144,9 +192,9 @@ def read_rules(path: Path) -> tuple[JobRule, ...]:
     return tuple(_rule(entry, f"{path}, rule {number}") for number, entry in enumerate(entries, 1))
 
 
-def first_match(rules: Sequence[JobRule], proc_root: str, pid: int, groups: Groups) -> Match | None:
+def first_match(rules: Sequence[JobRule], subject: Subject) -> Match | None:
     """The job of a process by the first rule that matches."""
-    matches = (rule.match(proc_root, pid, groups) for rule in rules)
+    matches = (rule.match(subject) for rule in rules)
     return next((match for match in matches if match is not None), None)
 
 
@@ -159,31 +207,23 @@ def _rule(entry: _Entry, where: str) -> JobRule:
     job = entry.job or _RULES[by].job
     if not job:
         raise ConfigurationError(f"{where}: job is missing: a template of the job's id, such as 'nightly-{{1}}'")
+    if len(text) > LONGEST_PATTERN:
+        raise ConfigurationError(f"{where}: {by} has {len(text)} characters, {LONGEST_PATTERN} are allowed")
     if by == "cgroup" and not text.startswith("/"):
         raise ConfigurationError(f"{where}: cgroup {text!r} does not begin with /")
-    pattern = _pattern(text, part=by == "cgroup")
-    allowed = _RULES[by].fields | {str(number) for number in range(1, pattern.groups)}
+    # No wildcard of a path matches a slash: its parts are matched one by one.
+    patterns = tuple(Glob(part, classes=True) for part in (_parts(text) if by == "cgroup" else [text]))
+    wildcards = sum(pattern.count for pattern in patterns)
+    allowed = _RULES[by].fields | {str(number) for number in range(1, wildcards + 1)}
     for field, template in (("job", job), ("name", entry.name)):
         _check_template(template, allowed, f"{where}: {field}")
     default_name = "{unit}" if by == "unit" else ""
-    return JobRule(by, pattern, job, entry.name or default_name, entry.type or _RULES[by].type, entry.user)
+    return JobRule(by, patterns, job, entry.name or default_name, entry.type or _RULES[by].type, entry.user)
 
 
-def _pattern(text: str, *, part: bool) -> re.Pattern[str]:
-    """A shell's pattern whose wildcards are groups. ``part``: the beginning of a path, no wildcard matches a slash."""
-    within = "[^/]" if part else "."
-    pieces = re.split(r"(\*|\?|\[[^\]]+\])", text)
-    wild = {"*": f"({within}*)", "?": f"({within})"}
-    made = "".join(
-        wild.get(piece) or (f"({_class(piece)})" if piece.startswith("[") and piece.endswith("]") else re.escape(piece))
-        for piece in pieces
-    )
-    return re.compile(f"(?P<whole>{made})" + ("(?=/|$)" if part else ""), re.DOTALL)
-
-
-def _class(piece: str) -> str:
-    """A set of characters as a regular expression, such as ``[!a-c]``."""
-    return fnmatch.translate(piece).removeprefix("(?s:").removesuffix(r")\Z")
+def _parts(path: str) -> list[str]:
+    """The parts of a pattern of a path; a slash in brackets divides nothing. The first is empty, before the slash."""
+    return ["", *re.findall(r"/((?:\[[^\]]+\]|[^/])*)", path.rstrip("/") or path)]
 
 
 def _check_template(template: str, allowed: frozenset[str] | set[str], where: str) -> None:
@@ -208,5 +248,22 @@ def _of_unit(unit: str, invocations: str) -> dict[str, str]:
     return {"unit": unit.rpartition(".")[0], "invocation": run}
 
 
-def _of_container(place: re.Match[str]) -> dict[str, str]:
-    return {"runtime": _KINDS[place["kind"]], "container": place["id"][:12]}
+def _containers(path: str) -> list[_Place]:
+    """The containers in a path: ``docker-ID.scope``, or ``ID`` anywhere below a group ``docker``."""
+    found: list[_Place] = []
+    end, above = -1, ""
+    for part in path.split("/"):
+        end += len(part) + 1
+        name = part.removesuffix(".scope")
+        before, own = name[:-_ID_LENGTH], name[-_ID_LENGTH:]
+        kind = above if not before else _runtime(before.removesuffix("-")) if before.endswith("-") else ""
+        if kind and _ID.fullmatch(own):
+            runtime, above = _RUNTIMES[kind], ""
+            found.append(_Place(end, runtime, {"runtime": runtime, "container": own[:12]}))
+        else:
+            above = above or _runtime(part)
+    return found
+
+
+def _runtime(name: str) -> str:
+    return next((kind for kind in _RUNTIMES if name.endswith(kind)), "")

@@ -1,0 +1,120 @@
+"""Patterns of a shell, matched in time bounded by the pattern's length times the text's."""
+
+import fnmatch
+import re
+from collections.abc import Iterator
+
+_TOKEN = re.compile(r"\*+|\?|\[[^\]]+\]|.", re.DOTALL)
+
+
+class Glob:
+    """``*`` stands for any characters, ``?`` for one, every other character for itself.
+
+    With ``classes``, ``[a-c]`` stands for one of these characters and ``[!a-c]`` for any other. No text makes a match
+    slow: nothing is tried twice.
+    """
+
+    __slots__ = ("_classes", "_parts", "_stars", "text")
+
+    def __init__(self, text: str, *, classes: bool = False) -> None:
+        self.text = text
+        self._classes = classes
+        self._parts, self._stars = [_Part()], list[int]()
+        for piece in _TOKEN.findall(text):
+            if piece[0] == "*":
+                self._stars.append(len(piece))
+                self._parts.append(_Part())
+            else:
+                self._parts[-1].add(*self._one(piece))
+        for part in self._parts:
+            part.compile()
+
+    def matches(self, text: str) -> bool:
+        """True when the whole text fits."""
+        return self._starts(text) is not None
+
+    def wildcards(self, text: str) -> tuple[str, ...] | None:
+        """Return what each wildcard stands for, in their order; None when the text does not fit.
+
+        A ``*`` takes as much as it can before those to its right do.
+        """
+        starts = self._starts(text)
+        return None if starts is None else tuple(self._found(text, starts))
+
+    @property
+    def count(self) -> int:
+        """The number of wildcards."""
+        return sum(self._stars) + sum(len(part.wild) for part in self._parts)
+
+    def _one(self, piece: str) -> Iterator[tuple[str, bool]]:
+        """The characters that a piece stands for as regular expressions, and whether each is a wildcard."""
+        if piece == "?":
+            yield ".", True
+        elif len(piece) > 1 and self._classes and (found := _class(piece)):
+            yield found, True
+        else:
+            yield from ((re.escape(letter), False) for letter in piece)
+
+    def _starts(self, text: str) -> list[int] | None:
+        """Where each part begins: of those that a ``*`` precedes, the rightmost place that leaves room for the rest."""
+        first, *rest = self._parts
+        backwards, end = text[::-1], len(text)
+        room = end - first.length
+        if room < 0 or not first.fits(backwards, room):
+            return None
+        if not rest:
+            return None if room else [0]
+        found = rest[-1].pattern.match(backwards)
+        starts: list[int] = []
+        for part in rest[-2::-1]:
+            if found is None:
+                return None
+            starts.append(end - found.end())
+            found = part.pattern.search(backwards, found.end())
+        if found is None or found.end() > room:
+            return None
+        return [0, end - found.end(), *reversed(starts)]
+
+    def _found(self, text: str, starts: list[int]) -> Iterator[str]:
+        after = 0
+        for part, start, stars in zip(self._parts, starts, [0, *self._stars], strict=True):
+            if stars:  # the first of several takes all
+                yield text[after:start]
+                yield from [""] * (stars - 1)
+            yield from (text[start + at] for at in part.wild)
+            after = start + part.length
+
+
+class _Part:
+    """What is between two ``*``: a text of fixed length, as a pattern of that text from its end to its beginning."""
+
+    __slots__ = ("_pieces", "length", "pattern", "wild")
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self.wild: list[int] = []
+        self.length = 0
+        self.pattern = re.compile("")
+
+    def add(self, *letters: tuple[str, bool]) -> None:
+        """Append one character each, as a regular expression, with whether it is a wildcard."""
+        for piece, is_wild in letters:
+            if is_wild:
+                self.wild.append(self.length)
+            self._pieces.append(piece)
+            self.length += 1
+
+    def compile(self) -> None:
+        """Make the pattern."""
+        self.pattern = re.compile("".join(reversed(self._pieces)), re.DOTALL)
+
+    def fits(self, backwards: str, at: int) -> bool:
+        """True when it is what stands there."""
+        return self.pattern.match(backwards, at) is not None
+
+
+def _class(piece: str) -> str:
+    """A set of characters as a regular expression; empty for a text that is none, such as ``[!]``."""
+    made = fnmatch.translate(piece)  # (?s:SET)\Z
+    inner = made[made.index(":") + 1 : made.rindex(")")]
+    return inner if inner[0] != "\\" else ""
