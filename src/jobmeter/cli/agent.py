@@ -73,7 +73,7 @@ _LONGEST_GROUP = 256
     help="Folder in which a scheduler's prolog writes which job has which GPU (JOBMETER_JOB_MAPPING_DIR).",
 )
 @job_ids_option("What is in the ids of Slurm's jobs: their number, or NUMBER@CLUSTER (JOBMETER_JOB_IDS).")
-@click.option("--kernel-log/--no-kernel-log", default=True, help="Read the kernel's log, where it may be read.")
+@click.option("--kernel-log/--no-kernel-log", default=True, help="Read the kernel's log, where that is allowed.")
 @click.option("--journal/--no-journal", default=True, help="Read systemd's journal, where there is one.")
 @click.option(
     "--log-file",

@@ -68,7 +68,8 @@ class Agent:
             Worker(planned.collector, planned.every_ms, clock, timeout)
             for planned in (*host_collectors(place), *jobs.planned)
         ]
-        incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place))
+        reads_kernel = logs is None or logs.kernel
+        incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place) if reads_kernel else None)
         sources: list[RecordSource] = [
             NodeReporter(place, jobs.devices, interval_ms=interval_ms),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),

@@ -89,13 +89,15 @@ _COUNTER = "node.memory.oom.kills"
 
 
 class NodeKills:
-    """See ``RecordSource``: what ``kernel`` gives, and kills that the node's counter shows and no line of the kernel.
+    """See ``RecordSource``: the events of ``kernel``, and kills that the node's counter shows without such a line.
+
+    ``kernel`` None: the kernel's log is not read, and the counter alone shows kills.
 
     ``watch`` gets each tick's samples before ``records`` reads the lines. So the count of a kill comes before its line,
     or, where it happened between the two, in the next tick.
     """
 
-    def __init__(self, place: Place, kernel: RecordSource) -> None:
+    def __init__(self, place: Place, kernel: RecordSource | None) -> None:
         self._place = place
         self._kernel = kernel
         self._value: float | None = None
@@ -114,7 +116,7 @@ class NodeKills:
 
     def records(self, now_ms: int) -> Records:
         """See ``RecordSource.records``: an event for each line, and one for the kills without a line."""
-        events = self._kernel.records(now_ms).events
+        events = self._kernel.records(now_ms).events if self._kernel else []
         grown, self._grown = self._grown, 0
         lines = [place for place, event in enumerate(events) if event.reason == OOM_KILLING]
         for place in lines[:grown]:
@@ -122,7 +124,8 @@ class NodeKills:
             events[place] = replace(events[place], message=message)
         self._ahead += max(0, len(lines) - grown)
         if grown > len(lines):
-            text = "processes were killed because memory ran out; the kernel's log shows no line of it."
+            why = "shows no line of it" if self._kernel else "is not read"
+            text = f"processes were killed because memory ran out; the kernel's log {why}."
             message = f"{grown - len(lines)} {text}"
             events.append(self._place.event(self._time, Level.ERROR, "SystemOOM", message))
         return Records(events=events)

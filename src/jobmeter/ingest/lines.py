@@ -1,14 +1,15 @@
 """What log lines may be: refused as a whole, by the name of what is wrong, before anything of a request is stored."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.log import MAX_SYSTEM_NAME, MAX_TEXT_BYTES, LogLine, cut_text
-from jobmeter.model.log_batch import LogBatch, time_error
+from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, time_error
 from jobmeter.model.series import check_job_id, check_name, check_project
-from jobmeter.model.syslog import FACILITIES, SEVERITIES
+from jobmeter.model.syslog import FACILITIES, SEVERITIES, level_of_severity
 from jobmeter.model.time import MAX_TIME_MS
 
 _MAX_TIME_NS = MAX_TIME_MS * 1_000_000
@@ -20,7 +21,8 @@ def prepared(lines: Iterable[LogLine], most: int) -> LogBatch:
     """The lines as they are stored, in their order.
 
     A text of several lines becomes several lines, each a nanosecond after the one before; a text that is too long is
-    cut. Raises InvalidRequestError naming the field, LimitExceededError (field ``lines``) for more than ``most``.
+    cut. A line with a severity and no level has the severity's level. Raises InvalidRequestError naming the field,
+    LimitExceededError (field ``lines``) for more than ``most``.
     """
     batch = LogBatch.of(lines)
     odd = {
@@ -33,7 +35,7 @@ def prepared(lines: Iterable[LogLine], most: int) -> LogBatch:
         raise LimitExceededError(f"a request may bring {most} log lines", "lines")
     plain = _split(batch, odd) if odd else batch
     _check(plain)
-    return plain
+    return _with_levels(plain)
 
 
 def _breaks(text: str) -> int:
@@ -55,6 +57,17 @@ def _split(batch: LogBatch, odd: set[int]) -> LogBatch:
     within = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
     source, level = np.repeat(batch.source, counts), np.repeat(batch.level, counts)
     return LogBatch(batch.sources, source, np.repeat(batch.time_ns, counts) + within, level, texts)
+
+
+def _with_levels(batch: LogBatch) -> LogBatch:
+    """Give the lines that have a severity and no level the level of that severity."""
+    of_source = np.array(
+        [LEVEL_CODES[level_of_severity(one.severity)] if one.severity is not None else 0 for one in batch.sources],
+        np.uint8,
+    )
+    if not of_source.any():
+        return batch
+    return replace(batch, level=np.where(batch.level == 0, of_source[batch.source], batch.level))
 
 
 def _check(batch: LogBatch) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from jobmeter.model.event import Level
 from jobmeter.model.series import job_key, node_key
+from jobmeter.model.syslog import level_of_severity, severity_of
 
 MAX_TEXT_BYTES = 65_536
 """Most bytes of one line's text in UTF-8; a longer one is truncated, with a note."""
@@ -63,25 +64,13 @@ class LogPage(msgspec.Struct, frozen=True):
     total_bytes: int | None = None
 
 
-_LEVELS = {
-    "trace": Level.DEBUG,
-    "debug": Level.DEBUG,
-    "info": Level.INFO,
-    "notice": Level.INFO,
-    "warn": Level.WARNING,
-    "warning": Level.WARNING,
-    "error": Level.ERROR,
-    "err": Level.ERROR,
-    "critical": Level.ERROR,
-    "fatal": Level.ERROR,
-}
-LEVEL_WORDS = tuple(_LEVELS)
-"""Words that name a level, in lower case."""
-
-
 def level_of(word: str) -> Level | None:
-    """The level of a word that programs use (``WARN``, ``fatal``), in any case; None for any other word."""
-    return _LEVELS.get(word.lower())
+    """Return the level that a word or a digit of syslog means (``WARN``, ``fatal``, ``3``), in any case.
+
+    None for any other word.
+    """
+    severity = severity_of(word)
+    return None if severity is None else level_of_severity(severity)
 
 
 _MARK = re.compile(r" \[(\d+) bytes cut\]\Z")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.log import LEVEL_WORDS, LogLine, level_of
-from jobmeter.model.syslog import FACILITIES, SEVERITIES, SEVERITY_WORDS, severity_of, severity_of_level
+from jobmeter.model.log import LogLine, level_of
+from jobmeter.model.syslog import FACILITIES, SEVERITIES, WORDS, severity_of, severity_of_level
 
 MAX_QUERY = 4_096
 """Longest query, in characters."""
@@ -206,12 +206,12 @@ class _Parser:
         if field == "severity":
             severity = severity_of(text)
             if severity is None:
-                raise self._wrong(f"severity {text[:40]!r} is not one of {', '.join(SEVERITY_WORDS)}")
+                raise self._wrong(f"severity {text[:40]!r} is not one of {', '.join(WORDS)}")
             return str(severity)
         if field == "level":
             level = level_of(text)
             if level is None:
-                raise self._wrong(f"level {text[:40]!r} is not one of {', '.join(LEVEL_WORDS)}")
+                raise self._wrong(f"level {text[:40]!r} is not one of {', '.join(WORDS)}")
             return level
         if field == "facility":
             if text.lower() not in FACILITIES:

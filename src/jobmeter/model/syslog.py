@@ -3,6 +3,10 @@
 Source: https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1
 """
 
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from jobmeter.model.event import Level
 
 FACILITIES = (
@@ -13,21 +17,41 @@ FACILITIES = (
 """Names of facilities; the place of each is its number."""
 SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 """Names of severities, the worst first; the place of each is its number."""
-_OTHER = {"emergency": 0, "panic": 0, "critical": 2, "fatal": 2, "error": 3, "warn": 4, "informational": 6}
-SEVERITY_WORDS = (*SEVERITIES, *_OTHER)
-"""Every word that names a severity, in lower case."""
+WORDS: Mapping[str, int] = MappingProxyType(
+    {word: number for number, word in enumerate(SEVERITIES)}
+    | {"emergency": 0, "panic": 0, "critical": 2, "fatal": 2, "error": 3, "warn": 4, "informational": 6, "trace": 7}
+)
+"""Every word that names a severity, in lower case, with its number."""
+_PRIORITY = re.compile(r"<(\d{1,3})>")
+_MOST_PRIORITY = 191
 _LEVELS = {3: Level.ERROR, 4: Level.WARNING, 6: Level.INFO, 7: Level.DEBUG}
 _OF_LEVELS = {level: severity for severity, level in _LEVELS.items()}
 
 
 def severity_of(word: str) -> int | None:
-    """The severity that a word or a digit means (``warn``, ``3``), in any case; None for any other."""
-    text = word.lower()
-    if text in SEVERITIES:
-        return SEVERITIES.index(text)
-    if len(text) == 1 and text in "01234567":
-        return int(text)
-    return _OTHER.get(text)
+    """Return the severity that a word or a digit means (``warn``, ``3``), in any case; None for any other."""
+    text = word.strip().lower()
+    return int(text) if len(text) == 1 and text in "01234567" else WORDS.get(text)
+
+
+def facility_of(word: str) -> str | None:
+    """Return the facility that a word or a number from 0 to 23 means, in any case; None for any other."""
+    text = word.strip().lower()
+    if text.isascii() and text.isdigit() and len(text) <= 2 and int(text) < len(FACILITIES):
+        return FACILITIES[int(text)]
+    return text if text in FACILITIES else None
+
+
+def priority_of(text: str) -> tuple[str, int] | None:
+    """Return the facility and the severity of a line that begins with ``<PRI>``; None for other lines.
+
+    https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1
+    """
+    found = _PRIORITY.match(text) if text[:1] == "<" else None
+    if found is None or int(found[1]) > _MOST_PRIORITY:
+        return None
+    number = int(found[1])
+    return FACILITIES[number >> 3], number & 7
 
 
 def level_of_severity(severity: int) -> Level:

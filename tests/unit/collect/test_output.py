@@ -7,7 +7,6 @@ from tests.unit.wire.straight_reader import read_body
 
 from jobmeter.collect.base import Place
 from jobmeter.collect.launch import logs as sending
-from jobmeter.collect.launch.levels import guess_level
 from jobmeter.collect.launch.lines import LineSplitter
 from jobmeter.collect.launch.logs import LogSender
 from jobmeter.collect.launch.plan import Plan
@@ -102,51 +101,6 @@ def test_texts_are_never_longer_than_they_may_be(size, byte):
     (text,) = split((0, byte * size + b"\n"))
     assert len(text.encode()) <= MAX_TEXT_BYTES
     assert (text == "x" * size) == (byte == b"x" and size <= MAX_TEXT_BYTES)
-
-
-@pytest.mark.parametrize(
-    ("text", "level"),
-    [
-        ("ERROR: x", "error"),
-        ("WARNING:root:msg", "warning"),
-        ("INFO", "info"),
-        ("2026-01-01 12:00:00,123 - trainer - ERROR - boom", "error"),
-        ("2026-11-20T15:00:00.5Z INFO start", "info"),
-        ("[2026-11-20 15:00:00] DEBUG x", "debug"),
-        ("[rank0] [WARNING] x", "warning"),
-        ("name | INFO | hi", "info"),
-        ("node1: FATAL: hi", "error"),
-        ("I1120 15:00:00.1 x", "info"),
-        ("E1120 15:00:00.1 x", "error"),
-        ("foo.py:3: UserWarning: x", "warning"),
-        ("ValueError: x", "error"),
-        ("torch.cuda.OutOfMemoryError: CUDA", "error"),
-        ("Traceback (most recent call last):", "error"),
-        ('{"level":"warn","x":1}', "warning"),
-        ('{"severity": "CRITICAL"}', "error"),
-        ("time=x level=error msg=y", "error"),
-        ("\x1b[31mERROR\x1b[0m bad", "error"),
-        ("error: no such file", "error"),
-        ("the ERROR rate is 5", None),
-        ("errors: 5", None),
-        ("loss INFO 3", None),
-        ("ERROR-rate 3", None),
-        ("step 1 loss=2", None),
-        ('{"level": 3}', None),
-        ('{"level": "loud"}', None),
-        ("{not json", None),
-        ("[1, 2]", None),
-        ("", None),
-        ("x" * 200 + " ERROR: far behind", None),
-    ],
-)
-def test_a_level_is_what_the_line_plainly_says(text, level):
-    assert guess_level(text) == level
-
-
-@given(st.text(max_size=300))
-def test_any_text_has_a_level_or_none(text):
-    guess_level(text)
 
 
 class Ticking:

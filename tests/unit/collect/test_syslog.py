@@ -3,84 +3,15 @@
 import os
 import random
 import shutil
-import socket
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.waiting import wait_until
+from tests.unit.collect.log_node import START, Node, append, lines_in
 
-from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.outbox import Outbox
-from jobmeter.collect.spool import Spool
+from jobmeter.collect.base import Owner
 from jobmeter.collect.syslog import watch as watches
-from jobmeter.collect.syslog.journal import JournalSource
 from jobmeter.collect.syslog.kernel import Device, KernelSource, parse_record
 from jobmeter.collect.syslog.lines import LineCutter
-from jobmeter.collect.syslog.reader import SystemLogReader
-from jobmeter.collect.syslog.watch import FileWatch
-from jobmeter.settings import Limits
-from jobmeter.wire.native.decode import decode
-
-START = 1_795_186_800_000_000_000
-
-
-class Time:
-    """A clock of nanoseconds that tests set."""
-
-    def __init__(self):
-        self.ns = START
-
-    def __call__(self):
-        return self.ns
-
-    def monotonic(self):
-        return self.ns / 1e9
-
-
-def lines_in(outbox):
-    found: list[Any] = []
-    while batch := outbox.peek(2**30):
-        found += decode(batch.body, "default", Limits()).lines
-        outbox.release(batch.end)
-    return found
-
-
-class Node:
-    """A reader that may die and start again on the same spool and positions."""
-
-    def __init__(self, folder, patterns=(), sources=(), rate=10_000.0, owner_of=lambda pid: None):
-        self.time = Time()
-        self._folder, self._patterns, self._sources = folder, patterns, sources
-        self._rate, self._owner_of = rate, owner_of
-        self.outbox = None
-        self.start()
-
-    def start(self, spool=True):
-        if self.outbox is not None:
-            self.outbox.close()
-        self.outbox = Outbox(Spool(self._folder / "spool") if spool else None)
-        self.reader = SystemLogReader(
-            [make() for make in self._sources],
-            FileWatch([str(pattern) for pattern in self._patterns]),
-            Place("n1", project="default"),
-            self.outbox,
-            now_ns=self.time,
-            monotonic=self.time.monotonic,
-            lines_a_second=self._rate,
-            owner_of=self._owner_of,
-            state=self._folder / "logs.json",
-        )
-
-    def rounds(self, count=12):
-        for _ in range(count):
-            self.time.ns += 250_000_000
-            self.reader.round()
-        return lines_in(self.outbox)
-
-    def texts(self, count=12):
-        return [line.text for line in self.rounds(count)]
 
 
 @pytest.fixture
@@ -89,11 +20,6 @@ def node(tmp_path):
     (tmp_path / "logs").mkdir()
     assert made.rounds() == []
     return made
-
-
-def append(path, *texts):
-    with path.open("ab") as out:
-        out.write("".join(f"{text}\n" for text in texts).encode())
 
 
 def test_lines_of_a_file_come_once_in_order_with_growing_times(node, tmp_path):
@@ -439,74 +365,3 @@ def test_pieces_of_any_size_make_the_same_lines():
         assert last is not None
         assert [piece.text[:10] for piece in [*pieces, last]] == ["one", "", "two\ufffd", "y" * 10, "end"]
         assert sum(piece.length for piece in [*pieces, last]) == len(data)
-
-
-_JOURNALD = "/usr/lib/systemd/systemd-journald"
-
-
-@pytest.fixture
-def journal():
-    """A journal of its own, written by the real daemon; gives its namespace."""
-    if os.geteuid() or not Path(_JOURNALD).exists() or shutil.which("journalctl") is None:
-        pytest.skip("no systemd-journald that may be run here")
-    name = f"jm{os.getpid()}"
-    place = Path(f"/run/systemd/journal.{name}/dev-log")
-    before = set(Path("/var/log/journal").glob("*")) | set(Path("/run/log/journal").glob("*"))
-    with subprocess.Popen([_JOURNALD, name], stderr=subprocess.DEVNULL) as daemon:
-        try:
-            wait_until(place.exists, "the journal's socket")
-            yield name
-        finally:
-            daemon.terminate()
-    for folder in (set(Path("/var/log/journal").glob("*")) | set(Path("/run/log/journal").glob("*"))) - before:
-        if folder.name.endswith(name):
-            shutil.rmtree(folder)
-    shutil.rmtree(place.parent, ignore_errors=True)
-
-
-def say(name, *texts):
-    with socket_of(name) as out:
-        for text in texts:
-            out.send(b"<27>app[77]: " + text)
-
-
-def socket_of(name):
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    made.connect(f"/run/systemd/journal.{name}/dev-log")
-    return made
-
-
-def test_the_journal_is_followed_and_goes_on_after_a_restart(journal, tmp_path):
-    say(journal, b"before the first start")
-    shown = ["journalctl", f"--namespace={journal}", "--quiet", "--identifier=app"]
-    wait_until(lambda: b"before" in subprocess.run(shown, capture_output=True, check=False).stdout, "the first line")
-    owner = {os.getpid(): Owner("job-7", "worker-0")}
-    node = Node(tmp_path, sources=[lambda: JournalSource([f"--namespace={journal}"])], owner_of=owner.get)
-    node.rounds(2)
-    found: list[Any] = []
-
-    def arrived(count):
-        found.extend(line for line in node.rounds(1) if line.tag == "app")
-        return len(found) >= count
-
-    say(journal, *(b"line %d" % at for at in range(50)), b"not \xff text")
-    wait_until(lambda: arrived(51), "lines of the journal")
-    node.reader.stop()
-    lines_in(node.outbox)
-    say(journal, b"while it was away")
-    node.start()
-    wait_until(lambda: arrived(52), "the line that was written meanwhile")
-    assert [line.text for line in found[:50]] == [f"line {at}" for at in range(50)]
-    assert [line.text for line in found[50:]] == ["not \ufffd text", "while it was away"]
-    assert {(line.facility, line.severity, line.stream) for line in found} == {("daemon", 3, "journal")}
-    assert {line.job for line in found} == {"job-7"}
-    node.reader.stop()
-    # The same lines come again between two positions, and no others where the second one is gone.
-    source = JournalSource([f"--namespace={journal}"])
-    whole = source.read({"cursor": ""}, {"cursor": "gone"})
-    assert whole is not None
-    part = source.read({"cursor": ""}, whole.end)
-    assert part is not None
-    assert part.entries == whole.entries
-    assert part.entries[-1].text == "while it was away"
-    source.close()

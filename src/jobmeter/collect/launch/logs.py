@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
 from jobmeter.collect.base import Place
-from jobmeter.collect.launch.levels import guess_level
 from jobmeter.collect.launch.lines import LineSplitter, Timed
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.outbox import Outbox
 from jobmeter.model.event import Level
+from jobmeter.model.line_level import level_in
 from jobmeter.model.log import LogLine
 from jobmeter.wire.native.logs import logs_frame
 
@@ -141,7 +141,7 @@ class LogSender:
 
     def _gather(self, key: _Key, lines: list[Timed]) -> None:
         for time_ns, text in lines:
-            self._add(key, time_ns, text, guess_level(text))
+            self._add(key, time_ns, text, level_in(text))
 
     def _write_gap(self, key: _Key, time_ns: int) -> None:
         """Write a line in the place of missing ones."""

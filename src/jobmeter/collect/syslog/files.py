@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-from jobmeter.collect.launch.levels import guess_level
 from jobmeter.collect.syslog.base import Entry, Position, Reading
 from jobmeter.collect.syslog.lines import LineCutter, Piece
 from jobmeter.collect.syslog.rotation import Spot, identity, is_whole, open_file, rotated, spot_at, spot_of
-from jobmeter.model.syslog import severity_of_level
+from jobmeter.model.line_level import level_in
+from jobmeter.model.syslog import priority_of, severity_of_level
 
 _CHUNK = 256 * 1024
 _CHUNKS = 64
@@ -182,8 +182,13 @@ class FileSource:
 
 
 def _entries(pieces: list[Piece]) -> list[Entry]:
-    levels = [guess_level(piece.text) for piece in pieces]
-    return [
-        Entry(piece.text, severity=None if level is None else severity_of_level(level))
-        for piece, level in zip(pieces, levels, strict=True)
-    ]
+    return [Entry(piece.text, severity=_severity(piece.text)) for piece in pieces]
+
+
+def _severity(text: str) -> int | None:
+    """Return the severity that a line states: by syslog's ``<PRI>``, else by its level."""
+    stated = priority_of(text)
+    if stated is not None:
+        return stated[1]
+    level = level_in(text)
+    return None if level is None else severity_of_level(level)

@@ -18,7 +18,7 @@ from jobmeter.collect.syslog.lines import LineCutter, Piece
 from jobmeter.model.log import MAX_SYSTEM_NAME, is_cut
 from jobmeter.model.syslog import facility_name
 
-_FIELDS = "MESSAGE,PRIORITY,SYSLOG_FACILITY,SYSLOG_IDENTIFIER,_PID,_TRANSPORT"
+_FIELDS = "MESSAGE,PRIORITY,SYSLOG_FACILITY,SYSLOG_IDENTIFIER,_PID,_UID,_TRANSPORT"
 _COMMAND = ("journalctl", "--output=json", "--quiet", "--no-pager", f"--output-fields={_FIELDS}")
 _PLACES = (Path("/run/log/journal"), Path("/var/log/journal"))
 _CHUNK = 256 * 1024
@@ -31,7 +31,7 @@ def has_journal() -> bool:
 
 
 class JournalSource:
-    """Lines of services since the newest line or since a position. The kernel's lines are left to its own source.
+    """Lines of the journal since its newest line or since a position.
 
     One process of ``journalctl`` runs as long as the source is open.
     """
@@ -40,7 +40,7 @@ class JournalSource:
     stream = "journal"
 
     def __init__(self, arguments: Sequence[str] = (), *, kernel: bool = False) -> None:
-        """``arguments`` go to journalctl; ``kernel`` takes the kernel's lines too."""
+        """Pass ``arguments`` to journalctl. Without ``kernel`` leave out the lines that come from the kernel's log."""
         self._arguments = arguments
         self._kernel = kernel
         self._process: subprocess.Popen[bytes] | None = None
@@ -132,7 +132,7 @@ class JournalSource:
             cursor = str(fields["__CURSOR"])
         except (msgspec.DecodeError, KeyError, TypeError):
             return
-        if not self._kernel and fields.get("_TRANSPORT") == "kernel":
+        if not self._kernel and _is_of_kernel(fields):
             self._waiting.append((None, cursor))
         else:
             self._waiting.append((_entry(fields, cursor), cursor))
@@ -146,10 +146,29 @@ def _entry(fields: dict[str, Any], cursor: str) -> Entry:
         _text(fields.get("MESSAGE")),
         micros * 1_000 + (int(number[1], 16) % 1_000 if number else 0),
         severity=_number(fields.get("PRIORITY"), 7),
-        facility=facility_name(_number(fields.get("SYSLOG_FACILITY"), 23) or 3),
+        facility=_facility(fields),
         tag=tag,
         pid=_number(fields.get("_PID"), 2**31),
     )
+
+
+def _is_of_kernel(fields: dict[str, Any]) -> bool:
+    """Return True for a line of the kernel's log. Exported journals may lack the transport."""
+    transport = fields.get("_TRANSPORT")
+    return transport == "kernel" or (transport is None and fields.get("SYSLOG_FACILITY") == "0")
+
+
+def _facility(fields: dict[str, Any]) -> str:
+    """Return the name of the line's facility, ``daemon`` for a line of a service that names none.
+
+    Rules trust lines of the facility ``kern``, and any program may name any facility: a line of an unprivileged user
+    (``_UID`` is set by the journal itself) gets ``user`` instead, as over syslog.
+    """
+    number = _number(fields.get("SYSLOG_FACILITY"), 23)
+    if number is None:
+        return "kern" if _is_of_kernel(fields) else "daemon"
+    forged = number == 0 and not _is_of_kernel(fields) and fields.get("_UID") not in {None, "0"}
+    return "user" if forged else facility_name(number)
 
 
 def _text(value: object) -> str:

@@ -1,7 +1,6 @@
 """Creates the sources of system logs of this machine: the only place that names them."""
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.syslog.journal import JournalSource, has_journal
-from jobmeter.collect.syslog.kernel import DEVICE, KernelSource
+from jobmeter.collect.syslog.kernel import DEVICE, Device, KernelSource
 from jobmeter.collect.syslog.reader import LogSettings, SystemLogReader
 from jobmeter.collect.syslog.watch import FileWatch
 
@@ -34,12 +33,10 @@ def system_logs(
     if settings is None:
         return None
     sources: list[Source] = []
-    if settings.kernel and os.access(DEVICE, os.R_OK):
+    if settings.kernel and _can_open_kernel_log():
         sources.append(KernelSource(lambda: clock.now_ms() * _NS, elapsed_ns))
-    elif settings.kernel:
-        _log.info("the kernel's log is not read: %s may not be read here", DEVICE)
     if settings.journal and has_journal():
-        sources.append(JournalSource(kernel=not sources))
+        sources.append(JournalSource(kernel=settings.kernel and not sources))
     if not sources and not settings.files:
         return None
     return SystemLogReader(
@@ -53,3 +50,13 @@ def system_logs(
         owner_of=owner_of,
         state=state,
     )
+
+
+def _can_open_kernel_log() -> bool:
+    """Return True if the device opens: its mode says nothing where ``kernel.dmesg_restrict`` is set."""
+    try:
+        Device(DEVICE).close()
+    except OSError as error:
+        _log.info("%s cannot be read (%s): lines of the kernel come from the journal, if it has any", DEVICE, error)
+        return False
+    return True

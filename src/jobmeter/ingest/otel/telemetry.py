@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.otel.owner import owner
 from jobmeter.model.event import Level
+from jobmeter.model.line_level import level_in
 from jobmeter.model.log import LogLine, level_of
 from jobmeter.model.series import check_job_id, check_name
 from jobmeter.model.span import Span
@@ -53,8 +54,8 @@ def placed_records(sent: Sent[Record], project: str, now_ns: int) -> tuple[list[
                 refused[reason] += 1
                 continue
             time_ns, text = record.time_ns or now_ns, " ".join(_words(record))
-            line = LogLine(time_ns=time_ns, text=text, project=project, stream=STREAM, level=_level(record), **owned_by)
-            found.append(line)
+            level = _level(record) or level_in(text)
+            found.append(LogLine(time_ns=time_ns, text=text, project=project, stream=STREAM, level=level, **owned_by))
     return found, refused
 
 
@@ -106,8 +107,11 @@ def _value(text: str) -> str:
 
 
 def _level(record: Record) -> Level | None:
-    """https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber."""
+    """Return the level of a record: of its number, else of its word (``Error2`` is a short name of the specification).
+
+    https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber.
+    """
     for least, level in ((17, Level.ERROR), (13, Level.WARNING), (9, Level.INFO), (1, Level.DEBUG)):
         if least <= record.severity <= 24:
             return level
-    return level_of(record.word)
+    return level_of(record.word) or level_of(record.word.rstrip("1234"))

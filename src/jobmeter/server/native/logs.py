@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.job import Job
-from jobmeter.model.log import LEVEL_WORDS, LogLine, LogPage, level_of
+from jobmeter.model.line_level import level_in
+from jobmeter.model.log import LogLine, LogPage, level_of
 from jobmeter.model.log_query import parse_log_query, parse_severity
+from jobmeter.model.syslog import WORDS
 from jobmeter.model.time import MAX_TIME_MS, parse_time_ns
 from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.native.arguments import RANGE, REPLICA, Query
@@ -64,7 +66,7 @@ class PushedLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     attempt: int = 0
     node: str = ""
     stream: str = "stdout"
-    level: str | None = None
+    level: int | str | None = None
 
 
 class PushBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,7 +156,7 @@ def _least(word: str) -> Level | None:
 def _level(word: str, field: str) -> Level:
     level = level_of(word)
     if level is None:
-        raise InvalidRequestError(f"{field} {word[:100]!r} is not one of {', '.join(LEVEL_WORDS)}", field)
+        raise InvalidRequestError(f"{field} {word[:100]!r} is not one of {', '.join(WORDS)}", field)
     return level
 
 
@@ -199,7 +201,8 @@ def _push(context: CallContext) -> Pushed:
 
     Answered when the accepted lines are durable. Job, replica, attempt, stream, time and text identify a line: sent
     again, it counts once. A text of several lines becomes several, a nanosecond apart; a line of more than 64 KiB is
-    cut and says so. The job must exist: by a record or its samples.
+    cut and says so. A line without a `level` has the level that its text states, if any. The job must exist: by a
+    record or its samples.
     """
     job = context.services.executor.head(job_ref(context), context.scope)
     now_ns = context.services.clock.now_ms() * _NS
@@ -233,7 +236,7 @@ def _pushed(line: PushedLine, job: Job, now_ns: int) -> LogLine:
         attempt=line.attempt,
         node=line.node,
         stream=line.stream,
-        level=_level(line.level, "level") if line.level else None,
+        level=level_in(line.text) if line.level in {None, ""} else _level(str(line.level), "level"),
     )
 
 

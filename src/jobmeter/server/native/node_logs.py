@@ -7,10 +7,19 @@ import msgspec
 
 from jobmeter.access.decide import write_project
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.line_level import level_in
 from jobmeter.model.log import LogLine
 from jobmeter.model.record import NodeRecord, Records
 from jobmeter.model.series import check_name
-from jobmeter.model.syslog import FACILITIES, SEVERITIES, SEVERITY_WORDS, severity_of
+from jobmeter.model.syslog import (
+    FACILITIES,
+    SEVERITIES,
+    WORDS,
+    facility_of,
+    level_of_severity,
+    priority_of,
+    severity_of,
+)
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, Stream, node_ref, tagged
 from jobmeter.server.native.logs import (
@@ -57,7 +66,7 @@ class PushedNodeLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     text: str
     time: int | str | None = None
     time_ns: int | str | None = None
-    facility: str = "user"
+    facility: str | int = ""
     severity: int | str | None = None
     tag: str = ""
     stream: str = "pushed"
@@ -85,6 +94,10 @@ def _push(context: CallContext) -> Pushed:
 
 
 def _line(line: PushedNodeLine, node: str, project: str, now_ns: int) -> LogLine:
+    facility, severity = _facility(line.facility), _severity(line.severity)
+    stated = priority_of(line.text)
+    if stated is not None:  # a line as a syslog daemon forwards it
+        facility, severity = facility or stated[0], stated[1] if severity is None else severity
     return LogLine(
         time_ns=moment_ns(line.time, line.time_ns, now_ns),
         text=line.text,
@@ -93,19 +106,32 @@ def _line(line: PushedNodeLine, node: str, project: str, now_ns: int) -> LogLine
         replica=line.replica,
         node=node,
         stream=line.stream,
-        facility=line.facility or "user",
-        severity=_severity(line.severity),
+        level=level_in(line.text) if severity is None else level_of_severity(severity),
+        facility=facility or "user",
+        severity=severity,
         tag=line.tag,
     )
 
 
+def _facility(given: int | str) -> str:
+    """Return the name of a pushed facility, empty for none."""
+    if given == "":
+        return ""
+    name = facility_of(str(given))
+    if name is None:
+        raise InvalidRequestError(
+            f"facility {str(given)[:40]!r} is not 0 to 23 or one of {', '.join(FACILITIES)}", "facility"
+        )
+    return name
+
+
 def _severity(given: int | str | None) -> int | None:
-    if given is None:
+    if given is None or given == "":
         return None
     number = severity_of(str(given))
     if number is None:
         raise InvalidRequestError(
-            f"severity {str(given)[:40]!r} is not 0 to 7 or one of {', '.join(SEVERITY_WORDS)}", "severity"
+            f"severity {str(given)[:40]!r} is not 0 to 7 or one of {', '.join(WORDS)}", "severity"
         )
     return number
 
@@ -133,8 +159,9 @@ ENDPOINTS = tagged(
             "For a node that no agent reads. Answered when the accepted lines are durable. Project, "
             "node, stream, time and text identify a line: sent again, it counts once. A node that is new is one of the "
             "project's nodes from then on; that it is silent later says nothing of it. "
-            f"`facility` is one of {', '.join(FACILITIES)} (default: user), `severity` a number from 0 to 7 or one of "
-            f"{', '.join(SEVERITIES)}."
+            f"`facility` is a number from 0 to 23 or one of {', '.join(FACILITIES)} (default: user), `severity` a "
+            f"number from 0 to 7 or one of {', '.join(SEVERITIES)}. A text that begins with `<PRI>` of syslog states "
+            "both. The level of a line is that of its severity, else the level that its text states."
         ),
         queries=(PROJECT,),
         body=PushNodeBody,
