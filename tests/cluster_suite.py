@@ -87,7 +87,9 @@ PARTS = (
     Part("slurm", tuple(f"{_E2E}/test_slurm{name}.py" for name in ("", "_ends", "_clusters")), needs_slurm),
     Part("flink", (f"{_E2E}/test_flink.py",), fetched_flink),
     Part("cgroup2", (f"{_E2E}/test_cgroup2.py",), fetched_machine),
-    Part("kubernetes", (f"{_E2E}/test_kubernetes.py", f"{_E2E}/test_kubernetes_jobs.py"), needs_kubernetes),
+    Part(
+        "kubernetes", tuple(f"{_E2E}/test_kubernetes{name}.py" for name in ("", "_jobs", "_tenants")), needs_kubernetes
+    ),
     Part("chart", (f"{_E2E}/test_chart.py",), needs_charts),
     Part("image", (f"{_E2E}/test_image.py",), needs_image),
 )

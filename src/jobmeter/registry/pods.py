@@ -1,16 +1,20 @@
-"""Which replica a pod is, in the database: by the records of the watcher of its cluster."""
+"""The replicas that pods are, in the database: by the records of the watcher of their cluster."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
+from jobmeter.model.job import JobState
 from jobmeter.model.pod import WATCHED_LABEL, PodReplica
 from jobmeter.registry.database import Database
 from jobmeter.registry.schema import jobs, replicas
 from jobmeter.registry.statements import within
 
 _replica, _job = replicas.c, jobs.c
+Row = sa.Row[tuple[Any, ...]]
+_FINISHED = sorted(state.value for state in JobState if state.finished)
 
 
 class PodTable:
@@ -20,10 +24,12 @@ class PodTable:
         self._database = database
 
     def find(self, projects: frozenset[str] | None, cluster: str, node: str, uids: Sequence[str]) -> list[PodReplica]:
-        """Those of these pods of a node that a watcher recorded, by uid.
+        """Return the replicas that these pods of a node are, for the pods that a watcher recorded, by uid.
 
-        What an agent reported by itself, under the name of the pod, is none of them. A replica that was not placed on a
-        node yet is nobody's but its pod's.
+        Records that an agent made under the name of the pod are not counted. A replica that has no node yet counts for
+        its pod on any node. Where jobs of several projects claim a pod, none of them has it: anybody who may write into
+        a project can name any pod. Within a project the job that was written last has it. A replica that has ended
+        counts only where no other one has that pod.
         """
         question = (
             sa.select(
@@ -33,7 +39,9 @@ class PodTable:
                 _replica.name.label("replica"),
                 sa.func.min(_replica.attempt).label("first"),
                 sa.func.max(_replica.rank).label("rank"),
+                sa.func.max(sa.case((_replica.state.in_(_FINISHED), 0), else_=1)).label("living"),
                 _job.labels,
+                _job.updated,
             )
             .join_from(replicas, jobs, sa.and_(_job.project == _replica.project, _job.id == _replica.job))
             # The first condition is that of the index; a database uses it only where the question says so, too.
@@ -44,13 +52,22 @@ class PodTable:
                 _replica.cluster.in_(["", cluster]),
                 within(_replica.project, projects),
             )
-            .group_by(_replica.pod_id, _replica.project, _replica.job, _replica.name, _job.labels)
+            .group_by(_replica.pod_id, _replica.project, _replica.job, _replica.name, _job.labels, _job.updated)
             .order_by(_replica.pod_id, _replica.project, _replica.job, _replica.name)
         )
         with self._database.read() as connection:
             rows = connection.execute(question).all()
-        found: dict[str, PodReplica] = {}
+        claims: dict[str, list[Any]] = {}
         for row in rows:
             if row.labels and WATCHED_LABEL in msgspec.json.decode(row.labels, type=dict[str, str]):
-                found.setdefault(row.uid, msgspec.convert(row, PodReplica, from_attributes=True))
-        return list(found.values())
+                claims.setdefault(row.uid, []).append(row)
+        found = filter(None, map(_undisputed, claims.values()))
+        return [msgspec.convert(row, PodReplica, from_attributes=True) for row in found]
+
+
+def _undisputed(claims: Sequence[Row]) -> Row | None:
+    """The claim to a pod that counts, None where several projects have one."""
+    living = [row for row in claims if row.living] or claims
+    if len({row.project for row in living}) > 1:
+        return None
+    return max(living, key=lambda row: row.updated)

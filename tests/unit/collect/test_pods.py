@@ -96,8 +96,24 @@ def test_samples_have_the_times_at_which_they_were_taken(make):
     assert sorted((one.time_ms, one.value) for one in found) == [(1000, 1.0), (2000, 2.0), (3000, 3.0)]
 
 
+@pytest.mark.parametrize("watched", ["before", "after", "restarted"])
+def test_where_there_is_a_watcher_no_pod_names_its_own_job(make, clock, tmp_path, watched):
+    """A pod chooses its host name, which could be that of another namespace's job."""
+    hostile = process(2, guess=Owner("bert", "worker-3"))
+    if watched == "restarted":
+        make(state=tmp_path).answer([], [replica(7)])
+    pods = make(hostile, state=tmp_path)
+    if watched == "before":
+        pods.answer([], [replica(7)])
+    pods.samples([sample(2)])
+    pods.answer(pods.unresolved(), [replica(7)] if watched == "after" else [])
+    clock.advance(PATIENCE)
+    assert {one[1] for one in named(pods.samples([sample(2)]))} == {job_of_pod(uid(2))}
+    assert pods.owner(hostile.member.owner).job == job_of_pod(uid(2))
+
+
 def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, clock):
-    pods = make(process(1), process(2, guess=Owner("bert", "worker-3")))
+    pods = make(process(1), process(2))
     pods.answer([], [replica(7)])  # there is a watcher
     pods.samples([sample(1), sample(2)])
     pods.answer(pods.unresolved(), [])
@@ -106,9 +122,9 @@ def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, cloc
     clock.advance(1)
     found = named(pods.samples([sample(1, 2.0)]))
     assert sorted(found) == [
-        ("", "bert", "worker-3", 0, 1.0),
         ("", job_of_pod(uid(1)), "worker-0", 0, 1.0),
         ("", job_of_pod(uid(1)), "worker-0", 0, 2.0),
+        ("", job_of_pod(uid(2)), "worker-0", 0, 1.0),
     ]
     assert pods.waiting == 0
     clock.advance(60)

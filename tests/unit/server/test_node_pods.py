@@ -65,6 +65,26 @@ def test_each_key_hears_of_its_own_project_alone(server):
     assert server.call("GET", f"/nodes/n1/pods?uid={A}", key=server.key("reader")).status == 403
 
 
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_a_pod_that_two_projects_claim_is_neithers(server, first):
+    keys = {name: server.key("writer", name) for name in ("one", "two")}
+    for name in (first, *(other for other in keys if other != first)):
+        record_job(server, "j", of(A, state="Running"), of(B, "worker-1"), key=keys[name])
+    assert ask(server, A, B) == []
+    assert [one["project"] for one in ask(server, A, key=keys["two"])] == ["two"]
+    record_job(server, "j", of(A, state="Stopped"), key=keys["one"])
+    assert [(one["uid"], one["project"]) for one in ask(server, A, B)] == [(A, "two")]
+
+
+def test_a_pod_with_two_jobs_in_a_project_is_of_the_one_written_last(server):
+    for job in ("b", "a", "c"):
+        record_job(server, job, of(A))
+        assert [one["job"] for one in ask(server, A)] == [job]
+        server.clock.time_ms += 1_000
+    record_job(server, "b", of(A), name="again")
+    assert [one["job"] for one in ask(server, A)] == ["b"]
+
+
 def test_a_question_is_bounded_and_checked(server):
     many = ",".join(f"{number:032x}" for number in range(MOST_PODS + 1))
     answer = server.call("GET", f"/nodes/n1/pods?uid={many}")

@@ -182,7 +182,10 @@ class PodJobs:
                 pod.replica = by_uid.get(pod.uid)
                 if pod.answered is None:
                     pod.answered = now
-            self._found_any = self._found_any or bool(by_uid)
+            if by_uid and not self._found_any:
+                self._found_any = True
+                for pod in self._pods.values():
+                    pod.guess = None
         self._directory.add(by_uid.values())
 
     def abandon(self) -> None:
@@ -197,7 +200,8 @@ class PodJobs:
             member = process.member
             if member.pod_id and pod_of_job(member.owner.job):
                 pod = self._pod(member.pod_id, now)
-                pod.guess = pod.guess or member.guess
+                if not self._found_any:
+                    pod.guess = pod.guess or member.guess
 
     def _pod(self, uid: str, now: float) -> Pod:
         pod = self._pods.get(uid)

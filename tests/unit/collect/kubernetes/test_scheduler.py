@@ -306,10 +306,10 @@ def test_a_chain_of_owners_is_one_job(
     path: str, chain: list[tuple[str, str]], labels: dict[str, str], replica: str, status: Any, state: str
 ) -> None:
     """Written after the documents of each controller: none of them runs in the tests."""
-    middle = [owned(*one, above=above) for one, above in pairwise(chain)]
+    middle = [(kind_of(f"/{one[0].lower()}s"), Fed(owned(*one, above=above))) for one, above in pairwise(chain)]
     top = owned(*chain[-1], **status)
     scheduler = KubernetesScheduler(
-        "c", Fed(change(pod("p", chain[0], **labels))), [(BATCH, Fed(*middle)), (kind_of(path), Fed(top))]
+        "c", Fed(change(pod("p", chain[0], **labels))), [*middle, (kind_of(path), Fed(top))]
     )
     (job,) = scheduler.poll(NOW).jobs
     (found,) = job.replicas
@@ -350,15 +350,6 @@ def test_agents_can_count_runs_of_before_the_watch() -> None:
     found["status"]["containerStatuses"][0]["restartCount"] = 5
     reported = Together().take(KubernetesScheduler("c", Fed(change(found)), []).poll(NOW).jobs)
     assert reported.attempts("p") == [("worker-0", 0, "Unknown", None, ""), ("worker-0", 5, "Running", None, "")]
-
-
-@pytest.mark.parametrize(("owner", "uid"), [(("Node", "n1"), "digest"), (("Job", "top"), "uid-p"), (None, "uid-p")])
-def test_a_static_pod_goes_by_the_uid_of_its_node(owner: tuple[str, str] | None, uid: str) -> None:
-    found = pod("p", owner)
-    found["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "digest"}
-    jobs = Fed(owned("Job", "top"))
-    (job,) = KubernetesScheduler("c", Fed(change(found)), [(BATCH, jobs)]).poll(NOW).jobs[-1:]
-    assert [one.pod_id for one in job.replicas if isinstance(one, ReplicaRecord)] == [uid]
 
 
 def test_an_evicted_pod_says_why() -> None:

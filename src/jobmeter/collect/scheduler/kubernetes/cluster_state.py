@@ -1,52 +1,25 @@
 """The jobs of a cluster and their pods, built from changes of the API server's objects."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from enum import StrEnum
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
-from jobmeter.collect.scheduler.kubernetes.kinds import SCHEDULES, WATCHED, OwnerKind
+from jobmeter.collect.scheduler.kubernetes.kinds import SCHEDULES, OwnerKind
 from jobmeter.collect.scheduler.kubernetes.naming import slot_of
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, Pod, Workload
+from jobmeter.collect.scheduler.kubernetes.owners import POD, Owner, OwnerTable, Presence, RootOwner, claimed
 from jobmeter.collect.scheduler.kubernetes.runs import Run, gone, read_runs
 from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod, SavedState
 from jobmeter.model.job import JobState
 
-_DEPTH = 8
-"""Most owners above each other."""
 _TRIES = 3
 """How often a pod without its owner is checked again: the two arrive by different watches."""
-_POD = "Pod"
+_PATIENCE_MS = 10_000
+"""How long at least a pod waits for an owner whose kind is listed: from then on that owner does not exist."""
 _PASSIVE = frozenset({"ReplicaSet", "StatefulSet", "RayCluster", "LeaderWorkerSet"})
 """Kinds that are jobs only while they have pods."""
 
-
-class Presence(StrEnum):
-    """Whether the API server has an object."""
-
-    THERE = "there"
-    DELETED = "deleted"
-    MISSING = "missing"
-    """It existed, and its deletion was not observed."""
-
-
-@dataclass(frozen=True, slots=True)
-class RootOwner:
-    """The object that a job is made from: the root of its owners."""
-
-    kind: str
-    name: str
-    namespace: str
-    uid: str
-
-
-@dataclass(slots=True)
-class Owner:
-    """A workload that is watched."""
-
-    kind: OwnerKind
-    workload: Workload
-    presence: Presence = Presence.THERE
-    deleted_ms: int | None = None
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -57,11 +30,25 @@ class Member:
     place: SavedPod
     runs: dict[int, Run] = field(default_factory=dict)
     presence: Presence = Presence.THERE
+    node_uid: str = ""
+    """The uid of the pod on its node: of a static pod the kubelet's own, else the API server's."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A pod whose owner was not found: how often that was tried, and since when."""
+
+    pod: Pod
+    since_ms: int
+    tries: int = 0
 
 
 @dataclass(slots=True)
 class Job:
-    """A job: its id and project, its root owner, and its pods by uid in the order of their creation."""
+    """A job: its id and project, its root owner, and its pods by uid in the order of their creation.
+
+    Every pod is in the namespace of the root owner.
+    """
 
     job_id: str
     project: str
@@ -71,7 +58,10 @@ class Job:
 
 
 class ClusterState:
-    """Applies changes, and gives the jobs that they touch. For one thread."""
+    """Applies changes, and gives the jobs that they touch. For one thread.
+
+    Jobs are known by ``RootOwner.key``, which has the namespace: no pod is a member of another namespace's job.
+    """
 
     def __init__(self, saved: SavedState, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
         """``by_namespace``: each namespace is a project. ``namespaces`` are those that are reported, empty: all."""
@@ -79,47 +69,50 @@ class ClusterState:
         self.jobs: dict[str, Job] = {}
         self._by_namespace = by_namespace
         self._namespaces = namespaces
-        self._owners: dict[str, Owner] = {}
+        self._owners = OwnerTable(self._pod_metadata)
         self._job_of_pod: dict[str, str] = {}
-        self._waiting: dict[str, tuple[Pod, int]] = {}
+        self._mirrors: dict[tuple[str, str], dict[str, None]] = {}
+        """By node and uid of a static pod, the pods that claim to mirror it."""
+        self._waiting: dict[str, _Waiting] = {}
         self._dirty: dict[str, None] = {}
 
     def workload(self, kind: OwnerKind, found: Workload) -> None:
         """Add or update a workload."""
         if not self._included(found.metadata):
             return
-        uid = found.metadata.uid
-        owner = self._owners.setdefault(uid, Owner(kind, found))
-        owner.workload, owner.presence = found, Presence.THERE
-        above = found.metadata.owner
-        if uid in self.jobs or (kind.name not in _PASSIVE and (above is None or above.kind in SCHEDULES)):
-            job = self._job(RootOwner(kind.name, found.metadata.name, found.metadata.namespace, uid))
-            job.owner = owner
-            self._dirty[uid] = None
+        owner = self._owners.add(kind, found)
+        root, above = owner.root, found.metadata.owner
+        if root.key in self.jobs or (kind.name not in _PASSIVE and (above is None or above.kind in SCHEDULES)):
+            job = self._job(root)
+            job.root, job.owner = root, owner
+            self._dirty[root.key] = None
 
     def workload_deleted(self, uid: str, now_ms: int, presence: Presence) -> None:
         """Note that a workload was deleted."""
         if (owner := self._owners.get(uid)) is not None and owner.presence is Presence.THERE:
             owner.presence, owner.deleted_ms = presence, now_ms
-            self._dirty[uid] = None
+            self._dirty[owner.root.key] = None
 
     def missing_workloads(self, kind: OwnerKind, there: frozenset[str], now_ms: int) -> None:
         """Remove the workloads of a kind that are not in a complete list."""
-        for uid in [uid for uid, owner in self._owners.items() if owner.kind is kind and uid not in there]:
+        for uid in self._owners.listed(kind, there):
             self.workload_deleted(uid, now_ms, Presence.MISSING)
 
-    def pods(self, found: Iterable[Pod]) -> None:
-        """Add or update pods; several states of one pod in order of time."""
-        again = [pod for pod, _ in self._waiting.values()]
-        for pod in [*again, *found]:
+    def pods(self, found: Iterable[Pod], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
+        """Add or update pods; several states of one pod in order of time.
+
+        ``behind`` are the kinds of owners whose watch is interrupted.
+        """
+        for pod in found:
             uid = pod.metadata.uid
-            if uid not in self._job_of_pod and not self._joined(pod):
-                continue
-            job = self.jobs[self._job_of_pod[uid]]
-            member = job.members[uid]
-            member.pod, member.presence = pod, Presence.THERE
-            member.runs.update(read_runs(pod))
-            self._note(job, member)
+            if uid in self._job_of_pod or self._joined(pod, now_ms, behind):
+                self._update(pod)
+
+    def retry_waiting(self, now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
+        """Look again for the owners of pods that wait for them: once for each poll."""
+        for waiting in self._waiting.values():
+            waiting.tries += 1
+        self.pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
 
     def pod_deleted(self, uid: str, presence: Presence) -> None:
         """Note that a pod was deleted."""
@@ -132,94 +125,137 @@ class ClusterState:
         latest = max(member.runs, default=0)
         run = member.runs.get(latest, Run(JobState.QUEUED))
         member.runs[latest] = gone(run, member.pod, observed=presence is Presence.DELETED)
+        self._withdraw(member)
         self._note(job, member)
 
     def missing_pods(self, there: frozenset[str]) -> None:
         """Remove the pods that are not in a complete list."""
-        for uid in [uid for uid in self._job_of_pod if uid not in there]:
+        for uid in [uid for uid in [*self._job_of_pod, *self._waiting] if uid not in there]:
             self.pod_deleted(uid, Presence.MISSING)
 
     def touched(self) -> Iterator[Job]:
         """The jobs that changed since the last call."""
         dirty, self._dirty = self._dirty, {}
-        return (self.jobs[uid] for uid in dirty if uid in self.jobs)
+        return (self.jobs[key] for key in dirty if key in self.jobs)
 
     def lost(self) -> list[SavedJob]:
         """Jobs that were alive in the stored state and no longer exist; each is returned once."""
-        names = [uid for uid in self.saved.jobs if uid not in self.jobs]
-        return [self.saved.jobs.pop(uid) for uid in names]
+        names = [key for key in self.saved.jobs if key not in self.jobs]
+        return [self.saved.jobs.pop(key) for key in names]
 
     def forget(self, job: Job) -> None:
         """Remove a finished job from the stored state, and entirely once the cluster has no object of it."""
-        uid = job.root.uid
-        self.saved.jobs.pop(uid, None)
+        key = job.root.key
+        self.saved.jobs.pop(key, None)
         if job.owner is not None and job.owner.presence is Presence.THERE:
             return
         if any(member.presence is Presence.THERE for member in job.members.values()):
             return
-        del self.jobs[uid]
-        self._owners.pop(uid, None)
-        for pod in job.members:
-            del self._job_of_pod[pod]
+        del self.jobs[key]
+        if job.owner is not None:
+            self._owners.forget(job.root.uid)
+        for uid in job.members:
+            del self._job_of_pod[uid]
 
     def _note(self, job: Job, member: Member) -> None:
         latest = max(member.runs)
         state = member.runs[latest].state
         member.place.runs = latest + 1
         member.place.failed = state.finished and state is not JobState.SUCCEEDED
-        self._dirty[job.root.uid] = None
+        self._dirty[job.root.key] = None
+
+    def _update(self, pod: Pod) -> None:
+        job = self.jobs[self._job_of_pod[pod.metadata.uid]]
+        member = job.members[pod.metadata.uid]
+        if member.pod.static_uid != pod.static_uid:
+            self._withdraw(member)
+        member.pod, member.presence = pod, Presence.THERE
+        member.runs.update(read_runs(pod))
+        if pod.static_uid:
+            claims = self._mirrors.setdefault((pod.spec.node_name, pod.static_uid), {})
+            claims[pod.metadata.uid] = None
+            self._share_out(claims)
+        else:
+            member.node_uid = pod.metadata.uid
+        self._note(job, member)
+
+    def _withdraw(self, member: Member) -> None:
+        """Withdraw the claim of a pod that it mirrors a static pod."""
+        place = member.pod.spec.node_name, member.pod.static_uid
+        claims = self._mirrors.get(place, {})
+        claims.pop(member.pod.metadata.uid, None)
+        self._share_out(claims)
+        if not claims:
+            self._mirrors.pop(place, None)
+
+    def _share_out(self, claims: Collection[str]) -> None:
+        """Give a static pod to the only pod that claims to mirror it; where several do, to none of them."""
+        for uid in claims:
+            job = self.jobs[self._job_of_pod[uid]]
+            member = job.members[uid]
+            wanted = member.pod.static_uid if len(claims) == 1 else uid
+            if member.node_uid != wanted:
+                member.node_uid = wanted
+                self._dirty[job.root.key] = None
+        if len(claims) > 1:
+            _log.warning(
+                "pods %s all say that they mirror one static pod: its samples are given to none of them",
+                ", ".join(claims),
+            )
 
     def _included(self, metadata: Metadata) -> bool:
         return not self._namespaces or metadata.namespace in self._namespaces
 
-    def _joined(self, pod: Pod) -> bool:
-        """Whether the pod is a member of a job by now."""
-        uid = pod.metadata.uid
-        _, tries = self._waiting.pop(uid, (pod, 0))
-        if not self._included(pod.metadata):
+    def _joined(self, pod: Pod, now_ms: int, behind: Collection[OwnerKind]) -> bool:
+        """Make the pod a member of its job; False where it is not reported, or its owner may still arrive."""
+        metadata = pod.metadata
+        waiting = self._waiting.pop(metadata.uid, None)
+        if not self._included(metadata):
             return False
-        root, whole = self._root(pod)
-        if not whole and tries < _TRIES:
-            self._waiting[uid] = pod, tries + 1
+        root = self._root(pod, waiting, now_ms, behind)
+        if root is None:
+            self._waiting[metadata.uid] = _Waiting(pod, now_ms) if waiting is None else replace(waiting, pod=pod)
             return False
-        job = self._job(root)
-        job.owner = job.owner or self._owners.get(root.uid)
-        job.members[uid] = Member(pod, self._place(job, pod))
-        self._job_of_pod[uid] = root.uid
+        job = self._job(root, metadata.uid)
+        job.owner = job.owner or self._owners.of(root)
+        job.members[metadata.uid] = Member(pod, self._place(job, pod))
+        self._job_of_pod[metadata.uid] = root.key
         return True
 
-    def _root(self, pod: Pod) -> tuple[RootOwner, bool]:
-        """The uppermost owner of a pod, and whether every owner on the way to it was found."""
-        metadata, namespace = pod.metadata, pod.metadata.namespace
-        root = RootOwner(_POD, metadata.name, namespace, metadata.uid)
-        for _ in range(_DEPTH):
-            above = metadata.owner
-            if above is None or above.kind in SCHEDULES or above.kind == "Node":
-                return root, True
-            root = RootOwner(above.kind, above.name, namespace, above.uid)
-            found = self._metadata(above.uid)
-            if found is None:
-                return root, above.kind not in WATCHED and above.kind != _POD
-            metadata = found
-        return root, True
+    def _root(self, pod: Pod, waiting: _Waiting | None, now_ms: int, behind: Collection[OwnerKind]) -> RootOwner | None:
+        """The root of a pod's owners; None while it may still arrive."""
+        metadata = pod.metadata
+        found = self._owners.resolve(RootOwner(POD, metadata.name, metadata.namespace, metadata.uid), metadata)
+        if found.missing is None:
+            return found.root
+        owner = claimed(found.missing, metadata.namespace)
+        if self._was_in(owner, pod):
+            return owner
+        if waiting is None or waiting.tries < _TRIES:
+            return None
+        if self._owners.may_be_late(found.missing, behind):
+            return owner
+        return found.root if now_ms - waiting.since_ms >= _PATIENCE_MS else None
 
-    def _metadata(self, uid: str) -> Metadata | None:
-        if (owner := self._owners.get(uid)) is not None:
-            return owner.workload.metadata
+    def _was_in(self, owner: RootOwner, pod: Pod) -> bool:
+        """True where the pod was a member of the owner's job before a restart."""
+        saved = self.saved.jobs.get(owner.key)
+        return saved is not None and pod.metadata.uid in saved.pods
+
+    def _pod_metadata(self, uid: str) -> Metadata | None:
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
         return job.members[uid].pod.metadata if job else None
 
-    def _job(self, root: RootOwner) -> Job:
-        if root.uid not in self.jobs:
+    def _job(self, root: RootOwner, pod: str = "") -> Job:
+        """The job of a root owner, made where there is none; ``pod`` is the uid of the pod that joins it."""
+        if root.key not in self.jobs:
             project = root.namespace if self._by_namespace else ""
-            job = self.saved.jobs.get(root.uid)
-            job_id = job.job_id if job else self.saved.claim(project, root.name, root.uid)
-            self.jobs[root.uid] = Job(job_id, project, root)
-            self.saved.jobs.setdefault(root.uid, SavedJob(job_id, project))
-        return self.jobs[root.uid]
+            saved = self.saved.adopt(root.key, root.name, project, verified=root.verified, pod=pod)
+            self.jobs[root.key] = Job(saved.job_id, project, root)
+        return self.jobs[root.key]
 
     def _place(self, job: Job, pod: Pod) -> SavedPod:
-        places = self.saved.jobs.setdefault(job.root.uid, SavedJob(job.job_id, job.project)).pods
+        places = self.saved.jobs.setdefault(job.root.key, SavedJob(job.job_id, job.project)).pods
         for uid, member in job.members.items():
             places.setdefault(
                 uid, member.place

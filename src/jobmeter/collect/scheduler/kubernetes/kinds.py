@@ -29,6 +29,11 @@ class OwnerKind:
     path: str
     read_status: Callable[[Workload], WorkloadStatus]
 
+    @property
+    def group(self) -> str:
+        """The API group, as the ``apiVersion`` of a reference names it before the slash."""
+        return self.path.split("/")[1]
+
 
 def _conditions(workload: Workload) -> dict[str, Condition]:
     """The conditions that are true, by type."""
@@ -123,6 +128,5 @@ KINDS = (
     OwnerKind("LeaderWorkerSet", "apis/leaderworkerset.x-k8s.io/v1/leaderworkersets", by_pods),
 )
 """The kinds that are watched where the API server has them."""
-WATCHED = frozenset(kind.name for kind in KINDS)
 SCHEDULES = frozenset({"CronJob"})
 """Kinds that create jobs and are none themselves: each object that they own is a job."""

@@ -3,15 +3,20 @@
 A field that is absent is None or empty, never a guess.
 """
 
+import re
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+_STATIC_UID = re.compile(r"[0-9a-f]{32}")
+_MIRROR, _HASH, _SOURCE = (f"kubernetes.io/config.{name}" for name in ("mirror", "hash", "source"))
+
 
 class Reference(msgspec.Struct, rename="camel", frozen=True):
     """An entry of ``metadata.ownerReferences``."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -41,15 +46,6 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True):
         """The controller of the object; the first owner where none is marked as controller."""
         owners = self.owner_references or []
         return next((owner for owner in owners if owner.controller), owners[0] if owners else None)
-
-    @property
-    def node_uid(self) -> str:
-        """The uid of a pod on its node: of a static pod the digest of its file, else the API server's.
-
-        https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror
-        """
-        mirrors = self.owner is not None and self.owner.kind == "Node"
-        return (self.annotations or {}).get("kubernetes.io/config.mirror", self.uid) if mirrors else self.uid
 
 
 class Terminated(msgspec.Struct, rename="camel", frozen=True):
@@ -131,6 +127,26 @@ class Pod(msgspec.Struct, rename="camel", frozen=True):
     metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def static_uid(self) -> str:
+        """The uid on its node of the static pod that this pod mirrors; empty for any other pod.
+
+        A kubelet gives a static pod the MD5 digest of its manifest as uid, and creates its mirror with the node's name
+        at the end of the pod's name. Anybody who may create a pod can write the same annotations, so a uid counts only
+        where everything else is as a kubelet writes it. The uid of another pod has dashes, and never counts.
+        https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror
+        """
+        owner, node, annotations = self.metadata.owner, self.spec.node_name, self.metadata.annotations or {}
+        uid = annotations.get(_MIRROR, "")
+        fits = (
+            owner is not None
+            and (owner.kind, owner.name, owner.controller) == ("Node", node, True)
+            and self.metadata.name.endswith(f"-{node}")
+            and annotations.get(_HASH, uid) == uid
+            and annotations.get(_SOURCE) != "api"
+        )
+        return uid if fits and _STATIC_UID.fullmatch(uid) else ""
 
 
 class Workload(msgspec.Struct, rename="camel", frozen=True):

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from jobmeter.collect.scheduler.kubernetes.cluster_state import Job, Member, Presence
+from jobmeter.collect.scheduler.kubernetes.cluster_state import Job, Member
 from jobmeter.collect.scheduler.kubernetes.kinds import WorkloadStatus, by_pods
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, milliseconds
+from jobmeter.collect.scheduler.kubernetes.owners import Presence
 from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
 from jobmeter.collect.scheduler.kubernetes.runs import Run
 from jobmeter.collect.text import short_text, valid_text
@@ -61,7 +62,7 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
                 rank=place.rank,
                 cluster=cluster,
                 node=member.pod.spec.node_name,
-                pod_id=member.pod.metadata.node_uid,
+                pod_id=member.node_uid,
                 state=run.state,
                 start=run.start,
                 end=run.end,

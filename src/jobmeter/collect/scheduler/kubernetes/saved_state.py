@@ -1,11 +1,13 @@
 """State across restarts: the names of jobs, and the attempt of its replica that a pod began with."""
 
+import hashlib
 import logging
 from pathlib import Path
 
 import msgspec
 
 from jobmeter.collect.state_file import StateFile
+from jobmeter.model.pod import pod_of_job
 
 _NAMES = 100_000
 """Names of jobs that are remembered; those that were heard of longest ago are forgotten first."""
@@ -31,28 +33,50 @@ class SavedJob(msgspec.Struct, omit_defaults=True):
 
 
 class SavedState(msgspec.Struct, omit_defaults=True):
-    """``names`` maps (project, job id) to the owner's uid; ``jobs`` are the living jobs by uid."""
+    """``names`` maps (project, job id) to the key of its root owner; ``jobs`` are the living jobs by that key.
+
+    A key is NAMESPACE/KIND/UID. Releases up to 0.1 stored the uid alone.
+    """
 
     names: dict[str, str] = {}
     jobs: dict[str, SavedJob] = {}
 
-    def claim(self, project: str, name: str, uid: str) -> str:
+    def adopt(self, key: str, name: str, project: str, *, verified: bool, pod: str) -> SavedJob:
+        """Return the job of a root owner, added where there is none; ``pod`` is the uid of the pod that joins it.
+
+        An entry that has no namespace is taken by an owner that the API server is known to have (``verified``), or by
+        a pod that the entry names: anybody can name the uid of an owner in another namespace.
+        """
+        uid = key.rpartition("/")[2]
+        job, old = self.jobs.get(key), self.jobs.get(uid)
+        if job is None and old is not None and old.project == project and (verified or pod in old.pods):
+            job = self.jobs[key] = self.jobs.pop(uid)
+            self._take(project, job.job_id, key)
+        if job is None:
+            job = self.jobs[key] = SavedJob(self._claim(project, name, key, uid if verified else key), project)
+        return job
+
+    def _claim(self, project: str, name: str, key: str, other: str) -> str:
         """The id of the job: its name, or where another job has that already, its name and the first part of its uid.
 
-        Names of Kubernetes are reused: by a job that is made anew, and in another namespace.
+        Names of Kubernetes are reused: by a job that is made anew, and in another namespace. An id by which agents
+        report a pod of an unknown job is never given. ``other`` is what an older release stored instead of the key.
         """
-        plain = name[:120]
-        for candidate in (plain, f"{plain[:119]}~{uid[:8]}"):
-            key = f"{project}/{candidate}"
-            if self.names.get(key, uid) == uid:
-                self.names.pop(key, None)
-                self.names[key] = uid
-                break
-        else:
-            candidate = uid
+        uid = key.rpartition("/")[2]
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        candidates = [name[:120], f"{name[:119]}~{uid[:8]}", f"{name[:103]}~{digest}"]
+        free = (one for one in candidates if self.names.get(f"{project}/{one}", key) in (key, other))
+        candidate = next((one for one in free if not pod_of_job(one)), digest)
+        self._take(project, candidate, key)
+        return candidate
+
+    def _take(self, project: str, job_id: str, key: str) -> None:
+        """Store that the job has this id; names that were used longest ago are forgotten where there are too many."""
+        name = f"{project}/{job_id}"
+        self.names.pop(name, None)
+        self.names[name] = key
         while len(self.names) > _NAMES:
             del self.names[next(iter(self.names))]
-        return candidate
 
 
 def saved_state_file(folder: Path | None) -> StateFile[SavedState]:

@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterState, Job, Presence, ordered
+from jobmeter.collect.scheduler.kubernetes.cluster_state import ClusterState, Job, ordered
 from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
+from jobmeter.collect.scheduler.kubernetes.owners import Presence
 from jobmeter.collect.scheduler.kubernetes.records import job_record, replica_records
 from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedState, saved_state_file
 from jobmeter.errors import InvalidRequestError, UnavailableError
@@ -52,7 +53,7 @@ class KubernetesScheduler(Scheduler):
         self._file.save(self._cluster_state.saved)  # the records of the last call are in the outbox by now
         for kind, informer in self._owners:
             self._take_workloads(kind, informer, now_ms)
-        self._take_pods()
+        self._take_pods(now_ms)
         jobs = [] if self._listed else [_unknown_job(lost) for lost in self._cluster_state.lost()]
         self._listed = True
         for job in list(self._cluster_state.touched()):
@@ -89,31 +90,33 @@ class KubernetesScheduler(Scheduler):
             else:
                 self._cluster_state.workload_deleted(change.uid, now_ms, Presence.DELETED)
 
-    def _take_pods(self) -> None:
+    def _take_pods(self, now_ms: int) -> None:
+        behind = [kind for kind, informer in self._owners if informer.problem]
+        self._cluster_state.retry_waiting(now_ms, behind)
         together: list[Pod] = []
         for change in self._pods.take():
             if change.found is not None:
                 together.append(change.found)
                 continue
-            self._cluster_state.pods(together if change.uids is None else ordered(together))
+            self._cluster_state.pods(together if change.uids is None else ordered(together), now_ms, behind)
             together = []
             if change.uids is not None:
                 self._cluster_state.missing_pods(change.uids)
             else:
                 self._cluster_state.pod_deleted(change.uid, Presence.DELETED)
-        self._cluster_state.pods(together)
+        self._cluster_state.pods(together, now_ms, behind)
 
     def _changes(self, job: Job) -> list[JobRecord]:
         """The unreported part of a job: its record, and the replicas that changed."""
-        uid = job.root.uid
-        sent = self._sent.setdefault(uid, {})
+        key = job.root.key
+        sent = self._sent.setdefault(key, {})
         head = job_record(job, self._cluster, self._user_label)
         fresh = [one for one in replica_records(job, self._cluster) if _changed(sent, (one.name, one.attempt), one)]
         changed = _changed(sent, ("", 0), head)
         if head.state is not None and head.state.finished:
             self._cluster_state.forget(job)
-            if uid not in self._cluster_state.jobs:
-                del self._sent[uid]
+            if key not in self._cluster_state.jobs:
+                del self._sent[key]
         record = msgspec.structs.replace(head, replicas=list(fresh))
         if not changed and not fresh:
             return []

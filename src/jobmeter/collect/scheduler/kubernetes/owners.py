@@ -1,0 +1,165 @@
+"""Finds the object that a job is made from: the root of a pod's owners.
+
+Anybody who may create a pod or a workload writes its ``ownerReferences``. The API server checks neither that the owner
+exists nor that it is in the same namespace; its garbage collector deletes such an object later
+(https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/). So a reference counts only
+within the namespace of the object that has it, and for a watched kind only where that owner exists with this uid.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jobmeter.collect.scheduler.kubernetes.kinds import KINDS, SCHEDULES, OwnerKind
+from jobmeter.collect.scheduler.kubernetes.objects import Metadata, Reference, Workload
+
+POD = "Pod"
+NODE = "Node"
+_DEPTH = 8
+"""Most owners above each other."""
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+
+
+class Presence(StrEnum):
+    """Whether the API server has an object."""
+
+    THERE = "there"
+    DELETED = "deleted"
+    MISSING = "missing"
+    """It existed, and its deletion was not observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RootOwner:
+    """The object that a job is made from: the root of its owners.
+
+    ``verified``: the API server has this object. Else only its dependents name it, and its kind is not watched.
+    """
+
+    kind: str
+    name: str
+    namespace: str
+    uid: str
+    verified: bool = True
+
+    @property
+    def key(self) -> str:
+        """The job's key: pods of another namespace never have the same one, whatever uid they name."""
+        return f"{self.namespace}/{self.kind}/{self.uid}"
+
+
+@dataclass(slots=True)
+class Owner:
+    """A workload that is watched."""
+
+    kind: OwnerKind
+    workload: Workload
+    presence: Presence = Presence.THERE
+    deleted_ms: int | None = None
+
+    @property
+    def root(self) -> RootOwner:
+        """The root owner that this workload is, where nothing owns it."""
+        metadata = self.workload.metadata
+        return RootOwner(self.kind.name, metadata.name, metadata.namespace, metadata.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The root of an object's owners. ``missing``: the owner's kind is watched, and this owner was not found yet."""
+
+    root: RootOwner
+    missing: Reference | None = None
+
+
+class OwnerTable:
+    """The watched workloads by uid. For one thread."""
+
+    def __init__(self, pod: Callable[[str], Metadata | None]) -> None:
+        """``pod`` returns the metadata of a known pod by its uid."""
+        self._pod = pod
+        self._owners: dict[str, Owner] = {}
+        self._listed: set[OwnerKind] = set()
+
+    def add(self, kind: OwnerKind, found: Workload) -> Owner:
+        """Add or update a workload, and return its entry."""
+        owner = self._owners.setdefault(found.metadata.uid, Owner(kind, found))
+        owner.workload, owner.presence = found, Presence.THERE
+        return owner
+
+    def get(self, uid: str) -> Owner | None:
+        """Return the workload with that uid."""
+        return self._owners.get(uid)
+
+    def of(self, root: RootOwner) -> Owner | None:
+        """Return the workload that a root owner is; None where it is not watched."""
+        owner = self._owners.get(root.uid)
+        return owner if owner is not None and owner.root.key == root.key else None
+
+    def listed(self, kind: OwnerKind, there: Collection[str]) -> list[str]:
+        """Note a complete list of a kind; returns the uids of known workloads that are not in it."""
+        self._listed.add(kind)
+        return [uid for uid, owner in self._owners.items() if owner.kind is kind and uid not in there]
+
+    def forget(self, uid: str) -> None:
+        """Remove a workload."""
+        self._owners.pop(uid, None)
+
+    def may_be_late(self, reference: Reference, behind: Collection[OwnerKind]) -> bool:
+        """True where the owner's kind cannot be read now, so that an owner that was not found may exist.
+
+        ``behind`` are the kinds whose watch is interrupted.
+        """
+        return reference.kind != POD and not any(
+            kind in self._listed and kind not in behind for kind in _kinds_of(reference)
+        )
+
+    def resolve(self, start: RootOwner, metadata: Metadata) -> Resolution:
+        """Follow the owners of an object up to their root; ``start`` is the object itself."""
+        root = start
+        for _ in range(_DEPTH):
+            above = metadata.owner
+            if above is None or above.kind in SCHEDULES or above.kind == NODE:
+                break
+            owner, pod = self._owners.get(above.uid), self._pod(above.uid)
+            if owner is not None:
+                if not _fits(above, owner, start.namespace):
+                    break
+                root, metadata = owner.root, owner.workload.metadata
+            elif pod is not None:
+                if above.kind != POD or pod.namespace != start.namespace:
+                    break
+                root, metadata = RootOwner(POD, pod.name, pod.namespace, pod.uid), pod
+            elif not _is_valid(above):
+                break
+            elif above.kind == POD or _kinds_of(above):
+                return Resolution(root, above)
+            else:
+                return Resolution(claimed(above, start.namespace))
+        return Resolution(root)
+
+
+def claimed(reference: Reference, namespace: str) -> RootOwner:
+    """The root owner that a reference claims. Its key is one of this namespace, so nobody else's pods share it."""
+    return RootOwner(reference.kind, reference.name, namespace, reference.uid, verified=False)
+
+
+def _fits(reference: Reference, owner: Owner, namespace: str) -> bool:
+    return owner.kind in _kinds_of(reference) and owner.workload.metadata.namespace == namespace
+
+
+def _is_valid(reference: Reference) -> bool:
+    """False for a name or uid that no object of the API server can have."""
+    parts = (_KIND, reference.kind), (_NAME, reference.name), (_UID, reference.uid)
+    return all(pattern.fullmatch(text) for pattern, text in parts)
+
+
+def _kinds_of(reference: Reference) -> list[OwnerKind]:
+    """The watched kinds that a reference may mean; where it has no version of the API, all of that name."""
+    group = reference.api_version.rpartition("/")[0]
+    return [
+        kind for kind in KINDS if kind.name == reference.kind and (not reference.api_version or kind.group == group)
+    ]
