@@ -6,7 +6,7 @@ A test compares them with what is there.
 import ast
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -22,6 +22,7 @@ from jobmeter.cli.main import VERBS, cli
 from jobmeter.diagnose.rule import Rule, rules
 from jobmeter.diagnose.running import RUNNING
 from jobmeter.diagnose.thresholds import COMMON, Table, load
+from jobmeter.dialects.base import Operation
 from jobmeter.dialects.registry import dialects
 from jobmeter.model import catalog
 from jobmeter.model.catalog import Metric
@@ -295,27 +296,34 @@ def settings_page() -> str:
 
 _ACTIONS = """\
 [Policies](../how-to/permissions.md) name an operation by its action. Where there are two names, either does; upper and
-lower case are the same. `needs` is what the key's role has to allow besides, where it has one.
+lower case are the same. `needs` is what the key's role has to allow besides, where it has one. `by resource` says
+whether a policy may allow the operation on single jobs, nodes, resource groups, workspaces or clusters: the answer then
+leaves out all others. Any other operation is refused to such a key; it needs a policy for a whole project.
 """
 
 
 def actions_page() -> str:
     """The action of every operation, and the documents of the policies that are shipped."""
     parts = ["# Actions of policies\n", _MADE, _ACTIONS]
-    apis = [
-        (dialect.name, dialect.title, [(one.name, one.action) for one in dialect.operations]) for dialect in dialects()
+    apis: list[tuple[str, str, Sequence[Operation | Endpoint]]] = [
+        (dialect.name, dialect.title, dialect.operations) for dialect in dialects()
     ]
-    own = [(one.name, one.action) for one in ENDPOINTS if one.action is not None]
+    own = [one for one in ENDPOINTS if one.action is not None]
     for api, title, operations in (*apis, (NATIVE_API, "Jobmeter's own API", own)):
         if operations:
-            parts += [f"## {title}\n", "| operation | action | needs |", "|---|---|---|"]
-            parts += [f"| `{name}` | {_names(api, name)} | `{needs}` |" for name, needs in operations]
+            parts += [f"## {title}\n", "| operation | action | needs | by resource |", "|---|---|---|---|"]
+            parts += [_action_row(api, one) for one in operations]
             parts.append("")
     parts.append("## Policies by name\n")
     for name, policy in SYSTEM_POLICIES.items():
         actions = ", ".join(f"`{action}`" for action in policy["Statement"][0]["Action"])
         parts.append(f"- `{name}` allows {actions}")
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _action_row(api: str, operation: Operation | Endpoint) -> str:
+    yes = "yes" if operation.by_resource or operation.action == "catalog:read" else ""
+    return f"| `{operation.name}` | {_names(api, operation.name)} | `{operation.action}` | {yes} |"
 
 
 def _names(api: str, operation: str) -> str:

@@ -55,9 +55,6 @@ _READS = frozenset(
     }
 )
 
-_BY_RESOURCE = frozenset({"metrics:read", "jobs:read", "nodes:read"})
-"""Actions that policies may allow on single resource groups, clusters, workspaces and jobs."""
-
 UNNAMED = ("", "")
 """No operation: what policies do not allow."""
 
@@ -72,12 +69,19 @@ def writes(action: str) -> bool:
 
 
 def authorize(
-    principal: Principal, action: str, project: str | None = None, operation: tuple[str, str] = UNNAMED
+    principal: Principal,
+    action: str,
+    project: str | None = None,
+    operation: tuple[str, str] = UNNAMED,
+    *,
+    by_resource: bool = False,
 ) -> Scope:
-    """The scope in which the principal may perform that action, on ``project`` where one is named.
+    """Return the scope in which the principal may perform that action, on ``project`` where one is named.
 
-    ``operation`` is what it calls, by the names of the API and of the operation: a key's policies decide by it.
-    Raises ForbiddenError when it may not, InvalidRequestError for a project that cannot be one.
+    ``operation`` is the called operation, by the names of its API and of itself: a key's policies decide by it.
+    ``by_resource``: the operation honours ``Scope.grant``. One that does not is refused to a key whose policies allow
+    some resources of a project alone. Raises ForbiddenError when the principal may not perform the action,
+    InvalidRequestError for a project that cannot be one.
     """
     least = ACTIONS.get(action)
     if least is None or _RANK[principal.role] < _RANK[least]:
@@ -90,7 +94,7 @@ def authorize(
         check_project(project)
     named = project or None
     if principal.policies is not None:
-        return _permitted(principal, action, named, operation)
+        return _permitted(principal, action, named, operation, by_resource=by_resource and not writes(action))
     return _within(principal, action, named)
 
 
@@ -107,8 +111,10 @@ def _within(principal: Principal, action: str, named: str | None) -> Scope:
     return Scope(frozenset({principal.project}), principal.job, record=principal.linked)
 
 
-def _permitted(principal: Principal, action: str, named: str | None, operation: tuple[str, str]) -> Scope:
-    """What the key's policies allow of that: whole projects, or some resources of them where something is read."""
+def _permitted(
+    principal: Principal, action: str, named: str | None, operation: tuple[str, str], *, by_resource: bool
+) -> Scope:
+    """Narrow the scope of the key's role to the projects, or resources of projects, that its policies allow."""
     scope = _within(principal, action, named)
     grant = None if principal.policies is None or operation == UNNAMED else principal.policies[operation]
     if grant is None:
@@ -116,10 +122,13 @@ def _permitted(principal: Principal, action: str, named: str | None, operation: 
     if grant.everything or action == "catalog:read":
         return scope
     whole = grant.projects
-    if action in _BY_RESOURCE and whole is None:
+    if by_resource and whole is None:
         return replace(scope, grant=grant)
     if action in WHOLE_SERVER or action.startswith("keys:") or whole is None:
-        raise ForbiddenError(f"the key's policies allow {names_of(*operation)[0]} on some resources only")
+        raise ForbiddenError(
+            f"the key's policies allow {names_of(*operation)[0]} on some resources only, and this operation answers for "
+            "whole projects: it needs a policy that allows a whole project and denies nothing in it"
+        )
     if writes(action):
         whole &= frozenset({named or principal.project or ""}) if principal.project else frozenset()
     projects = whole if scope.projects is None else scope.projects & whole

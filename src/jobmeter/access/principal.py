@@ -75,8 +75,8 @@ class Scope(msgspec.Struct, frozen=True):
             return self.projects if projects is None else projects
         return self.projects & projects
 
-    def shows(self, job: Job, clusters: Iterable[str] = ()) -> bool:
-        """True when the job, whose replicas ran on those clusters, lies inside."""
+    def shows(self, job: Job, clusters: Iterable[str]) -> bool:
+        """True when a job, whose replicas ran on those clusters, lies inside; they matter where ``grant.clusters``."""
         if not self.allows(job.project, job.id):
             return False
         if self.grant is None:

@@ -59,13 +59,16 @@ def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresh
 
 
 def events_of_nodes(executor: Executor, case: Case, scope: Scope) -> list[Event]:
-    """What happened to the nodes of a job themselves while a replica of it was on them, the newest thousand."""
+    """Return what happened to the nodes of a job themselves while a replica of it was on them, the newest thousand.
+
+    Nothing for a caller that may see the job alone.
+    """
     stays: dict[str, list[tuple[int, int]]] = {}
     for replica in case.view.replicas:
         if replica.node:
             start = case.span.start_ms if replica.start is None else replica.start
             stays.setdefault(replica.node, []).append((start, case.span.end_ms if replica.end is None else replica.end))
-    if not stays:
+    if not stays or scope.job is not None or scope.grant is not None:
         return []
     question = EventFilter(
         projects=frozenset({case.job.project}),

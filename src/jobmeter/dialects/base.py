@@ -351,6 +351,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     decoded_bytes: int = _SMALL_BODY
     """Largest body after decompression; the settings may allow less."""
     read_bytes: Callable[[Call], int] = read_as_json
+    by_resource: bool = False
+    """Whether the answer leaves out whatever the caller's policies do not allow. Without it a key whose policies allow
+    some resources of a project alone is refused."""
     rate: Rate | None = None
     encodings: frozenset[str] = frozenset()
 
@@ -372,6 +375,7 @@ class OperationMaker:
         text: str,
         *parameters: Parameter,
         action: str = "jobs:read",
+        by_resource: bool = False,
     ) -> Operation:
         """An operation; ``parameters`` are those besides the path's."""
         whole = self.prefix + path
@@ -384,6 +388,7 @@ class OperationMaker:
             answer=answer,
             parameters=(*of_path, *parameters),
             text=text,
+            by_resource=by_resource,
             rate=self.rate,
         )
 

@@ -13,6 +13,7 @@ from jobmeter.model.catalog import METRICS, with_derived
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
+from jobmeter.model.log_query import Every
 from jobmeter.model.order import natural
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.question import Question
@@ -32,6 +33,13 @@ from jobmeter.query.latest import WINDOW_MS, newest, values
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
+from jobmeter.query.permitted import (
+    permitted_about,
+    permitted_jobs,
+    permitted_names,
+    permitted_projects,
+    projects_of_named,
+)
 from jobmeter.query.quality import QualityQuestion, quality
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import Reported, ReportedQuestion, reported
@@ -50,7 +58,7 @@ from jobmeter.query.request import (
 )
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import Source
-from jobmeter.query.subjects import Subjects, check_named, opened, permitted_jobs
+from jobmeter.query.subjects import Subjects, opened
 from jobmeter.query.summary import JobSummary, summarize
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
@@ -85,7 +93,9 @@ class Executor:
         self._source = Source(store, self.cache)
         self._subjects = Subjects(registry, clock)
         self._groups = Groups(registry, clock, limits, self._source)
-        self._measurements = Measurements(clock, limits, self._source, self._subjects, self._groups, self.cache)
+        self._measurements = Measurements(
+            registry, clock, limits, self._source, self._subjects, self._groups, self.cache
+        )
         self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
             EncodedQuestion: self._measurements.encoded,
@@ -214,18 +224,24 @@ class Executor:
 
         Raises as the class says, before the first list.
         """
-        selector = selector_of(replace(question, limit=0), self._logged(question.ref, scope))
+        selector = self._selector(replace(question, limit=0), scope)
         meter = Meter(self._clock, replace(self._limits, query_rows=self._limits.export_rows))
         budget = ReadBudget(rows=self._limits.query_rows, seconds=self._limits.query_seconds)
         return pages(lambda page: self._page(page, budget, meter), selector, limit)
 
     def _lines(self, question: LogQuestion, scope: Scope) -> LogPage:
-        selector = selector_of(question, self._logged(question.ref, scope))
+        selector = self._selector(question, scope)
         meter = self._meter()
         return self._page(selector, meter.budget(), meter)
 
-    def _logged(self, ref: JobRef | NodeRef, scope: Scope) -> Job | list[Node]:
-        return self.head(ref, scope) if isinstance(ref, JobRef) else self.nodes(ref, scope)
+    def _selector(self, question: LogQuestion, scope: Scope) -> LogSelector:
+        if isinstance(question.ref, JobRef):
+            return selector_of(question, self.head(question.ref, scope))
+        nodes = self.nodes(question.ref, scope)
+        about = permitted_about(self._registry, nodes, scope, self._clock.now_ms())
+        if about is not None:
+            question = replace(question, query=about if question.query is None else Every((about, question.query)))
+        return selector_of(question, nodes)
 
     def _page(self, selector: LogSelector, budget: ReadBudget, meter: Meter) -> LogPage:
         page = self._store.read_logs(selector, budget)
@@ -261,20 +277,17 @@ class Executor:
             return JobPage([], 0)
         projects, ids = visible
         narrowed = msgspec.structs.replace(question, projects=projects, ids=ids)
-        if scope.grant is not None:
-            return permitted_jobs(self._registry, narrowed, scope, self._clock.now_ms())
-        return self._registry.jobs(narrowed, self._clock.now_ms())
+        return permitted_jobs(self._registry, narrowed, scope, self._clock.now_ms())
 
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
-        found = self._registry.sizes([job for job in question.jobs if scope.allows(*job)])
+        found = self._registry.sizes(permitted_names(self._registry, question.jobs, scope, self._clock.now_ms()))
         return [found.get(job, JobSize()) for job in question.jobs]
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
         names = scope.within(question.names)
         if scope.job is not None or (names is not None and not names):
             return []
-        found = self._registry.projects(names, self._clock.now_ms())
-        return found if scope.grant is None else [one for one in found if scope.grant.shows(one.name)]
+        return list(permitted_projects(self._registry, names, scope, self._clock.now_ms()))
 
     def _events(self, question: EventFilter, scope: Scope) -> EventPage:
         visible = _narrowed(question.projects, question.jobs, scope)
@@ -282,7 +295,7 @@ class Executor:
             return EventPage([], 0)
         projects, jobs = visible
         if scope.grant is not None:
-            check_named(self._registry, projects, jobs, scope, self._clock.now_ms())
+            projects = projects_of_named(self._registry, projects, jobs, scope, self._clock.now_ms())
         return self._registry.events(msgspec.structs.replace(question, projects=projects, jobs=jobs))
 
     def _newest_of_job(self, job: Job) -> TimeRange:

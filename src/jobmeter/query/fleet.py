@@ -15,11 +15,13 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.job import Job, JobFilter, JobState, Node
 from jobmeter.model.order import natural
 from jobmeter.model.question import Question
+from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, MINUTE, SECOND, TimeRange
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, named_devices
 from jobmeter.query.meter import Meter
+from jobmeter.query.permitted import permitted_jobs, permitted_series
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
 from jobmeter.query.shape import Entry, Member, Shape
@@ -109,7 +111,8 @@ def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Sc
     jobs = _holders(registry, projects, scope, now_ms, found) if nodes else []
     places = {(node.cluster, node.name) for node in nodes}
     if places:
-        _measure(source, meter, _selector(places, projects, now_ms, meter.limits), now_ms, found)
+        series = source.store.find(_selector(places, projects, now_ms, meter.limits))
+        _measure(source, meter, permitted_series(registry, series, scope, now_ms), now_ms, found)
     inventory = Inventory(nodes)
     shown = [_node(one, found, inventory, question.silent_ms, now_ms) for one in _machines(nodes)]
     return Fleet(now_ms, shown, jobs)
@@ -120,13 +123,15 @@ def _holders(
 ) -> list[Job]:
     """The running jobs that have devices; of each device who has it goes to ``found``."""
     running = frozenset({JobState.RUNNING})
-    page = registry.jobs(JobFilter(projects=projects, states=running, limit=MOST_JOBS), now_ms)
+    page = permitted_jobs(registry, JobFilter(projects=projects, states=running, limit=MOST_JOBS), scope, now_ms)
     if page.total > MOST_JOBS:
-        raise LimitExceededError(f"the fleet is shown with up to {MOST_JOBS} running jobs, not {page.total}", "project")
+        raise LimitExceededError(
+            f"the fleet is shown with up to {MOST_JOBS} running jobs, and there are more: name a project", "project"
+        )
     span = TimeRange(max(0, now_ms - FRESH_MS), now_ms + 1)
-    shown = [(job.project, job.id) for job in page.jobs if scope.shows(job)]
+    names = [(job.project, job.id) for job in page.jobs]
     jobs: list[Job] = []
-    for view in registry.job_views(shown, span, now_ms):
+    for view in registry.job_views(names, span, now_ms):
         if not view.allocations:
             continue
         for one in view.allocations:
@@ -147,8 +152,7 @@ def _selector(places: Iterable[Place], projects: frozenset[str] | None, now_ms: 
     )
 
 
-def _measure(source: Source, meter: Meter, selector: Selector, now_ms: int, found: _Found) -> None:
-    series = source.store.find(selector)
+def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int, found: _Found) -> None:
     alone = {(one.metric, one.cluster, one.node, one.device) for one in series if not one.job}
     entries = [
         Entry(one, Member(one.job, "", one.cluster, one.node, one.device), "")

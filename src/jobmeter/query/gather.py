@@ -136,15 +136,15 @@ def of_jobs(
     return entries
 
 
-def of_nodes(
+def series_of_nodes(
     store: Store,
     nodes: Sequence[Node],
     projects: frozenset[str] | None,
     names: frozenset[str],
     span: TimeRange,
     limits: Limits,
-) -> list[Entry]:
-    """The entries of some metrics of nodes, whichever job was measured there."""
+) -> Sequence[Series]:
+    """Return the series of some metrics of nodes, whichever job was measured there."""
     selector = Selector(
         projects=projects,
         nodes=tuple((node.cluster, node.name) for node in nodes),
@@ -152,7 +152,12 @@ def of_nodes(
         since=series_since(span, limits),
         limit=limits.query_series,
     )
-    return [Entry(series, _member_of_node(series), series.replica) for series in store.find(selector)]
+    return store.find(selector)
+
+
+def of_nodes(series: Iterable[Series]) -> list[Entry]:
+    """Return the entries of series of nodes."""
+    return [Entry(one, _member_of_node(one), one.replica) for one in series]
 
 
 @lru_cache(maxsize=1_000)

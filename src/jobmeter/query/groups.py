@@ -25,6 +25,7 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.inventory import Inventory, device_types
 from jobmeter.query.meter import Meter
+from jobmeter.query.permitted import permitted_jobs
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import bucket
 from jobmeter.query.request import GroupRef, metrics_of, sources
@@ -64,16 +65,16 @@ class Groups:
         projects = self._projects(question.group, scope)
         match question:
             case GroupQuestion():
-                return self._usage(question, projects)
+                return self._usage(question, projects, scope)
             case CapacityQuestion():
                 nodes, parts, _ = self._present(question, LIMITS, projects)
                 return self._capacity(nodes, parts, projects, question.range)
             case RequestsQuestion():
                 return self._requests(question, projects)
 
-    def _usage(self, question: GroupQuestion, projects: frozenset[str] | None) -> GroupUsage:
+    def _usage(self, question: GroupQuestion, projects: frozenset[str] | None, scope: Scope) -> GroupUsage:
         if question.workspace:
-            self._check_workspace(question.workspace, projects)
+            self._check_workspace(question.workspace, projects, scope)
         nodes, parts, readings = self._present(question, METRICS, projects)
         capacity = self._capacity(nodes, parts, projects, question.range)
         devices = frozenset(node.name for node in nodes if node.info.get("devices"))
@@ -133,9 +134,9 @@ class Groups:
                 raise error
         return projects
 
-    def _check_workspace(self, workspace: str, projects: frozenset[str] | None) -> None:
+    def _check_workspace(self, workspace: str, projects: frozenset[str] | None, scope: Scope) -> None:
         job_filter = JobFilter(projects=projects, workspaces=frozenset({workspace}), limit=0)
-        if not self._registry.jobs(job_filter, self._clock.now_ms()).total:
+        if not permitted_jobs(self._registry, job_filter, scope, self._clock.now_ms()).total:
             raise NotFoundError(f"there is no workspace {workspace!r}", "workspace", workspace)
 
     def _views(self, group: GroupRef, projects: frozenset[str] | None, span: TimeRange) -> list[JobView]:

@@ -22,6 +22,7 @@ from jobmeter.query.groups import Groups
 from jobmeter.query.layout import MOST_POINTS, Layout, Layouts, lay_out
 from jobmeter.query.lines import Ranks, joined_by, unit_of
 from jobmeter.query.meter import Meter
+from jobmeter.query.permitted import permitted_series
 from jobmeter.query.plan import hours_around
 from jobmeter.query.request import (
     By,
@@ -46,6 +47,7 @@ from jobmeter.query.shape import Shape
 from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of
 from jobmeter.query.table import EMPTY, Table, lines_of
+from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 
@@ -65,8 +67,16 @@ class Measurements:
     """Lines of measured values, of whomever a question is about. Every method may be called from any thread."""
 
     def __init__(
-        self, clock: Clock, limits: Limits, source: Source, subjects: Subjects, groups: Groups, cache: Cache
+        self,
+        registry: Registry,
+        clock: Clock,
+        limits: Limits,
+        source: Source,
+        subjects: Subjects,
+        groups: Groups,
+        cache: Cache,
     ) -> None:
+        self._registry = registry
         self._store = source.store
         self._clock = clock
         self._limits = limits
@@ -166,7 +176,8 @@ class Measurements:
         # Of nodes that some resources alone make visible, another project's of the same name is none.
         own = scope.grant is not None
         projects = frozenset(node.project for node in nodes) if own else projects_of(ref.project, scope)
-        entries = gather.of_nodes(self._store, nodes, projects, names, span, self._limits)
+        found = gather.series_of_nodes(self._store, nodes, projects, names, span, self._limits)
+        entries = gather.of_nodes(permitted_series(self._registry, found, scope, self._clock.now_ms()))
         layout = lay_out(Shape(narrowing.filter(entries)), by, Ranks.of(None), lasting=False)
         return ResolvedQuery(ref.project or "", layout, {})
 

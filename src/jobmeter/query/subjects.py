@@ -1,12 +1,12 @@
 """Who a question is about: jobs and nodes, as far as the caller may see them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
-from jobmeter.errors import ForbiddenError, InvalidRequestError, LimitExceededError, NotFoundError
-from jobmeter.model.job import Job, JobFilter, JobPage, JobView, Node, Replica
+from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.model.job import Job, JobView, Node, Replica
 from jobmeter.model.time import Clock
 from jobmeter.query.request import JobRef, NodeRef
 from jobmeter.registry.base import Registry
@@ -18,10 +18,6 @@ _EXTRA = {"pai-dlc": ("SanityCheckResults",)}
 
 https://help.aliyun.com/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobsanitycheckresult
 """
-
-MOST_CHECKED, MOST_VIEWED = 100_000, 5_000
-"""Most jobs that a listing checks; and where policies name clusters, so that each job's view is read."""
-_PAGE = 1_000
 
 
 class Subjects:
@@ -40,7 +36,7 @@ class Subjects:
         if scope.grant is not None and scope.grant.clusters:
             return self.view(ref, scope).job
         found = self._registry.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
-        return _only([job for job in found if scope.shows(job)], ref)
+        return _only([job for job in found if scope.shows(job, ())], ref)
 
     def view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView:
         """The job with its replicas and allocations, ``alone`` without them. Raises as the class says."""
@@ -54,7 +50,7 @@ class Subjects:
             view = self.cached_view(ref, scope)
             return None if view is None else view.job
         found = self._registry.memory.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
-        return None if found is None else _only([job for job in found if scope.shows(job)], ref)
+        return None if found is None else _only([job for job in found if scope.shows(job, ())], ref)
 
     def cached_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView | None:
         """As ``view``, non-blocking; None where it is not in memory."""
@@ -126,45 +122,3 @@ def _only(jobs: Sequence[Job], ref: JobRef) -> Job:
         projects = ", ".join(sorted(job.project for job in jobs))
         raise InvalidRequestError(f"several projects have a job {ref.id!r} ({projects}): name one", "project")
     return jobs[0]
-
-
-def permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> JobPage:
-    """The page of those jobs that the policies of a key permit; others are left out, and not counted.
-
-    Raises LimitExceededError where too many have to be checked.
-    """
-    found = list(_every(registry, question, scope, now_ms))
-    return JobPage(found[question.offset : question.offset + question.limit], len(found))
-
-
-def _every(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
-    deep = scope.grant is not None and scope.grant.clusters
-    most = MOST_VIEWED if deep else MOST_CHECKED
-    offset = 0
-    while True:
-        page = registry.jobs(replace(question, offset=offset, limit=_PAGE), now_ms)
-        if page.total > most:
-            raise LimitExceededError(
-                f"the key's policies allow some resources only, and {page.total} jobs would have to be looked "
-                f"at, which is more than {most}: narrow the question",
-                "limit",
-            )
-        for job in page.jobs:
-            views = registry.job(frozenset({job.project}), job.id, now_ms) if deep else ()
-            if any(shown(view, scope) for view in views) if deep else scope.shows(job):
-                yield job
-        offset += len(page.jobs)
-        if not page.jobs or offset >= page.total:
-            return
-
-
-def check_named(
-    registry: Registry, projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope, now_ms: int
-) -> None:
-    """Raises ForbiddenError where no jobs are named, NotFoundError for one that the scope does not show."""
-    if not jobs:
-        raise ForbiddenError("the key's policies allow some resources only: name the jobs whose events are queried")
-    for name in jobs:
-        views = registry.job(projects, name, now_ms)
-        if not views or not all(shown(view, scope) for view in views):
-            raise NotFoundError(f"there is no job {name!r}", "job", name)

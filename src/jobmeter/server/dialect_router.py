@@ -32,6 +32,7 @@ class DialectHandler:
             dialect.schemes if match.schemes is None else match.schemes,
             operation.rate,
             is_question=not changes,
+            by_resource=operation.by_resource,
         )
         self.lane = services.lanes.write if changes else services.lanes.read
         self.body_bytes = operation.body_bytes

@@ -63,9 +63,9 @@ class Incoming(msgspec.Struct):
 class AccessRule(msgspec.Struct, frozen=True):
     """The properties of an operation that the steps need.
 
-    ``name`` in limits and logs; ``action`` for ``jobmeter.access.decide`` (None: anybody may); ``schemes`` are the
-    credentials it takes; ``rate`` is the vendor's, where the settings name none; ``is_question``: it counts against the
-    budget of its key's questions.
+    ``name`` in limits and logs; ``action`` and ``by_resource`` for ``jobmeter.access.decide`` (no action: anybody may);
+    ``schemes`` are the credentials it takes; ``rate`` is the vendor's, where the settings name none; ``is_question``:
+    it counts against the budget of its key's questions.
     """
 
     name: str
@@ -73,6 +73,7 @@ class AccessRule(msgspec.Struct, frozen=True):
     schemes: Sequence[Scheme]
     rate: Rate | None = None
     is_question: bool = False
+    by_resource: bool = False
 
 
 NO_RULE = AccessRule("", "", ())
@@ -286,7 +287,8 @@ def authorise(services: Services, request: Request, project: str | None) -> Scop
     request.project = project
     rule = request.rule
     try:
-        return authorize(request.principal, rule.action or "", project, (request.router, rule.name))
+        name = (request.router, rule.name)
+        return authorize(request.principal, rule.action or "", project, name, by_resource=rule.by_resource)
     except ForbiddenError as error:
         _refused(services, request, error, "forbidden")
         raise

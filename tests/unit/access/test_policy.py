@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.access.actions import names_of, services_of
-from jobmeter.access.decide import UNNAMED, authorize, key_project
+from jobmeter.access.decide import UNNAMED, authorize, key_project, writes
 from jobmeter.access.policy import attached, compiled, documents
 from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.access.system_policies import SYSTEM_POLICIES
@@ -84,7 +84,7 @@ def principal(*policies: dict[str, Any], project: str | None = None, role: Role 
 
 def sees(who: Principal, operation: tuple[str, str], job: Job, cluster: str) -> bool:
     try:
-        scope = authorize(who, "jobs:read", None, operation)
+        scope = authorize(who, "jobs:read", None, operation, by_resource=True)
     except ForbiddenError:
         return False
     return scope.shows(job, [cluster])
@@ -103,6 +103,31 @@ def test_the_compiled_policies_decide_as_the_naive_evaluator(
     made = [{"Version": "1", "Statement": statements} for statements in policies]
     expected = naive(made, *operation, job, cluster) and project in (None, job.project)
     assert sees(principal(*made, project=project), operation, job, cluster) == expected
+
+
+@given(
+    policies=st.lists(st.lists(STATEMENTS, min_size=1, max_size=4), min_size=1, max_size=3),
+    operation=st.sampled_from(OPERATIONS),
+    job=JOBS,
+    cluster=st.sampled_from(["", "c1", "c2"]),
+    project=st.sampled_from([None, "p"]),
+)
+def test_an_operation_that_does_not_honour_a_partial_grant_answers_for_whole_projects_alone(
+    policies: list[list[dict[str, Any]]], operation: tuple[str, str], job: Job, cluster: str, project: str | None
+) -> None:
+    made = [{"Version": "1", "Statement": statements} for statements in policies]
+    try:
+        scope = authorize(principal(*made, project=project), "jobs:read", None, operation)
+    except ForbiddenError:
+        return
+    assert scope.grant is None
+    assert not scope.allows(job.project) or naive(made, *operation, job, cluster)
+
+
+def test_what_honours_a_partial_grant_reads_jobs_metrics_or_nodes() -> None:
+    actions: set[str | None] = {one.action for dialect in dialects() for one in dialect.operations if one.by_resource}
+    actions |= {one.action for one in ENDPOINTS if one.by_resource}
+    assert actions == {"metrics:read", "jobs:read", "nodes:read"}
 
 
 @given(pattern=st.text("ab*?.", max_size=12), text=st.text("ab.\n", max_size=12))
@@ -184,15 +209,16 @@ def test_a_key_with_policies_makes_no_keys_and_does_nothing_without_a_name() -> 
 def test_single_resources_are_for_reading() -> None:
     group = {"Version": "1", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "acs:*:*:*:resourcegroup/g"}]}
     who = principal(group, project="p")
-    scope = authorize(who, "nodes:read", None, ("native", "listNodes"))
+    scope = authorize(who, "nodes:read", None, ("native", "listNodes"), by_resource=True)
     assert scope.shows_node(Node(name="n", project="p", resource_group="g"))
     assert not scope.shows_node(Node(name="n", project="q", resource_group="g"))
     assert not scope.shows_node(Node(name="n", project="p", resource_group="h"))
     assert scope.shows_group("p", "g")
     assert not scope.shows_group("p", "h")
     for action in ("jobs:write", "jobs:delete", "ingest:write", "usage:read", "server:read", "keys:read"):
-        with pytest.raises(ForbiddenError):
-            authorize(who, action, None, ("native", "x"))
+        for by_resource in (False, writes(action)):
+            with pytest.raises(ForbiddenError):
+                authorize(who, action, None, ("native", "x"), by_resource=by_resource)
 
 
 @pytest.mark.parametrize(

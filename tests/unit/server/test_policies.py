@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 from tests.serving import Serving
 
+from jobmeter.access.call import Call
+from jobmeter.access.decide import authorize
 from jobmeter.access.keys import CreatedKey, create_key
 from jobmeter.access.policy import attached
+from jobmeter.access.signatures import BEARER
+from jobmeter.model.job import SizesQuestion
 
 GROUP = "/api/PaiStudio/2022-01-12/GetUserViewMetrics?PageNumber=1&PageSize=10&ResourceGroupID="
 
@@ -122,6 +126,58 @@ def test_what_cannot_be_narrowed_is_refused(filled: Serving) -> None:
     assert filled.call("POST", "/keys", {"name": "x", "role": "admin"}, key=key(filled, allow("*"))).status == 403
     assert filled.call("GET", "/catalog", key=who).status == 200
     assert filled.call("GET", "/whoami", key=who).status == 200
+
+
+def test_a_partial_grant_is_refused_in_the_words_of_the_api(filled: Serving) -> None:
+    for statements in (
+        [allow("*", "acs:*:*:*:resourcegroup/g1")],
+        [allow("*"), allow("*", "acs:*:*:*:job/p1", "Deny")],
+    ):
+        who = key(filled, *statements)
+        bearer = {"Authorization": f"Bearer {who.token}"}
+        of_sdk = {**bearer, "x-acs-version": "2022-12-15", "x-acs-action": "ListDiagnosticResults"}
+        answers = [
+            filled.raw("POST", "/", headers=of_sdk),
+            filled.raw("POST", "/api/eflo/2022-12-15/ListDiagnosticResults", headers=bearer),
+            filled.call("GET", "/tasks", key=who),
+            filled.raw("GET", "/v2/p/training-jobs/p1/ft-metrics", headers=bearer),
+        ]
+        assert [one.status for one in answers] == [403] * 4
+        codes = [answers[0].json()["Code"], answers[1].json()["Code"], answers[2].json()["error"]["code"]]
+        assert codes == ["Forbidden.RAM", "UnauthorizedOperation", "forbidden"]
+        assert "error_code" in answers[3].json()
+        assert "whole project" in answers[2].json()["error"]["message"]
+
+
+def test_the_size_of_a_job_is_for_those_who_may_see_it(filled: Serving) -> None:
+    services = filled.application.services
+    question = SizesQuestion(jobs=(("p", "p1"), ("p", "p2"), ("q", "q1"), ("q", "q2")))
+
+    def sizes(*statements: dict[str, Any]) -> list[int]:
+        holder = services.authenticator.authenticate(
+            Call("GET", "/", "", (("authorization", f"Bearer {key(filled, *statements).token}"),)), (BEARER,)
+        )
+        scope = authorize(holder, "jobs:read", None, ("native", "listJobs"), by_resource=True)
+        return [one.replicas for one in services.executor.run(question, scope)]
+
+    assert sizes(allow("*")) == [1, 1, 1, 1]
+    assert sizes(allow("*", "acs:*:*:*:resourcegroup/g1")) == [1, 0, 1, 0]
+    assert sizes(allow("*"), allow("*", "acs:*:*:*:job/p?", "Deny")) == [0, 0, 1, 1]
+    assert sizes(allow("*", "acs:*:*:*:cluster/c2")) == [0, 1, 0, 1]
+
+
+def test_a_project_shows_the_newest_job_that_its_viewer_may_see(filled: Serving) -> None:
+    """Baseten's projects have a ``latest_job``; a key that sees some jobs of a project sees the project."""
+
+    def latest(*statements: dict[str, Any]) -> dict[str, str]:
+        bearer = {"Authorization": f"Bearer {key(filled, *statements).token}"}
+        found = filled.raw("GET", "/v1/training_projects", headers=bearer).json()["training_projects"]
+        return {one["id"]: one["latest_job"]["id"] for one in found}
+
+    assert latest(allow("*")) == {"p": "p2", "q": "q2"}
+    assert latest(allow("*"), allow("*", "acs:*:*:*:job/p2", "Deny")) == {"p": "p1", "q": "q2"}
+    assert latest(allow("*", "acs:*:*:*:resourcegroup/g1")) == {"p": "p1", "q": "q1"}
+    assert latest(allow("*", "acs:*:*:*:job/q1")) == {"q": "q1"}
 
 
 def test_listings_of_keys_name_policies(server: Serving) -> None:

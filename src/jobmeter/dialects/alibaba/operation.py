@@ -263,6 +263,7 @@ def operation(
     route: str,
     action: str,
     *parameters: Parameter,
+    by_resource: bool = False,
     rate: Rate | None = None,
     body_bytes: int = 1 << 20,
     read: Callable[[Call, Context], Arguments] = Arguments,
@@ -282,6 +283,7 @@ def operation(
             answer=lambda call, context: function(read(call, context)),
             parameters=parameters,
             text=" ".join((function.__doc__ or "").split()),
+            by_resource=by_resource,
             rate=rate,
             body_bytes=body_bytes,
         )

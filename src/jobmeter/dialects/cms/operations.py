@@ -39,6 +39,7 @@ _PARAMETERS = (
     *_PARAMETERS,
     in_query("StartTime", f"{_TIME} Default: one hour before EndTime."),
     in_query("EndTime", f"{_TIME} Default: now. Not included. At most 31 days after StartTime."),
+    by_resource=True,
 )
 def describe_metric_list(arguments: Arguments) -> Steps:
     """One metric's points as JSON text: `{NextToken, Code, Datapoints, Period, Success, RequestId}`.
@@ -57,6 +58,7 @@ def describe_metric_list(arguments: Arguments) -> Steps:
     *_PARAMETERS,
     in_query("StartTime", f"{_TIME} Default: two hours before EndTime."),
     in_query("EndTime", f"{_TIME} Default: now. Not included."),
+    by_resource=True,
 )
 def describe_metric_last(arguments: Arguments) -> Steps:
     """The newest point of each line in the range, in the form of DescribeMetricList, by job, pod and card."""

@@ -30,6 +30,7 @@ _TIME = "Seconds since 1970, as text."
     in_body("Query", "Words, quoted phrases, AND, OR, NOT, parentheses, `field:value`."),
     in_body("Reverse", "`true` for the newest first. Default: `false`."),
     in_body("NextToken", "The token of the page before; valid for an hour, for the same query."),
+    by_resource=True,
 )
 def list_syslogs(arguments: Arguments) -> Steps:
     """At most 100 lines of a node's system log.

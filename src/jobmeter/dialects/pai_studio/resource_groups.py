@@ -68,6 +68,7 @@ _IN_QUERY = in_query("ResourceGroupID", _GROUP_TEXT, required=True)
     _TIME_STEP,
     # The page "PAI monitoring": per user.
     rate=Rate(100, 100, Per.KEY),
+    by_resource=True,
 )
 def get_user_view_metrics(arguments: Arguments) -> Steps:
     """Who used how much of a resource group over the last time step.
@@ -103,6 +104,7 @@ def get_user_view_metrics(arguments: Arguments) -> Steps:
     in_query("EndTime", f"{TIME} Default: now. Not included."),
     _TIME_STEP,
     in_query("Verbose", "`true` or `false`; changes nothing."),
+    by_resource=True,
 )
 def get_node_metrics(arguments: Arguments) -> Steps:
     """One metric of a resource group, a line for each node.
@@ -131,7 +133,7 @@ def get_node_metrics(arguments: Arguments) -> Steps:
     return answer(body, arguments, id_key="")
 
 
-@operation("GET /api/v1/resources/data/total", "metrics:read", _IN_QUERY)
+@operation("GET /api/v1/resources/data/total", "metrics:read", _IN_QUERY, by_resource=True)
 def get_resource_group_total(arguments: Arguments) -> Steps:
     """What there is in a resource group, memory in KB of 1,024 bytes.
 
@@ -148,6 +150,7 @@ def get_resource_group_total(arguments: Arguments) -> Steps:
     "metrics:read",
     _IN_QUERY,
     in_query("PodStatus", "`Waiting`, `Running` or `Terminated` (in the last day). Default: `Running`."),
+    by_resource=True,
 )
 def get_resource_group_request(arguments: Arguments) -> Steps:
     """What the replicas in a state are allowed, memory in KB of 1,024 bytes.

@@ -47,6 +47,7 @@ _EVENT_RANGE = (
     *_JOB_RANGE,
     in_query("Order", "By time, `ASC` or `DESC`. Default: `ASC`."),
     *PAGES,
+    by_resource=True,
 )
 def list_training_job_metrics(arguments: Arguments) -> Steps:
     """What the program reported, sample by sample: `{Metrics: [{Name, Timestamp, Value}], TotalCount, RequestId}`.
@@ -77,6 +78,7 @@ def list_training_job_metrics(arguments: Arguments) -> Steps:
     "metrics:read",
     _JOB,
     in_query("Names", "Metrics, separated by commas. Default: all."),
+    by_resource=True,
 )
 def get_training_job_latest_metrics(arguments: Arguments) -> Steps:
     """The newest value of each metric that the program reported, of whichever replica.
@@ -103,6 +105,7 @@ def get_training_job_latest_metrics(arguments: Arguments) -> Steps:
     _INSTANCE,
     *_JOB_RANGE,
     in_query("TimeStep", "`10s`, `5m`, `1h`; a bare number counts seconds. Default: `5m`."),
+    by_resource=True,
 )
 def list_training_job_instance_metrics(arguments: Arguments) -> Steps:
     """One metric of a training job, a line for each instance.
@@ -141,7 +144,9 @@ def list_training_job_instance_metrics(arguments: Arguments) -> Steps:
     return answer({"InstanceMetrics": members}, arguments)
 
 
-@operation("GET /api/v1/trainingjobs/{TrainingJobId}/events", "jobs:read", _JOB, *_EVENT_RANGE, *PAGES)
+@operation(
+    "GET /api/v1/trainingjobs/{TrainingJobId}/events", "jobs:read", _JOB, *_EVENT_RANGE, *PAGES, by_resource=True
+)
 def list_training_job_events(arguments: Arguments) -> Steps:
     """What happened to a job and its instances, by time: `{Events: [text], TotalCount, RequestId}`.
 
@@ -157,6 +162,7 @@ def list_training_job_events(arguments: Arguments) -> Steps:
     in_path("InstanceId", "A pod's id or `<TrainingJobId>-<replica>`."),
     *_EVENT_RANGE,
     *PAGES,
+    by_resource=True,
 )
 def list_training_job_instance_events(arguments: Arguments) -> Steps:
     """What happened to one instance, as in ListTrainingJobEvents."""
@@ -192,6 +198,7 @@ def _events(arguments: Arguments, instance: str) -> Steps:
     in_query("StartTime", f"{TIME} Default: the first line."),
     in_query("EndTime", f"{TIME} Default: the last line. Not included."),
     *PAGES,
+    by_resource=True,
 )
 def list_training_job_logs(arguments: Arguments) -> Steps:
     """What the processes of a job wrote, line by line and by time: `{Logs: [text], TotalCount, RequestId}`.

@@ -102,5 +102,6 @@ ENDPOINTS = tagged(
             Query("step", "Length of a bucket. Default: what gives the longest job at most 240.", example="5m"),
             PROJECT,
         ),
+        by_resource=True,
     ),
 )

@@ -143,7 +143,9 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     an operation as dialects have them: it is answered on the event loop where memory holds everything that it asks for,
     else on a thread. ``begin`` is tried before ``work`` on the event loop's thread; where it gives None ``work`` does
     it. ``answer`` is the structure of the answer where ``work`` is not annotated with it, ``body`` that of the request.
-    ``large``: the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the credentials it takes.
+    ``by_resource``: its answer leaves out whatever the caller's policies do not allow; without it a key whose policies
+    allow some resources of a project alone is refused. ``large``: the body may be as large as the settings allow, else
+    64 KiB. ``schemes`` are the credentials it takes.
     """
 
     name: str
@@ -162,6 +164,7 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     example: Any = None
     other_types: Sequence[str] = ()
     lane: Literal["read", "write", "control"] = "read"
+    by_resource: bool = False
     large: bool = False
     schemes: Sequence[Scheme] = NATIVE
     begin: Callable[[CallContext], Awaitable[Answer] | None] | None = None
@@ -214,7 +217,9 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def rule(self) -> AccessRule:
         """Who may call it."""
-        return AccessRule(self.name, self.action, self.schemes, is_question=self.is_question)
+        return AccessRule(
+            self.name, self.action, self.schemes, is_question=self.is_question, by_resource=self.by_resource
+        )
 
     @cached_property
     def allowed(self) -> Mapping[str, Query]:

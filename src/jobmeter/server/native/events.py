@@ -151,6 +151,7 @@ ENDPOINTS = tagged(
             *_QUERIES,
             PROJECT,
         ),
+        by_resource=True,
     ),
     Endpoint("getEvent", "GET /events/{event}", "jobs:read", _one),
     Endpoint(
@@ -160,6 +161,7 @@ ENDPOINTS = tagged(
         _of_job,
         details=_TEXT,
         queries=(REPLICA, *_QUERIES, PROJECT),
+        by_resource=True,
     ),
     Endpoint(
         "getNodeEvents",

@@ -56,7 +56,9 @@ def _diagnosis(context: CallContext) -> Diagnosis:
 ENDPOINTS = tagged(
     "findings",
     Endpoint("listRules", "GET /rules", "catalog:read", _rules),
-    Endpoint("getJobFindings", "GET /jobs/{job}/findings", "jobs:read", _findings, queries=(PROJECT,)),
+    Endpoint(
+        "getJobFindings", "GET /jobs/{job}/findings", "jobs:read", _findings, queries=(PROJECT,), by_resource=True
+    ),
     Endpoint(
         "getJobTimeline",
         "GET /jobs/{job}/timeline",
@@ -67,5 +69,6 @@ ENDPOINTS = tagged(
             Query("limit", f"The newest so many, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"),
             PROJECT,
         ),
+        by_resource=True,
     ),
 )

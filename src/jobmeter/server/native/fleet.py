@@ -202,7 +202,7 @@ def _user(one: Usage) -> UserBody:
 
 ENDPOINTS = tagged(
     "nodes",
-    Endpoint("getFleet", "GET /fleet", "nodes:read", _fleet, queries=(PROJECT,)),
+    Endpoint("getFleet", "GET /fleet", "nodes:read", _fleet, queries=(PROJECT,), by_resource=True),
     Endpoint(
         "followFleet",
         "GET /live/fleet",
@@ -211,6 +211,7 @@ ENDPOINTS = tagged(
         answer=FleetBody,
         answer_type=CONTENT_TYPE,
         queries=(PROJECT,),
+        by_resource=True,
     ),
     Endpoint(
         "listUsers",
@@ -223,5 +224,6 @@ ENDPOINTS = tagged(
             PROJECT,
         ),
         tag="usage",
+        by_resource=True,
     ),
 )

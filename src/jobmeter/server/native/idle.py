@@ -112,5 +112,6 @@ ENDPOINTS = tagged(
             "those of `[devices]` in the server's file of prices; whoever opens a job by a link is told none."
         ),
         queries=(PROJECT,),
+        by_resource=True,
     ),
 )

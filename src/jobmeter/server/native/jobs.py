@@ -188,6 +188,7 @@ ENDPOINTS = tagged(
             Query("offset", "Jobs to pass over. Default: 0.", type="integer"),
             PROJECT,
         ),
+        by_resource=True,
     ),
     Endpoint(
         "recordJobs",
@@ -205,6 +206,7 @@ ENDPOINTS = tagged(
         "jobs:read",
         _show,
         queries=(Query("summary", "false leaves the summary out, which takes long for a large job."), PROJECT),
+        by_resource=True,
     ),
     Endpoint(
         "getNextAttempt",

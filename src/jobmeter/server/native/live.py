@@ -140,6 +140,7 @@ ENDPOINTS = tagged(
             ),
             PROJECT,
         ),
+        by_resource=True,
     ),
     Endpoint(
         "followJobs",
@@ -150,6 +151,7 @@ ENDPOINTS = tagged(
         answer=LiveJobs,
         answer_type=CONTENT_TYPE,
         queries=(PROJECT,),
+        by_resource=True,
     ),
 )
 _SCHEMES = ENDPOINTS[0].schemes

@@ -149,6 +149,7 @@ ENDPOINTS = tagged(
             *(query for query in _FOLLOWED if query.name in {"level", "contains"}),
             PROJECT,
         ),
+        by_resource=True,
     ),
     Endpoint(
         "followNodeLogs",
@@ -159,5 +160,6 @@ ENDPOINTS = tagged(
         answer=LiveNodeLogList,
         answer_type=CONTENT_TYPE,
         queries=(STREAM, *_FOLLOWED, PROJECT),
+        by_resource=True,
     ),
 )

@@ -285,6 +285,7 @@ ENDPOINTS = tagged(
             *PAGE,
         ),
         other_types=("text/plain", "application/x-ndjson"),
+        by_resource=True,
     ),
     Endpoint(
         "pushJobLogs",

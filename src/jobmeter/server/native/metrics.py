@@ -248,7 +248,14 @@ def _measured(context: CallContext) -> MetricNames:
 
 ENDPOINTS = tagged(
     "metrics",
-    Endpoint("listJobMetrics", "GET /jobs/{job}/metrics/names", "metrics:read", _measured, queries=(PROJECT,)),
+    Endpoint(
+        "listJobMetrics",
+        "GET /jobs/{job}/metrics/names",
+        "metrics:read",
+        _measured,
+        queries=(PROJECT,),
+        by_resource=True,
+    ),
     Endpoint(
         "getJobMetrics",
         "GET /jobs/{job}/metrics",
@@ -264,6 +271,7 @@ ENDPOINTS = tagged(
             PROJECT,
         ),
         other_types=("text/csv", "application/vnd.apache.parquet"),
+        by_resource=True,
     ),
     Endpoint(
         "getLatest",
@@ -275,6 +283,7 @@ ENDPOINTS = tagged(
             Query("by", "What a value stands for: replica, device or job. Default: replica."),
             PROJECT,
         ),
+        by_resource=True,
     ),
     Endpoint(
         "getNodeMetrics",
@@ -292,5 +301,6 @@ ENDPOINTS = tagged(
         ),
         other_types=("text/csv", "application/vnd.apache.parquet"),
         tag="nodes",
+        by_resource=True,
     ),
 )

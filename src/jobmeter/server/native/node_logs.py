@@ -149,6 +149,7 @@ ENDPOINTS = tagged(
         answer=NodeLogList,
         queries=(STREAM, *SEARCH, *PAGE),
         other_types=("text/plain", "application/x-ndjson"),
+        by_resource=True,
     ),
     Endpoint(
         "pushNodeLogs",

@@ -50,6 +50,7 @@ ENDPOINTS = tagged(
             Query("name", "Only nodes of these names.", many=True),
             PROJECT,
         ),
+        by_resource=True,
     ),
     Endpoint(
         "listNodePods",

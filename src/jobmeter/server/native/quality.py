@@ -28,5 +28,6 @@ ENDPOINTS = tagged(
             "by the agents' own measurements alone."
         ),
         queries=(PROJECT,),
+        by_resource=True,
     ),
 )

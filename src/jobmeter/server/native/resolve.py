@@ -77,5 +77,6 @@ ENDPOINTS = tagged(
         "jobs:read",
         _resolve,
         queries=(Query("job", "What somebody wrote.", required=True, example="last"), PROJECT),
+        by_resource=True,
     ),
 )

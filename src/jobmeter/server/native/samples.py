@@ -93,5 +93,6 @@ ENDPOINTS = tagged(
             PROJECT,
         ),
         other_types=("text/csv", "application/vnd.apache.parquet"),
+        by_resource=True,
     ),
 )

@@ -71,5 +71,6 @@ ENDPOINTS = tagged(
             PROJECT,
         ),
         lane="control",
+        by_resource=True,
     ),
 )

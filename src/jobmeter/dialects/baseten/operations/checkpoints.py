@@ -90,6 +90,7 @@ OPERATIONS = (
         f"{JOB_PATH}/checkpoints",
         list_checkpoints,
         "The job and the checkpoints that its records report, oldest first. An unknown size is 0.",
+        by_resource=True,
     ),
     operation(
         "get_training_projects_jobs_checkpoint_files",
@@ -102,5 +103,6 @@ OPERATIONS = (
         ),
         Parameter("page_size", "query", f"1 to {MOST_FILES} files. Default: {MOST_FILES}."),
         Parameter("page_token", "query", "`next_page_token` of the page before. Default: 0."),
+        by_resource=True,
     ),
 )

@@ -83,6 +83,7 @@ OPERATIONS = (
             "`current_status` is `extra.baseten.current_status` of the record where that is a word for the job's "
             "state. `user` is absent where it is unknown."
         ),
+        by_resource=True,
     ),
     operation(
         "patch_training_projects_jobs",
@@ -119,6 +120,7 @@ OPERATIONS = (
         f"{JOB_PATH}/auth_codes",
         auth_codes,
         "`auth_codes` is empty: Jobmeter opens no sessions.",
+        by_resource=True,
     ),
     operation(
         "get_training_projects_jobs_download",
@@ -126,5 +128,6 @@ OPERATIONS = (
         f"{JOB_PATH}/download",
         download,
         "`artifact_presigned_urls` is empty: Jobmeter stores no uploads.",
+        by_resource=True,
     ),
 )

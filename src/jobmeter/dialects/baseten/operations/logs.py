@@ -106,6 +106,7 @@ def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of P
             f"{', '.join(f'`{level}`' for level in _LEVELS)}: lines of that level or above, none without a level. "
             "Default: every line.",
         ),
+        by_resource=True,
     )
 
 

@@ -175,6 +175,7 @@ def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of P
         Parameter("end_epoch_millis", where, _END),
         Parameter("step_seconds", where, _STEP),
         action="metrics:read",
+        by_resource=True,
     )
 
 

@@ -99,6 +99,7 @@ OPERATIONS = (
             "The projects that the key sees: its own, or for a key without a project all that something was written "
             "to; the one with the newest job first."
         ),
+        by_resource=True,
     ),
     operation(
         "post_training_projects",
@@ -115,6 +116,7 @@ OPERATIONS = (
         "/v1/training_projects/{training_project_id}",
         get_project,
         "One project.",
+        by_resource=True,
     ),
     operation(
         "get_training_projects_jobs",
@@ -122,6 +124,7 @@ OPERATIONS = (
         "/v1/training_projects/{training_project_id}/jobs",
         list_jobs,
         f"One project and its newest {MOST_JOBS} jobs, newest first.",
+        by_resource=True,
     ),
     operation(
         "get_training_projects_cache_summary",
@@ -129,5 +132,6 @@ OPERATIONS = (
         "/v1/training_projects/{training_project_id}/cache/summary",
         cache_summary,
         "`file_summaries` is empty: Jobmeter measures how full a cache is, not which files lie in it.",
+        by_resource=True,
     ),
 )

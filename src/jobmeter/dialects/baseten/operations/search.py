@@ -100,5 +100,6 @@ OPERATIONS = (
             "nothing. Default, and for an empty list: all.",
         ),
         Parameter("order_by", "body", '`[{"field": "created_at", "order": "desc" or "asc"}]`. Default: `desc`.'),
+        by_resource=True,
     ),
 )

@@ -71,6 +71,7 @@ _INSTANCE = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instanceId
     in_query("endEndTs", "Ended then or earlier."),
     in_query("isArchived", "`true`: streams that were started anew, batch runs that ended 2 days ago."),
     *PAGES,
+    by_resource=True,
 )
 def list_instance(arguments: Arguments) -> Steps:
     """The instances of a project, newest first.
@@ -89,7 +90,7 @@ def list_instance(arguments: Arguments) -> Steps:
     return reply(arguments, "ListInstance", body)
 
 
-@operation(f"GET {_INSTANCE}", "jobs:read", PROJECT, JOB_NAME, _ID)
+@operation(f"GET {_INSTANCE}", "jobs:read", PROJECT, JOB_NAME, _ID, by_resource=True)
 def get_instance(arguments: Arguments) -> Steps:
     """One instance; `InputDelay` is the latest `delay` of one that runs."""
     project, _, job = yield from _job_of(arguments)
@@ -97,7 +98,7 @@ def get_instance(arguments: Arguments) -> Steps:
     return reply(arguments, "GetInstance", {"Instance": {**instance(project, job), **delay}})
 
 
-@operation(f"GET {_INSTANCE}/runsummary", "jobs:read", PROJECT, JOB_NAME, _ID)
+@operation(f"GET {_INSTANCE}/runsummary", "jobs:read", PROJECT, JOB_NAME, _ID, by_resource=True)
 def get_instance_run_summary(arguments: Arguments) -> Steps:
     """Whether an instance runs, its last error, and how late it is."""
     _, name, job = yield from _job_of(arguments)
@@ -111,6 +112,7 @@ def get_instance_run_summary(arguments: Arguments) -> Steps:
     PROJECT,
     in_query("jobNames", "Comma separated.", required=True),
     _TYPE,
+    by_resource=True,
 )
 def batch_get_instance_run_summary(arguments: Arguments) -> Steps:
     """The same of several jobs; names of no such job are left out."""

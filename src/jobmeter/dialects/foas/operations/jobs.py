@@ -46,6 +46,7 @@ MAX_ID = 128
     in_query("clusterId", "As it was registered."),
     in_query("isShowFullField", "`false` leaves out code, properties, packages and plan."),
     *PAGES,
+    by_resource=True,
 )
 def list_job(arguments: Arguments) -> Steps:
     """The Flink jobs of a project, each once, newest first."""
@@ -68,7 +69,7 @@ def list_job(arguments: Arguments) -> Steps:
     return reply(arguments, "ListJob", {**paging(index, size, len(matching)), "Jobs": {"Job": members}})
 
 
-@operation("GET /api/v2/projects/{projectName}/jobs/{jobName}", "jobs:read", PROJECT, JOB_NAME)
+@operation("GET /api/v2/projects/{projectName}/jobs/{jobName}", "jobs:read", PROJECT, JOB_NAME, by_resource=True)
 def get_job(arguments: Arguments) -> Steps:
     """One job."""
     project, name = arguments.required("projectName"), arguments.required("jobName")

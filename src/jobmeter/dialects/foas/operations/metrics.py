@@ -41,6 +41,7 @@ from jobmeter.query.tsdb.compute import MARGIN_MS
         f"{metric_json.TEXT} A `metric` is `blink.<projectName>.<jobName>.<name>`, or the bare name.",
         required=True,
     ),
+    by_resource=True,
 )
 def get_instance_metric(arguments: Arguments) -> Steps:
     """Metrics of a running instance: `{"requestId", "metrics": [{"metricName", "dps", "summary", "tags"}]}`.
@@ -70,6 +71,7 @@ def get_instance_metric(arguments: Arguments) -> Steps:
         "the catalogue, or one of GetInstanceMetric, over every job on the nodes.",
         required=True,
     ),
+    by_resource=True,
 )
 def get_cluster_metrics(arguments: Arguments) -> Steps:
     """Metrics of the nodes of a cluster, answered as by GetInstanceMetric."""

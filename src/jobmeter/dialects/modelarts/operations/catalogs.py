@@ -66,6 +66,7 @@ OPERATIONS = (
             "the largest unit (powers of 1024) that leaves a whole number."
         ),
         Parameter("flavor_type", "query", "`CPU`, `GPU` or `Ascend`. Default: all."),
+        by_resource=True,
     ),
     operation(
         "ShowTrainingJobEngines",
@@ -76,5 +77,6 @@ OPERATIONS = (
             f"`{{total, items}}`: what the newest {MAX_JOBS} jobs of the project keep as "
             '`extra["modelarts"]["algorithm"]["engine"]`, each once.'
         ),
+        by_resource=True,
     ),
 )

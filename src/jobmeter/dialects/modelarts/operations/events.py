@@ -151,6 +151,7 @@ OPERATIONS = (
         Parameter("pattern", "query", f"What a message holds, up to {MAX_PATTERN} characters."),
         Parameter("source", "query", "`Job`, `Task` or `K8S` (nodes). Default: all."),
         Parameter("X-Language", "header", "Accepted; messages are as they were recorded."),
+        by_resource=True,
     ),
     operation(
         "NotifyTrainingJobInformation",

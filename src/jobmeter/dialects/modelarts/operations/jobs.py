@@ -88,6 +88,7 @@ OPERATIONS = (
             'record keeps in `extra["modelarts"]`. What is unknown is left out. Times are milliseconds, those of '
             "`running_records` seconds."
         ),
+        by_resource=True,
     ),
     operation(
         "ListTrainingJobTasks",
@@ -96,6 +97,7 @@ OPERATIONS = (
         list_training_job_tasks,
         "`[{task, host_ip, schedule_count}]`, a bare array; `host_ip` is the name of the task's node.",
         Parameter("schedule_count", "query", "Only the tasks of that scheduling, counted from 1. Default: all."),
+        by_resource=True,
     ),
     operation(
         "StopTrainingJob",

@@ -159,6 +159,7 @@ OPERATIONS = (
             "`{content, current_size, full_size}`: the newest whole lines, up to 5 MB, and their size and that of the "
             "whole log in bytes. 204 while there is none; ModelArts.2818 when the job has ended without one."
         ),
+        by_resource=True,
     ),
     operation(
         "ShowObsUrlOfTrainingJobLogs",
@@ -170,6 +171,7 @@ OPERATIONS = (
             "link; this one needs a key, as everything here."
         ),
         Parameter("Content-Type", "query", "`text/plain` or `application/octet-stream`; both give the text."),
+        by_resource=True,
     ),
     operation(
         "ShowTrainingJobLogsFromAom",
@@ -184,5 +186,6 @@ OPERATIONS = (
         Parameter("base_line", "query", "`start_line` or `end_line` of an answer. Default: the log's beginning."),
         Parameter("lines", "query", f"1 to {MAX_LINES}. Default: {DEFAULT_LINES}."),
         Parameter("order", "query", "`desc`: the lines before, newest first; `asc`: those after. Default: `desc`."),
+        by_resource=True,
     ),
 )

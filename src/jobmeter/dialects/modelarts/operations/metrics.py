@@ -107,5 +107,6 @@ OPERATIONS = (
             "equally long. A metric of devices joins those of the task. 204 while nothing at all was measured."
         ),
         action="metrics:read",
+        by_resource=True,
     ),
 )

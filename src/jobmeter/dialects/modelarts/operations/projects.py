@@ -19,6 +19,7 @@ def list_projects(call: Call, context: Context) -> Steps:
 OPERATIONS = (
     Operation(
         name="KeystoneListProjects",
+        by_resource=True,
         action="jobs:read",
         method="GET",
         path=PROJECTS_PATH,

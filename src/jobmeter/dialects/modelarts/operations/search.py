@@ -201,6 +201,7 @@ OPERATIONS = (
             f"`[{{key, operator, value}}]`, all met. Keys: {', '.join(f'`{key}`' for key in KEYS)}. Operators: "
             "`like`, `in`, `not`; for `create_time` `between`, with milliseconds. Empty values filter nothing.",
         ),
+        by_resource=True,
     ),
     operation(
         "ValidateTrainingJobName",
@@ -210,5 +211,6 @@ OPERATIONS = (
         "`{is_duplicate}`: whether a job of that name exists.",
         Parameter("job_name", "query", "1 to 64 letters, digits, hyphens and underscores.", required=True),
         Parameter("workspace_id", "query", "Only in that workspace. Default: everywhere."),
+        by_resource=True,
     ),
 )

@@ -109,5 +109,6 @@ OPERATIONS = (
             "by the changes of the job's state, a record for each time that it was started. Nobody tells Jobmeter of "
             "`preparing`, nor of stages within a stage."
         ),
+        by_resource=True,
     ),
 )

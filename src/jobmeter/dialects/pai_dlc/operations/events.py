@@ -18,7 +18,7 @@ MAX_EVENTS = 10_000
 _MAX = in_query("MaxEventsNum", f"1 to {MAX_EVENTS}; of more events, the newest are given. Default: {DEFAULT_EVENTS}.")
 
 
-@operation("GET /api/v1/jobs/{JobId}/events", "jobs:read", JOB, _MAX, *LAST_WEEK)
+@operation("GET /api/v1/jobs/{JobId}/events", "jobs:read", JOB, _MAX, *LAST_WEEK, by_resource=True)
 def get_job_events(arguments: Arguments) -> Steps:
     """What happened to a job and its pods, oldest first: `{JobId, Events, RequestId}`.
 
@@ -31,7 +31,7 @@ def get_job_events(arguments: Arguments) -> Steps:
     return answer({"JobId": view.job.id, "Events": bodies}, arguments)
 
 
-@operation("GET /api/v1/jobs/{JobId}/pods/{PodId}/events", "jobs:read", JOB, *POD, _MAX, *LAST_WEEK)
+@operation("GET /api/v1/jobs/{JobId}/pods/{PodId}/events", "jobs:read", JOB, *POD, _MAX, *LAST_WEEK, by_resource=True)
 def get_pod_events(arguments: Arguments) -> Steps:
     """What happened to one pod, as in GetJobEvents: `{JobId, PodId, PodUid, Events, RequestId}`."""
     view = yield from job_view(arguments)

@@ -32,6 +32,7 @@ DEFAULT_STEP_MS = 5 * MINUTE
     in_query("EndTime", f"{TIME} Default: now. Not included."),
     in_query("TimeStep", "`30s`, `5m`, `1h`; a bare number counts minutes. Default: `5m`."),
     TOKEN,
+    by_resource=True,
 )
 def get_job_metrics(arguments: Arguments) -> Steps:
     """One metric of a job, a line for each pod: `{JobId, PodMetrics: [{PodId, Metrics: [{Time, Value}]}], RequestId}`.

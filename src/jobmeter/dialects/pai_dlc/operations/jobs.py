@@ -58,6 +58,7 @@ MAX_STATES = 1000
     in_query("Order", "`desc` (default) or `asc`."),
     in_query("PageNumber", "From 1, the default."),
     in_query("PageSize", f"1 to {filters.MAX_PAGE}. Default: {filters.DEFAULT_PAGE}."),
+    by_resource=True,
 )
 def list_jobs(arguments: Arguments) -> Steps:
     """Jobs that fit every filter, a page of them, and how many there are: `{Jobs, TotalCount, RequestId}`.
@@ -80,6 +81,7 @@ def list_jobs(arguments: Arguments) -> Steps:
         "`true` (default), or `false`: without JobSpecs, Pods, StatusHistory, Envs, CustomEnvs, Settings and "
         "CodeSource.",
     ),
+    by_resource=True,
 )
 def get_job(arguments: Arguments) -> Steps:
     """One job: status, times, what it asked for, its pods and the states that it went through.

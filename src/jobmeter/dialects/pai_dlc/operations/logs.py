@@ -27,6 +27,7 @@ _NS = 1_000_000
     *LAST_WEEK,
     in_query("Containers", f"Names, separated by commas. A pod has one, `{CONTAINER}`; others have no lines."),
     in_query("DownloadToFile", "`true` or `false`: the lines come in the answer either way."),
+    by_resource=True,
 )
 def get_pod_logs(arguments: Arguments) -> Steps:
     """What a pod's processes wrote to standard output and standard error, oldest first, a text a line.

@@ -30,6 +30,7 @@ MOST = 5000
     in_query("Length", f"Points in a page, 1 to {MOST}. Default: 1000."),
     NEXT_TOKEN,
     TOKEN,
+    by_resource=True,
 )
 def get_metrics(arguments: Arguments) -> Steps:
     """One metric's points as JSON text: `{Code, DataPoints, Message, NextToken, Period, Success, RequestId}`.

@@ -23,6 +23,7 @@ _ID = "RequestID"
     "jobs:read",
     JOB,
     in_query("Order", "By the number of the check: `asc` (default) or `desc`."),
+    by_resource=True,
 )
 def list_job_sanity_check_results(arguments: Arguments) -> Steps:
     """The health checks that the job reported in its record, `extra.pai-dlc.SanityCheckResults`; none where it did not.
@@ -45,6 +46,7 @@ def list_job_sanity_check_results(arguments: Arguments) -> Steps:
     in_query("SanityCheckNumber", "The number of the check.", required=True),
     in_query("SanityCheckPhase", f"One of {listed(PHASES)}. Default: all."),
     TOKEN,
+    by_resource=True,
 )
 def get_job_sanity_check_result(arguments: Arguments) -> Steps:
     """One health check that the job reported: `{JobId, SanityCheckResult: [...], RequestID}`."""

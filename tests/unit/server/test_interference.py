@@ -1,0 +1,501 @@
+"""A restricted key is answered as if nothing existed that it may not see: every operation of every API, byte for byte.
+
+Two servers hold the same, but the second lacks what a key may not see. Each call that the tables of operations give is
+made to both with that key, about its own and about others' jobs, nodes, groups and projects. A count, a sum, a newest
+member or a refusal that depends on hidden data makes the two answers differ.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import pytest
+from tests.fakes import NOW
+from tests.frames import records, samples
+from tests.otlp import JSON as OTLP_JSON
+from tests.serving import BASE, Serving, serving
+
+from jobmeter.access.decide import writes
+from jobmeter.access.keys import CreatedKey, create_key
+from jobmeter.access.policy import attached
+from jobmeter.dialects.base import Dialect, Operation
+from jobmeter.dialects.foas.instances import instance_id
+from jobmeter.dialects.registry import dialects
+from jobmeter.model.job import Job
+from jobmeter.server.native.endpoint import Endpoint
+from jobmeter.server.native.router import ENDPOINTS
+from jobmeter.server.tasks import Tasks
+
+MINUTE, HOUR = 60_000, 3_600_000
+MARK = "strictly-private"
+"""Stands in every field of a record, so that an answer that takes any of them is found out."""
+
+
+class Whose(NamedTuple):
+    """The names of one owner's job, node and so on."""
+
+    name: str
+    project: str
+
+    @property
+    def job(self) -> str:
+        return f"{self.name}-job"
+
+    @property
+    def node(self) -> str:
+        return f"{self.name}-node"
+
+    @property
+    def group(self) -> str:
+        return f"{self.name}-group"
+
+    @property
+    def workspace(self) -> str:
+        return f"{self.name}-workspace"
+
+    @property
+    def cluster(self) -> str:
+        return f"{self.name}-cluster"
+
+    @property
+    def trace(self) -> str:
+        return self.name.encode().hex().ljust(32, "0")
+
+
+MINE, THEIRS, AFAR = Whose("mine", "p"), Whose("theirs", "p"), Whose("afar", "q")
+"""AFAR is in another project."""
+EVERYBODY = (MINE, THEIRS, AFAR)
+
+# What a world may have.
+JOBS, NODES = (
+    {who: f"the job of {who.name}" for who in EVERYBODY},
+    {who: f"the node of {who.name}" for who in EVERYBODY},
+)
+ONLY_MINE = frozenset({JOBS[MINE], NODES[MINE]})
+EVERYTHING = frozenset({*JOBS.values(), *NODES.values()})
+
+
+class World(NamedTuple):
+    """A server, and the ids that it gave to what it holds, by (owner, kind)."""
+
+    server: Serving
+    ids: Mapping[tuple[str, str], str]
+
+
+def job_record(who: Whose, places: list[tuple[str, str]]) -> dict[str, Any]:
+    mark = f"{MARK}-{who.name}"
+    check = [{"CheckNumber": 1, "Phase": mark, "Status": "Succeeded"}]
+    return {
+        "job_id": who.job,
+        "project": who.project,
+        "name": mark,
+        "type": "FlinkStream",
+        "state": "Running",
+        "user": mark,
+        "workspace": who.workspace,
+        "resource_group": who.group,
+        "command": mark,
+        "error": mark,
+        "labels": {"team": mark},
+        "created": NOW - 2 * HOUR,
+        "start": NOW - HOUR,
+        "limits": {"cpu": 8, "memory": 2**30},
+        "instance_type": {"id": mark, "name": mark, "gpu_type": mark},
+        "checkpoints": [{"id": mark}],
+        "extra": {
+            "pai-dlc": {"SanityCheckResults": [check]},
+            "modelarts": {"algorithm": {"engine": {"engine_id": mark, "engine_name": mark}}},
+        },
+        "replicas": [
+            {"name": f"worker-{at}", "node": node, "cluster": cluster, "devices": [f"gpu{at}"], "start": NOW - HOUR}
+            for at, (node, cluster) in enumerate(places)
+        ],
+    }
+
+
+def measured(who: Whose, places: list[tuple[str, str]], value: float) -> list[Any]:
+    """Every minute of the last ten: what a job used on its nodes."""
+    times = [NOW - at * MINUTE for at in range(10, 0, -1)]
+    rows = []
+    for at, (node, cluster) in enumerate(places):
+        names = {"project": who.project, "job": who.job, "replica": f"worker-{at}", "node": node, "cluster": cluster}
+        gauges = {"cpu.usage": 4, "memory.usage": 2**28, "app.loss": 1, "flink.fetched_delay": 9}
+        rows += [({**names, "metric": name}, [(time, most * value) for time in times]) for name, most in gauges.items()]
+        gpus = {"gpu.utilization": 1, "gpu.memory.usage": 2**32, "gpu.power": 300}
+        rows += [
+            ({**names, "metric": name, "device": f"gpu{at}"}, [(time, most * value) for time in times])
+            for name, most in gpus.items()
+        ]
+    return rows
+
+
+def measured_of_node(who: Whose, value: float) -> list[Any]:
+    times = [NOW - at * MINUTE for at in range(10, 0, -1)]
+    names = {"project": who.project, "node": who.node, "cluster": who.cluster}
+    gauges = {"node.cpu.utilization": 1, "node.cpu.count": 64, "node.memory.total": 2**36}
+    return [({**names, "metric": name}, [(time, most * value) for time in times]) for name, most in gauges.items()]
+
+
+def world(folder: Any, parts: frozenset[str], *, shared: bool) -> World:
+    """A server that holds those parts; ``shared``: the job of THEIRS also runs on the node of MINE."""
+    server = serving(folder)
+    ids: dict[tuple[str, str], str] = {}
+    for who, value in zip(EVERYBODY, (0.25, 0.5, 0.75), strict=True):
+        has_job, has_node = JOBS[who] in parts, NODES[who] in parts
+        places = [(who.node, who.cluster)]
+        if shared and who is THEIRS:
+            places.append((MINE.node, MINE.cluster))
+        admin = server.key("admin", who.project)
+        if has_node:
+            put_node(server, who, value, admin)
+        if has_job:
+            put_job(server, who, places, value, admin)
+        if has_node and has_job:
+            put_tasks(server, who, admin, ids)
+        found = server.call("GET", f"/events?job={who.job}&project={who.project}").json()["events"]
+        ids[who.name, "event"] = found[0]["id"] if found else "0" * 32
+    services = server.application.services
+    for _ in range(2):
+        Tasks(services.executor, services.registry, services.thresholds, server.clock).round()
+        server.clock.time_ms += 90_000
+    server.clock.time_ms = NOW
+    services.authenticator.forget()
+    return World(server, ids)
+
+
+def put_node(server: Serving, who: Whose, value: float, admin: CreatedKey) -> None:
+    info = {"cores": 64, "memory": 2**36, "devices": {"gpu0": who.name, "gpu1": who.name}}
+    node = {"name": who.node, "cluster": who.cluster, "resource_group": who.group, "info": info}
+    event = {"time": NOW - MINUTE, "node": who.node, "source": "node", "reason": "Xid", "level": "error"}
+    body = {"nodes": [node], "events": [{**event, "message": f"{MARK}-{who.name}"}]}
+    assert server.ingest(records(body) + samples(measured_of_node(who, value)), admin).status == 200
+    lines = [{"text": f"{MARK} {who.name}", "time": NOW - MINUTE, "facility": "kern", "severity": "err"}]
+    assert server.call("POST", f"/nodes/{who.node}/logs", {"lines": lines}, admin).status == 200
+
+
+def put_job(server: Serving, who: Whose, places: list[tuple[str, str]], value: float, admin: CreatedKey) -> None:
+    told = {"job": who.job, "replica": "worker-0", "reason": "Finding", "level": "error", "time": NOW - MINUTE}
+    body = {
+        "jobs": [job_record(who, places)],
+        "events": [{**told, "message": f"straggler_rank (job {who.job}): {MARK}"}],
+    }
+    assert server.ingest(records(body) + samples(measured(who, places, value)), admin).status == 200
+    lines = [{"text": f"{MARK} {who.name}", "time": NOW - MINUTE, "replica": "worker-0", "level": "error"}]
+    assert server.call("POST", f"/jobs/{who.job}/logs", {"lines": lines}, admin).status == 200
+    for node, _ in places:
+        about = {"text": f"{MARK} {who.job} on {node}", "time": NOW - 2 * MINUTE, "facility": "kern", "job": who.job}
+        if server.call("GET", f"/nodes?name={node}", key=admin).json()["nodes"]:
+            assert server.call("POST", f"/nodes/{node}/logs", {"lines": [about]}, admin).status == 200
+    start = (NOW - MINUTE) * 1_000_000
+    span = {"traceId": who.trace, "spanId": who.trace[:16], "name": f"{MARK}-{who.name}", "kind": 1}
+    span |= {"startTimeUnixNano": str(start), "endTimeUnixNano": str(start + 10**9)}
+    named = [{"key": "jobmeter.job.id", "value": {"stringValue": who.job}}]
+    sent = {"resourceSpans": [{"resource": {"attributes": named}, "scopeSpans": [{"spans": [span]}]}]}
+    headers = {**OTLP_JSON, "Authorization": f"Bearer {admin.token}"}
+    assert server.raw("POST", "/v1/traces", json.dumps(sent).encode(), headers).status == 200
+
+
+def put_tasks(server: Serving, who: Whose, admin: CreatedKey, ids: dict[tuple[str, str], str]) -> None:
+    lines = {"instance": f"{MARK}-{who.name}", "lines": ["CUDA error: out of memory"]}
+    tasks = {"type": "node", "nodes": [who.node]}, {"type": "job", "job": who.job}, {"type": "logs", "logs": [lines]}
+    for at, task in enumerate(tasks, start=1):
+        # They are listed by the time of their creation.
+        server.clock.time_ms = NOW + 10 * at + EVERYBODY.index(who)
+        made = server.call("POST", "/tasks", task, admin)
+        assert made.status == 200, made.body
+        ids[who.name, "task"] = made.json()["id"]
+    server.clock.time_ms = NOW
+
+
+# The values of parameters, by name: of one owner, or the same for all. A required parameter that is in neither table
+# fails the test: give it a value here.
+
+OF_OWNER: Mapping[str, Any] = {
+    **dict.fromkeys(
+        ("JobId", "JobIds", "TrainingJobId", "training_job_id", "job", "jobName", "jobNames", "TargetId", "id"),
+        lambda who, _: who.job,
+    ),
+    **dict.fromkeys(("job_name", "name", "DisplayName"), lambda who, _: f"{MARK}-{who.name}"),
+    **dict.fromkeys(("PodId", "InstanceId"), lambda who, _: f"{who.job}-worker-0"),
+    **dict.fromkeys(("ResourceGroupID", "ResourceGroupId", "ResourceId", "resource_group"), lambda who, _: who.group),
+    **dict.fromkeys(("ClusterId", "clusterId", "cluster"), lambda who, _: who.cluster),
+    **dict.fromkeys(("NodeId", "node", "NodeIds"), lambda who, _: who.node),
+    **dict.fromkeys(("projectName", "project_id", "training_project_id", "project"), lambda who, _: who.project),
+    **dict.fromkeys(("DiagnosticId", "task"), lambda who, ids: ids.get((who.name, "task"), f"diag-{'0' * 24}")),
+    **dict.fromkeys(("WorkspaceId", "workspace"), lambda who, _: who.workspace),
+    "user": lambda who, _: f"{MARK}-{who.name}",
+    "training_project": lambda who, _: {"name": who.project},
+    "instanceId": lambda who, _: str(instance_id(Job(id=who.job, project=who.project))),
+    "event": lambda who, ids: ids[who.name, "event"],
+    "trace": lambda who, _: who.trace,
+    "uid": lambda who, _: f"{who.name}-uid",
+    "Dimensions": lambda who, _: json.dumps([{"jobId": who.job}]),
+    "m": lambda who, _: f"sum:cpu.usage{{job={who.job}}}",
+}
+OF_ALL: Mapping[str, Any] = {
+    "MetricType": "GpuCoreUsage",
+    "MetricName": "JOB_GPU_DUTY_CYCLE",
+    "SanityCheckNumber": "1",
+    "TargetType": "job",
+    "JobType": "PyTorchJob",
+    "UserCommand": "train",
+    "JobSpecs": [{"Type": "Worker", "PodCount": 1, "Image": "i"}],
+    "PageNumber": "1",
+    "PageSize": "10",
+    "Namespace": "acs_pai_dlc",
+    "ProjectName": "sink",
+    "LogStore": "store",
+    "FromTime": str((NOW - HOUR) // 1000),
+    "ToTime": str(NOW // 1000),
+    "jobType": "FLINK_STREAM",
+    "expectState": "TERMINATED",
+    "task_id": "worker-0",
+    "action_type": "terminate",
+    "report_type": "event",
+    "type": "metrics",
+    "start": str((NOW - HOUR) // 1000),
+    "end": str(NOW // 1000),
+    "metric": "cpu.usage,gpu.utilization",
+    "metricJson": {
+        "start": NOW - HOUR,
+        "queries": [{"metric": "fetched_delay", "downsample": "60s-avg", "granularity": "60s"}],
+    },
+    "body": {},
+    "Content-Type": "application/json",
+    **dict.fromkeys(("link", "key", "shipper"), "none-such"),
+}
+OF_OPERATION: Mapping[str, Mapping[str, Any]] = {
+    "GetNodeMetrics": {"MetricType": "GpuUsageRate"},
+    "listViewCalls": {"metric": "cpu.usage", "start": str(NOW - HOUR), "end": str(NOW)},
+}
+"""Values that an operation needs besides, or in place of the others."""
+NO_DATA = {"modelarts KeystoneListProjects"}
+"""Operations whose answer has nothing that is stored."""
+
+
+class Asked(NamedTuple):
+    """A call: its operation, whether it changes something, and about whom it is."""
+
+    operation: str
+    changes: bool
+    whose: str
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def value_of(operation: str, name: str, who: Whose, ids: Mapping[tuple[str, str], str]) -> Any:
+    if name in OF_OPERATION.get(operation, {}):
+        return OF_OPERATION[operation][name]
+    if name in OF_OWNER:
+        return OF_OWNER[name](who, ids)
+    assert name in OF_ALL, f"{operation} requires {name}: give it a value in the tables of this test"
+    return OF_ALL[name]
+
+
+def calls_of_dialect(dialect: Dialect, ids: Mapping[tuple[str, str], str]) -> Iterator[Asked]:
+    for operation in dialect.operations:
+        required = [one.name for one in operation.parameters if one.required]
+        options = [one.name for one in operation.parameters if not one.required and one.name in OF_OWNER]
+        for who in EVERYBODY:
+            for option in [None, *options]:
+                names = [*required, *([option] if option else [])]
+                if option or any(name in OF_OWNER for name in required) or who is MINE:
+                    yield dialect_call(dialect, operation, names, who, ids)
+
+
+def dialect_call(
+    dialect: Dialect, operation: Operation, names: list[str], who: Whose, ids: Mapping[tuple[str, str], str]
+) -> Asked:
+    where = {one.name: one.where for one in operation.parameters}
+    values = {name: value_of(operation.name, name, who, ids) for name in names}
+    path = operation.path
+    for name in re.findall(r"{(\w+)}", path):
+        path = path.replace(f"{{{name}}}", quote(str(values[name]), safe=""))
+    text = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
+    query = urlencode({name: text[name] for name in names if where[name] == "query"})
+    in_body = {name: values[name] for name in names if where[name] == "body"}
+    headers = {}
+    version = getattr(dialect, "version", "")
+    if version:
+        headers = {"x-acs-version": version, "x-acs-action": operation.name}
+    body = b""
+    if in_body:
+        form = bool(version)
+        headers["content-type"] = "application/x-www-form-urlencoded" if form else "application/json"
+        body = (urlencode({name: text[name] for name in in_body}) if form else json.dumps(in_body)).encode()
+    method = operation.method.partition(",")[0]
+    name = f"{dialect.name} {operation.name}"
+    return Asked(name, writes(operation.action), who.name, method, f"{path}?{query}", headers, body)
+
+
+def calls_of_endpoint(endpoint: Endpoint, ids: Mapping[tuple[str, str], str]) -> Iterator[Asked]:
+    required = [one.name for one in endpoint.queries if one.required or one.name in OF_OPERATION.get(endpoint.name, {})]
+    options = [one.name for one in endpoint.queries if not one.required and one.name in OF_OWNER]
+    for who in EVERYBODY:
+        for option in [None, *options]:
+            names = [*required, *([option] if option else [])]
+            if not (option or who is MINE or any(name in OF_OWNER for name in (*required, *endpoint.paths))):
+                continue
+            path = endpoint.path
+            for name in endpoint.paths:
+                path = path.replace(f"{{{name}}}", value_of(endpoint.name, name, who, ids))
+            query = urlencode({name: value_of(endpoint.name, name, who, ids) for name in names})
+            body = b"" if endpoint.example is None else json.dumps(endpoint.example).encode()
+            changes = endpoint.action is not None and writes(endpoint.action)
+            name = f"native {endpoint.name}"
+            yield Asked(name, changes, who.name, endpoint.method, f"{BASE}{path}?{query}", {}, body)
+
+
+def every_call(ids: Mapping[tuple[str, str], str]) -> list[Asked]:
+    """Those that read before those that change something, deletions last."""
+    found = [call for dialect in dialects() for call in calls_of_dialect(dialect, ids)]
+    found += [call for endpoint in ENDPOINTS for call in calls_of_endpoint(endpoint, ids)]
+    return sorted(found, key=lambda call: (call.changes, call.method == "DELETE"))
+
+
+def answer(server: Serving, call: Asked, token: str) -> tuple[int, bytes]:
+    """Status and body; of a stream without an end its first event."""
+    return asyncio.run(_answer(server, call, token))
+
+
+async def _answer(server: Serving, call: Asked, token: str) -> tuple[int, bytes]:
+    path, _, query = call.target.partition("?")
+    headers = {"host": "127.0.0.1:8400", **call.headers}
+    if token.startswith("jms_"):
+        query = f"{query}&{urlencode({'Token': token})}"
+    else:
+        headers["authorization"] = f"Bearer {token}"
+    if call.body:
+        headers["content-length"] = str(len(call.body))
+    scope = {
+        "method": call.method,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+    }
+    enough = asyncio.Event()
+    waiting = [{"type": "http.request", "body": call.body, "more_body": False}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if waiting:
+            return waiting.pop()
+        await enough.wait()
+        return {"type": "http.disconnect"}
+
+    async def take(message: Any) -> None:
+        sent.append(message)
+        if b"data: " in message.get("body", b""):
+            enough.set()
+
+    await server.application(scope, receive, take)
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+
+
+_RANDOM = re.compile(
+    rb"[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}"  # ids of requests
+    rb"|jm[a-z]*_[\w-]+|diag-[0-9a-f]+|(?:key|link)-[0-9a-f]+|JMAK\w+|\b[0-9a-f]{32}\b|\bA[\w-]{100,}",
+    re.ASCII,
+)
+
+
+def plain(reply: tuple[int, bytes]) -> tuple[int, bytes]:
+    """An answer without what is random in it."""
+    return reply[0], _RANDOM.sub(b"*", reply[1])
+
+
+def allow(*resources: str, deny: str = "") -> list[dict[str, Any]]:
+    statements = [{"Effect": "Allow", "Action": "*", "Resource": [f"acs:*:*:*:{one}" for one in resources] or "*"}]
+    return statements + [{"Effect": "Deny", "Action": "*", "Resource": f"acs:*:*:*:{deny}"}] * bool(deny)
+
+
+class Restricted(NamedTuple):
+    """A restricted caller: its policy, or another kind of credential, and the parts of the world that it may see."""
+
+    sees: frozenset[str]
+    policy: list[dict[str, Any]] | None = None
+    credential: str = "key"
+    shared: bool = True
+
+
+OF_PROJECT = frozenset({JOBS[MINE], NODES[MINE], JOBS[THEIRS], NODES[THEIRS]})
+CALLERS: Mapping[str, Restricted] = {
+    "one resource group": Restricted(ONLY_MINE, allow(f"resourcegroup/{MINE.group}")),
+    "one job": Restricted(ONLY_MINE, allow(f"job/{MINE.job}")),
+    "one job and all nodes": Restricted(ONLY_MINE | {*NODES.values()}, allow(f"job/{MINE.job}", "node/*-node")),
+    "one workspace": Restricted(ONLY_MINE, allow(f"workspace/{MINE.workspace}")),
+    "one cluster": Restricted(ONLY_MINE, allow(f"cluster/{MINE.cluster}"), shared=False),
+    "one node": Restricted(ONLY_MINE, allow(f"node/{MINE.node}")),
+    "all but some jobs": Restricted(EVERYTHING - {JOBS[THEIRS]}, allow(deny=f"job/{THEIRS.name}*")),
+    "all but a cluster": Restricted(
+        EVERYTHING - {JOBS[THEIRS], NODES[THEIRS]}, allow(deny=f"cluster/{THEIRS.cluster}"), shared=False
+    ),
+    "a project by policy": Restricted(OF_PROJECT, allow("project/p")),
+    "a project by key": Restricted(OF_PROJECT),
+    "a link": Restricted(ONLY_MINE, credential="link"),
+    "a share token": Restricted(ONLY_MINE, credential="share"),
+}
+
+
+def token_of(server: Serving, caller: Restricted) -> str:
+    services = server.application.services
+    if caller.credential != "key":
+        path = f"/jobs/{MINE.job}/{'links' if caller.credential == 'link' else 'share'}"
+        return str(server.call("POST", path, {}).json()["token"])
+    if caller.policy is None:
+        return server.key("admin", "p").token
+    text = attached([("own", json.dumps({"Version": "1", "Statement": caller.policy}).encode())])
+    return create_key(services.registry, services.vault, server.clock, "own", "admin", None, text).token
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_an_answer_is_the_same_without_what_the_caller_may_not_see(tmp_path, name):
+    caller = CALLERS[name]
+    whole = world(tmp_path / "whole", EVERYTHING, shared=caller.shared)
+    without = world(tmp_path / "without", caller.sees, shared=caller.shared)
+    try:
+        tokens = [token_of(one.server, caller) for one in (whole, without)]
+        opened, different = set[str](), list[str]()
+        for call, other in zip(every_call(whole.ids), every_call(without.ids), strict=True):
+            found, expected = (
+                plain(answer(whole.server, call, tokens[0])),
+                plain(answer(without.server, other, tokens[1])),
+            )
+            opened |= {call.operation} if found[0] == 200 else set()
+            if found != expected:
+                different.append(f"{call.operation} {call.target}\n  {found}\n  instead of {expected}")
+        assert not different, "\n".join(different)
+        assert opened, "the caller may call something"
+    finally:
+        for one in (whole, without):
+            one.server.application.close()
+
+
+def test_a_call_of_each_operation_that_reads_shows_others_to_an_administrator(tmp_path):
+    """The test above would notice nothing where the calls that it makes show nothing."""
+    whole = world(tmp_path / "whole", EVERYTHING, shared=True)
+    without = world(tmp_path / "without", ONLY_MINE, shared=True)
+    reading, shown = set(), set()
+    try:
+        for call, other in zip(every_call(whole.ids), every_call(without.ids), strict=True):
+            if call.changes:
+                break
+            found = plain(answer(whole.server, call, whole.server.admin.token))
+            assert found[0] < 500, call
+            reading.add(call.operation)
+            if found[0] == 200 and found != plain(answer(without.server, other, without.server.admin.token)):
+                shown.add(call.operation)
+    finally:
+        for one in (whole, without):
+            one.server.application.close()
+    stored = {
+        f"{dialect.name} {one.name}" for dialect in dialects() for one in dialect.operations if one.by_resource
+    } | {f"native {one.name}" for one in ENDPOINTS if one.by_resource}
+    assert stored <= reading
+    assert stored - shown == NO_DATA
