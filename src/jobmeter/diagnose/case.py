@@ -7,11 +7,13 @@ import numpy as np
 
 from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.batch import Bools
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Subject
 from jobmeter.model.job import Job, JobState, JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import TimeRange
+from jobmeter.query.stretches import Stretch
 
 Signals = Mapping[str, Sequence[Signal]]
 _NOTHING: Signals = {}
@@ -81,22 +83,29 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """As ``signals``, of the nodes that the job was on."""
         return list(self._enough(self.nodes, metric, numbers))
 
+    def stretch(self, signal: Signal, true: Bools, numbers: Numbers, hold: str = "hold") -> Stretch | None:
+        """The time in which a condition on a signal's points held for as long as the threshold ``hold`` says.
+
+        The condition was seen to hold for the share ``steady`` of that time. Of several such times: the one that lasts
+        to the end of what was measured, where the job runs; else the longest.
+        """
+        found = signal.stretches(true, numbers[hold], numbers["steady"])
+        if not found:
+            return None
+        if self.job.state is JobState.RUNNING and found[-1].end >= self.span.end_ms - numbers["recent"]:
+            return found[-1]
+        return max(found, key=lambda stretch: stretch.length)
+
     def by_member(self, metric: str) -> Mapping[tuple[str, str, str], Signal]:
         """The means of a metric by member, over the whole span."""
         return {signal.member: signal for signal in self.means.get(metric, ())}
 
     def _enough(self, signals: Signals, metric: str, numbers: Numbers, reaching: float = -np.inf) -> Iterator[Signal]:
         span, least = self.judged(numbers), numbers["coverage"]
-        enough: dict[bytes, bool] = {}  # most members have the same times
         for signal in signals.get(metric, ()):
             if reaching > -np.inf and signal.value.max(initial=-np.inf) < reaching:
                 continue
             inside = signal.within(span.start_ms, span.end_ms)
-            if not len(inside):
-                continue
             # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
-            times = inside.time.tobytes()
-            if times not in enough:
-                enough[times] = inside.coverage >= least
-            if enough[times]:
+            if len(inside) and inside.coverage >= least:
                 yield inside

@@ -1,6 +1,6 @@
 """Reads everything that the rules need of a job, in a few queries for all rules."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery, Statistic
+from jobmeter.query.request import By, JobQuestion, JobRef, LogQuestion, MetricQuery, Statistic
+from jobmeter.query.sampled import SampledLine, SampledQuestion
 
 STEPS = 720
 """Steps of a job's life that rules see at most; of a job with many devices fewer."""
@@ -76,14 +77,16 @@ def signals_of_job(
     found: dict[str, list[Signal]] = {}
     for some in _chunks(view, names, span, step_ms):
         query = MetricQuery(subject=own, metrics=some, range=span, step_ms=step_ms, by=By.DEVICE, statistic=statistic)
-        for line in executor.run(query, scope).lines:
-            found.setdefault(line.metric, []).append(signal_of(line))
+        for signal in signals_of(executor.run(SampledQuestion(query), scope)):
+            found.setdefault(signal.metric, []).append(signal)
     return found
 
 
-def signal_of(line: Line) -> Signal:
-    """A line of an answer as a ``Signal``."""
-    return Signal(line.metric, line.time, line.value, line.replica, line.node, line.device, line.rank)
+def signals_of(lines: Iterable[SampledLine]) -> Iterator[Signal]:
+    """The lines of an answer as signals."""
+    for line, presence in ((one.line, one.presence) for one in lines):
+        signal = Signal(line.metric, presence.first, line.value, line.replica, line.node, line.device, line.rank)
+        yield signal.sampled_until(presence.until)
 
 
 def log_lines(executor: Executor, ref: JobRef, scope: Scope) -> list[LogLine]:

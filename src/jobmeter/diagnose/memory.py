@@ -38,7 +38,7 @@ def near_limits(
     """The metric of a rule, a utilization, was above the share for long enough."""
     share = numbers["share"]
     for signal in case.signals(rule.metrics[0], numbers, reaching=share):
-        longest = signal.longest_stretch(signal.value > share, numbers["hold"])
+        longest = case.stretch(signal, signal.value > share, numbers)
         if longest is not None:
             subject = subject_of(signal)
             most = float(signal.during(longest).max())

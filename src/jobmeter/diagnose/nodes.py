@@ -7,13 +7,15 @@ import numpy as np
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Signals
 from jobmeter.diagnose.signal import Signal
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s
+from jobmeter.model.batch import BucketColumns, Float64s
 from jobmeter.model.catalog import CATALOG, Kind
 from jobmeter.model.event import Event
 from jobmeter.model.job import JobView
 from jobmeter.model.series import NO_JOB, Series
 from jobmeter.model.time import MAX_TIME_MS, MINUTE, SECOND, TimeRange
 from jobmeter.query.execute import Executor
+from jobmeter.query.gaps import Presence
+from jobmeter.query.reduce import growth
 from jobmeter.query.series import BucketsQuestion, SeriesQuestion
 
 MOST_NODES = 64
@@ -54,10 +56,12 @@ def measured_of_nodes(
     columns = executor.run(BucketsQuestion(series=tuple(own), range=span, step_ms=step_ms), scope).columns
     bounds = np.searchsorted(columns.index, np.arange(len(own) + 1)).tolist()
     for at, series in enumerate(own):
-        time, value = _values(series, columns, slice(bounds[at], bounds[at + 1]))
-        if len(time):
-            signal = Signal(series.metric, time, value, node=series.node, device=series.device, part=_part(series))
-            yield series, signal
+        presence, value = _values(series, columns, slice(bounds[at], bounds[at + 1]))
+        if len(value):
+            signal = Signal(
+                series.metric, presence.first, value, node=series.node, device=series.device, part=_part(series)
+            )
+            yield series, signal.sampled_until(presence.until)
 
 
 def nodes_of(view: JobView) -> tuple[tuple[str, str], ...]:
@@ -79,17 +83,15 @@ def faults_of(view: JobView, events: Sequence[Event]) -> list[Event]:
     ]
 
 
-def _values(series: Series, columns: BucketColumns, rows: slice) -> tuple[Int64s, Float64s]:
-    time = columns.time[rows]
-    metric = CATALOG[series.metric]
-    if metric.kind is not Kind.COUNTER:
-        return time, columns.sum[rows] / columns.count[rows]
-    if len(time) < 2:
-        return time[:0], np.empty(0)
-    last, when = columns.last[rows], columns.last_time[rows]
-    # A counter that went down began again at 0.
-    grown = np.where(np.diff(last) >= 0, np.diff(last), last[1:])
-    return time[1:], grown / np.maximum(np.diff(when) / SECOND, 1e-3)
+def _values(series: Series, columns: BucketColumns, rows: slice) -> tuple[Presence, Float64s]:
+    """Return the values of a series, a counter's as rates, and when the samples behind them were taken."""
+    first, last = columns.first_time[rows], columns.last_time[rows]
+    presence = Presence(first, last, columns.count[rows].astype(np.int64))
+    if CATALOG[series.metric].kind is not Kind.COUNTER:
+        return presence, columns.sum[rows] / columns.count[rows]
+    grown = growth(columns.last[rows][:-1], columns.last[rows][1:])
+    rest = Presence(first[1:], last[1:], presence.count[1:])
+    return rest, grown / np.maximum(np.diff(last) / SECOND, 1e-3)
 
 
 def _part(series: Series) -> str:

@@ -1,20 +1,28 @@
 """One measured line as arrays, and the arithmetic that rules share."""
 
+from functools import cached_property
+
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.finding import Evidence, Subject
-from jobmeter.query.stretches import GAP_INTERVALS, Stretch, sustained, usual_interval
+from jobmeter.query.gaps import Presence
+from jobmeter.query.stretches import GAP_INTERVALS, Stretch, steady_stretches, usual_interval
 
 _MOST_PAIRS = 300
 
+Member = tuple[str, str, str]
+"""The member of a job that a line is of: replica, node and device; empty where it has none."""
 
-class Signal(msgspec.Struct, frozen=True, eq=False):
-    """One line: ``time`` int64[k] in ms, strictly ascending; ``value`` float64[k], finite. Absent is absent.
 
-    ``part`` names what a node has several of, a mount point say.
+class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """One measured line, in points that each stand for the time from ``time`` to ``until``.
+
+    ``time`` int64[k] is when the first sample of a point was taken, in ms, strictly ascending; ``value`` float64[k] is
+    the mean of its samples, finite. Absent is absent. ``part`` names what a node has several of, a mount point say.
+    Unless ``sampled_until`` says more, each point is one sample.
     """
 
     metric: str
@@ -29,13 +37,23 @@ class Signal(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.time)
 
+    @cached_property
+    def until(self) -> Int64s:
+        """Until when each point stands for what was measured: the next point, or where a gap begins; int64[k] ms."""
+        return Presence.of_samples(self.time).until
+
+    def sampled_until(self, until: Int64s) -> "Signal":
+        """Take over ``until``, which the times of the samples behind the points say; it is lost with other points."""
+        self.__dict__["until"] = until
+        return self
+
     @property
     def interval(self) -> int:
         """The usual distance of two points, in ms; 0 for fewer than two."""
         return usual_interval(self.time)
 
     @property
-    def member(self) -> tuple[str, str, str]:
+    def member(self) -> Member:
         """The member of the job that the line is of."""
         return self.replica, self.node, self.device
 
@@ -46,24 +64,23 @@ class Signal(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def span(self) -> tuple[int, int]:
-        """From its first point to the end of the interval of its last one; it has points."""
-        return int(self.time[0]), int(self.time[-1]) + self.interval
+        """From its first point to the end of its last one; it has points."""
+        return int(self.time[0]), int(self.until[-1])
 
     def within(self, start_ms: int, end_ms: int) -> "Signal":
         """The part in ``[start, end)``."""
         if len(self.time) and start_ms <= self.time[0] and self.time[-1] < end_ms:
             return self
         part = slice(*self.time.searchsorted((start_ms, end_ms)).tolist())
-        time, value = self.time[part], self.value[part]
-        return replace(self, time=time, value=value)
+        return replace(self, time=self.time[part], value=self.value[part]).sampled_until(self.until[part])
 
     @property
     def coverage(self) -> float:
-        """The share of its own life that its points cover, 0 to 1."""
+        """The share of its own life that its samples cover, 0 to 1, by the interval at which they were taken."""
         if not len(self.time):
             return 0.0
-        each = max(self.interval, 1)
-        return min(1.0, len(self.time) * each / (int(self.time[-1]) - int(self.time[0]) + each))
+        start, end = self.span
+        return float((self.until - self.time).sum()) / max(end - start, 1)
 
     def at(self, time: Int64s) -> Float64s:
         """The last value at or before each time, NaN before the first and in a gap."""
@@ -77,10 +94,9 @@ class Signal(msgspec.Struct, frozen=True, eq=False):
         stale = age > GAP_INTERVALS * max(self.interval, 1)
         return np.where((place < 0) | stale, np.nan, value)
 
-    def longest_stretch(self, true: Bools, least_ms: float) -> Stretch | None:
-        """The longest time in which a condition on its points was true without a pause, at least so long."""
-        stretches = sustained(self.time, true, least_ms)
-        return max(stretches, key=lambda stretch: stretch.length, default=None)
+    def stretches(self, true: Bools, hold_ms: float, share: float) -> list[Stretch]:
+        """The stretches of at least ``hold_ms`` in which a condition held for ``share`` of the time."""
+        return steady_stretches(self.time, self.until, true, hold_ms, share)
 
     def during(self, stretch: Stretch) -> Float64s:
         """Its values in a stretch of it."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.gather import signal_of
+from jobmeter.diagnose.gather import signals_of
 from jobmeter.diagnose.kernel import task_lines
 from jobmeter.diagnose.nodes import signals_of_nodes
 from jobmeter.diagnose.rule import Weight, rules
@@ -26,6 +26,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.query.defaults import default_step
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import By, MetricQuery, NodeRef, Statistic
+from jobmeter.query.sampled import SampledQuestion
 
 STEPS = 360
 MOST_EVENTS = 200
@@ -147,9 +148,9 @@ def _devices(
             statistic=statistic,
         )
         try:
-            lines = executor.run(query, scope).lines
+            lines = executor.run(SampledQuestion(query), scope)
         except NotFoundError:  # the node was deleted meanwhile
             continue
-        for line in lines:
-            found.setdefault(line.metric, []).append(signal_of(line))
+        for signal in signals_of(lines):
+            found.setdefault(signal.metric, []).append(signal)
     return found

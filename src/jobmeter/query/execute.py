@@ -56,6 +56,7 @@ from jobmeter.query.request import (
     metrics_of,
     sources,
 )
+from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.series import BucketsQuestion, LastQuestion, NamesQuestion, SamplesQuestion, SeriesQuestion
 from jobmeter.query.source import Source
 from jobmeter.query.subjects import Subjects, opened
@@ -99,6 +100,7 @@ class Executor:
         self._answers: dict[type[Question[Any]], Callable[[Any, Scope], Any]] = {
             MetricQuery: self._measurements.lines,
             EncodedQuestion: self._measurements.encoded,
+            SampledQuestion: self._measurements.sampled,
             HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
             JobQuestion: lambda question, scope: opened(self._subjects.view(question.ref, scope), scope),
             JobFilter: self._list,

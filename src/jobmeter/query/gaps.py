@@ -4,8 +4,11 @@ A step has the times of its first and last sample and their number. So a gap fro
 the millisecond, and of one inside a step, how many samples are missing in it.
 """
 
+from functools import cached_property
+
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.model.batch import Bools, Float64s, Int64s
 
@@ -22,7 +25,7 @@ _AROUND = 31
 """Least number of pauses that gives the usual interval: an agent may be set to another interval."""
 
 
-class Presence(msgspec.Struct, frozen=True, eq=False):
+class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
     """When samples were taken: ``first`` and ``last`` of each step, int64[n] ms, ascending, and their ``count``."""
 
     first: Int64s
@@ -33,6 +36,42 @@ class Presence(msgspec.Struct, frozen=True, eq=False):
     def samples(self) -> int:
         """How many there are."""
         return int(self.count.sum())
+
+    @property
+    def key(self) -> bytes:
+        """The times and counts as bytes: the same for what was sampled alike."""
+        return b"".join((self.first.tobytes(), self.last.tobytes(), self.count.tobytes()))
+
+    @classmethod
+    def of_samples(cls, time: Int64s) -> "Presence":
+        """The presence of steps with one sample each."""
+        return cls(time, time, np.ones(len(time), np.int64))
+
+    @cached_property
+    def until(self) -> Int64s:
+        """Until when the samples of each step stand for what was measured, int64[n] ms.
+
+        They do so up to the first sample of the next step or, where a gap begins, for one interval after the last
+        sample before the gap. Time that is missing inside a step is taken from the end of the step. A single sample
+        stands for no time.
+        """
+        start, end, count, sure = _pauses(self)
+        if not len(start):
+            return self.last
+        length = (end - start).astype(np.float64)
+        each = length / count
+        usual = np.full(len(each), np.median(each[sure] if sure.any() else each))
+        if sure.any() and len(_missing(length, count, usual)[0]):  # the interval may have changed meanwhile
+            usual = _usual(each, sure)
+        found, missing = _missing(length, count, usual)
+        lost = np.rint(missing * usual[found]).astype(np.int64)
+        until: Int64s = np.append(self.first[1:], self.last[-1] + max(round(usual[-1]), 1))
+        step = np.searchsorted(self.first, start[found], side="right") - 1
+        between = start[found] == self.last[step]
+        until[step[between]] = end[found][between] - lost[between]
+        until[step[~between]] -= lost[~between]
+        np.maximum(until, self.first + 1, out=until)
+        return until
 
     @classmethod
     def joined(cls, first: Int64s, last: Int64s, count: Int64s, step_ms: int) -> "Presence":
@@ -73,12 +112,17 @@ def gaps(presence: Presence) -> Gaps:
         return Gaps(none, none, none, np.empty(0, np.bool_), None, 0.0)
     length = (end - start).astype(np.float64)
     usual = _usual(length / count, sure)
-    missing = np.rint(length / usual).astype(np.int64) - count
-    found = np.flatnonzero(missing >= np.maximum(MISSING, count * _JITTER))
-    missing = missing[found]
+    found, missing = _missing(length, count, usual)
     interval = float(np.sort(usual)[(len(usual) - 1) // 2])
     lost = float((missing * usual[found]).sum())
     return Gaps(start[found], end[found], missing, count[found] == 1, interval, lost)
+
+
+def _missing(length: Float64s, count: Int64s, usual: Float64s) -> tuple[NDArray[np.intp], Int64s]:
+    """Return which pauses, each of ``count`` intervals, are gaps, and how many samples are missing in each of these."""
+    missing = np.rint(length / usual).astype(np.int64) - count
+    found = np.flatnonzero(missing >= np.maximum(MISSING, count * _JITTER))
+    return found, missing[found]
 
 
 def _pauses(presence: Presence) -> tuple[Int64s, Int64s, Int64s, Bools]:

@@ -43,6 +43,7 @@ from jobmeter.query.request import (
 )
 from jobmeter.query.response_cache import ResponseCache, Validator
 from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
+from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import RAW_IS_QUICK, Source
 from jobmeter.query.subjects import Subjects, projects_of
@@ -131,6 +132,23 @@ class Measurements:
         result = self._result_from_memory(query, selection, resolved)
         return None if result is None else question.encode(result)
 
+    def sampled(self, question: SampledQuestion, scope: Scope) -> list[SampledLine]:
+        """The answer to a question for lines with the times of their samples. Raises as ``lines``."""
+        query, meter = question.query, Meter(self._clock, self._limits)
+        metrics, names, _ = check(query, self._limits)
+        resolved = self._resolve(query, scope, names)
+        layout = resolved.layout
+        columns = read(layout.shape, self._source, query.range, query.step_ms, meter)
+        frame = Frame(layout.shape, columns, resolved.limits, query.step_ms)
+        sampling = Sampling(frame, layout)
+        found = [
+            SampledLine(line, sampling.of(metric.name, at, line.time))
+            for metric in sorted(metrics, key=lambda metric: metric.name)
+            for at, line in _lines(metric, query, self._table(frame, metric, query, layout), layout)
+        ]
+        self._check_points(sum(len(one.line.time) for one in found))
+        return found
+
     def of_job(
         self,
         view: JobView,
@@ -209,7 +227,7 @@ class Measurements:
         lines = [
             one
             for metric in sorted(metrics, key=lambda metric: metric.name)
-            for one in _lines(metric, query, tables[metric.name], resolved.layout)
+            for _, one in _lines(metric, query, tables[metric.name], resolved.layout)
         ]
         self._check_points(sum(len(one.time) for one in lines))
         tiers = tuple(sorted(meter.tiers))
@@ -311,7 +329,8 @@ def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:
     return query.by is By.JOB and not gather.of_devices(names)
 
 
-def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> list[Line]:
+def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> list[tuple[int, Line]]:
+    """Return the lines as they are listed, each with its position in the layout."""
     if not len(table):
         return []
     finite = np.isfinite(table.value)
@@ -319,10 +338,11 @@ def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> 
         table = table.where(finite)
     bounds = np.searchsorted(table.owner, np.arange(len(layout.heads) + 1)).tolist()
     unit = unit_of(metric, query.statistic)
-    lines: list[Line] = []
+    lines: list[tuple[int, Line]] = []
     for at in layout.order:
         rows = slice(bounds[at], bounds[at + 1])
         if rows.start < rows.stop:
             replica, node, device, rank = layout.heads[at]
-            lines.append(Line(metric.name, unit, replica, node, device, table.time[rows], table.value[rows], rank))
+            line = Line(metric.name, unit, replica, node, device, table.time[rows], table.value[rows], rank)
+            lines.append((at, line))
     return lines

@@ -1,12 +1,18 @@
 """Stretches of time in which a condition was met, from points that stand for the interval behind them."""
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from jobmeter.model.batch import Bools, Int64s
 
 GAP_INTERVALS = 3
 """A pause of more intervals than this ends a stretch (Omnistat: gap > 3 steps)."""
+
+_ROUNDING = 1e-3
+"""Milliseconds that sums of times may be off by."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -50,3 +56,57 @@ def sustained(time: Int64s, true: Bools, sustain_ms: float) -> list[Stretch]:
         Stretch(first, last, int(time[first]), int(time[last]) + interval)
         for first, last in zip(firsts[long_enough].tolist(), lasts[long_enough].tolist(), strict=True)
     ]
+
+
+def steady_stretches(time: Int64s, until: Int64s, true: Bools, hold_ms: float, share: float) -> list[Stretch]:
+    """Return the stretches of at least ``hold_ms`` in which a condition was seen to hold for ``share`` of the time.
+
+    A point stands for the time from ``time`` to ``until``, int64[n] each; what lies between two points was not seen.
+    A stretch begins and ends with points at which the condition holds. It bridges exceptions and unseen time of at
+    most the rest of the hold time (``1 - share`` of it), and unseen time of up to three intervals. The stretches do not
+    overlap and are in order of time.
+    """
+    if not true.any():
+        return []
+    width = until - time
+    if int(width[true].sum()) < share * hold_ms:
+        return []
+    places = np.flatnonzero(true)
+    rest = (1 - share) * hold_ms
+    # Of the time between two points at which it holds: how much was seen, and seen otherwise.
+    between = time[places[1:]] - until[places[:-1]]
+    seen = np.cumsum(width)[places[1:] - 1] - np.cumsum(width)[places[:-1]]
+    unseen = between - seen
+    allowed = (seen <= rest) & (unseen <= max(rest, GAP_INTERVALS * usual_interval(time)))
+    firsts = np.flatnonzero(np.append(True, ~allowed))
+    lasts = np.append(firsts[1:] - 1, len(places) - 1)
+    found: list[Stretch] = []
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        own = places[first : last + 1]
+        if until[own[-1]] - time[own[0]] >= hold_ms:
+            found += _densest(time, until, width, own, hold_ms, share)
+    return sorted(found, key=lambda stretch: stretch.first)
+
+
+def _densest(
+    time: Int64s, until: Int64s, width: Int64s, places: NDArray[np.intp], hold_ms: float, share: float
+) -> Iterator[Stretch]:
+    """Yield the longest part of some points, all of them true, that fills ``share`` of its time; then what is left."""
+    pending = [places]
+    while pending:
+        own = pending.pop()
+        if not len(own) or until[own[-1]] - time[own[0]] < hold_ms:
+            continue
+        # A part from i to j fills its share where what it sums up to is not below what was there before it.
+        before = np.concatenate(([0.0], np.cumsum(width[own], dtype=np.float64)))
+        start = before[:-1] - share * (time[own] - time[own[0]])
+        end = before[1:] - share * (until[own] - time[own[0]])
+        lowest = np.minimum.accumulate(start)
+        first = np.searchsorted(-lowest, -end - _ROUNDING)
+        length = until[own] - time[own[first]]
+        last = int(np.argmax(length))
+        if length[last] < hold_ms:
+            continue
+        at = int(first[last])
+        yield Stretch(int(own[at]), int(own[last]), int(time[own[at]]), int(until[own[last]]))
+        pending += [own[last + 1 :], own[:at]]

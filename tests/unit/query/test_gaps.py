@@ -145,3 +145,31 @@ def test_a_replica_that_lived_for_a_few_steps_of_a_long_job_is_not_judged():
     assert (own["brief"].interval, own["brief"].coverage, own["brief"].samples) == (None, None, 120)
     assert own["long"].interval == MINUTE
     assert found.gaps == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(sampled(least=20), st.sampled_from([SECOND, 10 * SECOND, 15 * SECOND, MINUTE]))
+def test_steps_stand_for_the_time_in_which_there_were_samples(drawn, step):
+    """Whatever the steps: they stand for all of the time, but for that of gaps between samples."""
+    interval, times = drawn
+    assume(len(times) > 40)
+    number = times // step
+    starts = np.flatnonzero(np.append(True, np.diff(number) > 0))
+    ends = np.append(starts[1:], len(times)) - 1
+    presence = Presence(times[starts], times[ends], ends - starts + 1)
+    until = presence.until
+    assert (until > presence.first).all()
+    assert (until[:-1] <= presence.first[1:]).all()
+    pauses = pd.Series(times).diff().dropna()
+    # A pause of about two and a half intervals may be a gap or not; few steps with many samples show no gaps inside.
+    assume(not ((pauses > 2.2 * interval) & (pauses < 2.8 * interval)).any())
+    assume(step <= 4 * interval or (len(starts) > 40 and not (pauses > 2.5 * interval).any()))
+    lost = (pauses[pauses > 2.5 * interval] - interval).sum()
+    whole = int(until[-1] - times[0])
+    assert (until - presence.first).sum() / whole == pytest.approx(1 - lost / whole, abs=0.06)
+
+
+def test_a_single_sample_stands_for_no_time():
+    one = np.array([NOW], np.int64)
+    assert Presence.of_samples(one).until.tolist() == [NOW]
+    assert Presence.of_samples(one[:0]).until.tolist() == []

@@ -11,7 +11,8 @@ from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import HOUR, MINUTE, SECOND
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import LogQuestion, MetricQuery
+from jobmeter.query.request import LogQuestion
+from jobmeter.query.sampled import SampledQuestion
 from jobmeter.server.diagnosing import SETTLE_MS
 from jobmeter.server.figures import finding_metrics
 from jobmeter.server.running import (
@@ -236,12 +237,12 @@ class Counting(Executor):
     def run(self, question, scope):
         kind = type(question)
         self.asked[kind] = self.asked.get(kind, 0) + 1
-        if kind is MetricQuery:
-            self.order.append(question.subject.id)
+        if kind is SampledQuestion:
+            self.order.append(question.query.subject.id)
             if self.clock:
                 self.clock.time_ms += self.cost
                 self.cpu += self.load * self.cost / SECOND
-            if question.subject.id in self.failing:
+            if question.query.subject.id in self.failing:
                 raise QueryTimeoutError("it takes too long")
         return self.executor.run(question, scope)
 
@@ -264,17 +265,17 @@ def test_of_a_job_one_question_of_samples_is_queried_and_only_where_there_are_ne
     own, executor = counting
     course = many(server, 20)
     course.go(TURN, own)
-    assert executor.asked[MetricQuery] == 20
+    assert executor.asked[SampledQuestion] == 20
     assert LogQuestion not in executor.asked
-    others = sum(executor.asked.values()) - executor.asked[MetricQuery]
+    others = sum(executor.asked.values()) - executor.asked[SampledQuestion]
     assert others <= 20 + 4 * math.ceil(20 / TOGETHER)  # the jobs' own records, and what is read of all together
     for _ in range(3):
         server.clock.time_ms += TURN
         own.round()
-    assert executor.asked[MetricQuery] == 20
+    assert executor.asked[SampledQuestion] == 20
     course.rows = course.rows[:5]
     course.go(TURN, own)
-    assert executor.asked[MetricQuery] == 25
+    assert executor.asked[SampledQuestion] == 25
 
 
 def test_a_job_is_not_looked_at_before_its_turn(server, counting):

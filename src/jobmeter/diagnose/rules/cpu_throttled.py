@@ -10,7 +10,7 @@ from jobmeter.model.finding import Severity
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Replicas that are throttled for a good part of the time."""
     for signal in case.signals("cpu.throttled.time", numbers):
-        longest = signal.longest_stretch(signal.value > numbers["share"], numbers["hold"])
+        longest = case.stretch(signal, signal.value > numbers["share"], numbers)
         if longest is not None:
             mean = float(signal.during(longest).mean())
             text = f"{signal.replica} was throttled for {mean:.2f} s in each second by its CPU quota"

@@ -9,7 +9,7 @@ from jobmeter.model.finding import Severity, Subject
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Blocked processes without a pause."""
     for signal in case.of_nodes("node.processes.blocked", numbers):
-        longest = signal.longest_stretch(signal.value >= numbers["processes"], numbers["hold"])
+        longest = case.stretch(signal, signal.value >= numbers["processes"], numbers)
         if longest is not None:
             least = float(signal.during(longest).min())
             text = f"{least:.0f} or more processes of {signal.node} were blocked for {longest.length / 60000:.1f} min"

@@ -34,7 +34,7 @@ def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterato
             value = None if value is None or most is None else value / np.where(most > 0, most, np.nan)
         if value is None or (metric == "tensor.active" and not np.nanmax(value, initial=0.0) > 0):
             continue
-        yield _sign(signal, f"{prefix}.{metric}", value, numbers[metric.partition(".")[0]], numbers)
+        yield _sign(case, signal, f"{prefix}.{metric}", value, numbers[metric.partition(".")[0]], numbers)
 
 
 def _beside(case: Case, metric: str, signal: Signal) -> Float64s | None:
@@ -43,9 +43,9 @@ def _beside(case: Case, metric: str, signal: Signal) -> Float64s | None:
 
 
 def _sign(
-    signal: Signal, metric: str, value: Float64s, limit: float, numbers: Numbers
+    case: Case, signal: Signal, metric: str, value: Float64s, limit: float, numbers: Numbers
 ) -> tuple[Stretch, Evidence] | None:
-    longest = signal.longest_stretch((signal.value >= numbers["busy"]) & (value < limit), numbers["hold"])
+    longest = case.stretch(signal, (signal.value >= numbers["busy"]) & (value < limit), numbers)
     if longest is None:
         return None
     mean = float(np.nanmean(value[longest.first : longest.last + 1]))

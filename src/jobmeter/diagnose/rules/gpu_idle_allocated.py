@@ -11,7 +11,7 @@ from jobmeter.model.finding import Severity
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Devices whose utilization and active multiprocessors stay at idle."""
     for signal in busy(case, numbers):
-        longest = signal.longest_stretch(signal.value <= numbers["idle"], numbers["hold"])
+        longest = case.stretch(signal, signal.value <= numbers["idle"], numbers)
         if longest is None:
             continue
         severity = Severity.CRITICAL if longest.length >= numbers["critical"] else Severity.WARNING

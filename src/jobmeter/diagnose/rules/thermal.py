@@ -13,12 +13,12 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for metric in rule.metrics:
         limit, unit = (numbers["warning"], "Cel") if metric.endswith(".temperature") else (numbers["share"], "1")
         for signal in case.signals(metric, numbers, reaching=limit):
-            longest = signal.longest_stretch(signal.value >= limit, numbers["hold"])
+            longest = case.stretch(signal, signal.value >= limit, numbers)
             if longest is None or signal.member in reported:
                 continue
             reported.add(signal.member)
             most = float(signal.during(longest).max())
-            hot = unit == "Cel" and signal.longest_stretch(signal.value >= numbers["critical"], numbers["hold"])
+            hot = unit == "Cel" and case.stretch(signal, signal.value >= numbers["critical"], numbers)
             text = f"{metric} of {signal.device_name} reached {most:.4g}"
             evidence = signal.evidence(text, most, limit, unit, time=longest.start)
             severity = Severity.CRITICAL if hot else Severity.WARNING

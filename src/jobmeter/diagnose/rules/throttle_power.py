@@ -10,7 +10,7 @@ from jobmeter.model.finding import Severity
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Time under the software cap for long, or any under the power brake."""
     for signal in case.signals("gpu.throttle.power", numbers):
-        longest = signal.longest_stretch(signal.value > numbers["cap"], numbers["hold"])
+        longest = case.stretch(signal, signal.value > numbers["cap"], numbers)
         if longest is not None:
             mean = float(signal.during(longest).mean())
             text = f"{signal.device_name} was under its power cap for {mean:.0%} of the time"
