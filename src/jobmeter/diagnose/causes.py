@@ -43,6 +43,10 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     confidence: float = 0.9
     source: str = _NVRX
     running: bool = False
+    find_facts: Callable[[Rule, Case, Numbers], Findings] | None = None
+    metrics: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    """See ``Rule``."""
 
     @property
     def rule(self) -> Rule:
@@ -55,6 +59,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             find=self._find,
             cause=self.weight,
             running=self.running,
+            find_facts=self.find_facts,
+            metrics=self.metrics,
+            nodes=self.nodes,
         )
 
     @cached_property

@@ -1,6 +1,6 @@
 """From a case to its findings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rank_findings import rank_findings
@@ -12,5 +12,14 @@ from jobmeter.model.finding import Finding
 def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = None) -> list[Finding]:
     """The findings of the rules (by default all), worst first, root causes before their consequences."""
     chosen = rules() if which is None else which
-    found = [one for rule in chosen for one in rule.find(rule, case, thresholds[rule.thresholds])]
-    return rank_findings(case, found, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])
+    causes: list[Finding] = []
+    facts: list[Finding] = []
+    for rule in chosen:
+        found = causes if rule.cause is not None else facts
+        found += rule.find(rule, case, thresholds[rule.thresholds])
+        facts += _facts(rule, case, thresholds)
+    return rank_findings(case, causes, facts, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])
+
+
+def _facts(rule: Rule, case: Case, thresholds: Thresholds) -> Iterable[Finding]:
+    return rule.find_facts(rule, case, thresholds[rule.name]) if rule.find_facts else ()

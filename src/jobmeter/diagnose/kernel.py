@@ -11,7 +11,7 @@ from jobmeter.model.event import Event, EventFilter, EventType
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import LogQuery, Property, matches, parse_log_query
-from jobmeter.model.time import TimeRange
+from jobmeter.model.time import NS_PER_MS, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, NodeRef
 
@@ -21,7 +21,10 @@ QUIET = 50
 """Lines of the kernel of a quiet node over a job's life, at most."""
 MOST_TASK_LINES, LEAST_LINES = 8_000, 8
 """Lines of all nodes of a task; and those of one node for one rule, however many nodes there are."""
-_NS = 1_000_000
+SIGKILLED = 128 + 9
+"""Exit status of a replica that SIGKILL ended."""
+_KILL_MS = 30_000
+"""Most time between a line of the kernel about a kill and the recorded end of the killed replica."""
 MOST_FAULTS = 200
 """Faults of devices that are read, the last ones: those that may have ended the job are among them."""
 _APART_MS, _COMPARED = 2_000, 500
@@ -115,7 +118,7 @@ def _lines_of(
     *,
     descending: bool = False,
 ) -> Sequence[LogLine]:
-    start, end = span.start_ms * _NS, span.end_ms * _NS
+    start, end = span.start_ms * NS_PER_MS, span.end_ms * NS_PER_MS
     question = LogQuestion(ref=ref, query=query, start_ns=start, end_ns=end, limit=most, descending=descending)
     return executor.run(question, scope).lines
 
@@ -148,7 +151,7 @@ def same_fact(event: Event, line: LogLine) -> bool:
 
     The clocks of two readers of one log may differ by a moment, and an event has the meaning of a line behind it.
     """
-    apart = abs(event.time - line.time_ns // _NS)
+    apart = abs(event.time - line.time_ns // NS_PER_MS)
     text = line.text[:_COMPARED]
     return event.node == line.node and apart <= _APART_MS and bool(text) and event.message.startswith(text)
 
@@ -156,8 +159,20 @@ def same_fact(event: Event, line: LogLine) -> bool:
 def _concerns(line: LogLine, view: JobView, *, devices: bool) -> bool:
     if line.job:
         return line.job == view.job.id
+    killed = _kills(line, view)
     return any(
-        rule.of_nodes or (devices and rule.of_devices)
+        rule.of_nodes or (devices and rule.of_devices) or (killed and rule.of_kills)
         for rule in rules()
         if rule.kernel and matches(query_of((rule,)), line)
+    )
+
+
+def _kills(line: LogLine, view: JobView) -> bool:
+    """True where SIGKILL ended a replica of the job on the line's node at about that time."""
+    return any(
+        replica.exit_code == SIGKILLED
+        and replica.node == line.node
+        and replica.end is not None
+        and abs(replica.end - line.time_ns // NS_PER_MS) <= _KILL_MS
+        for replica in view.replicas
     )

@@ -17,15 +17,15 @@ _BARE = frozenset({Weight.SIGNAL, Weight.FALLBACK})
 """Weights of causes that state only the end of a replica."""
 
 
-def rank_findings(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers) -> list[Finding]:
+def rank_findings(
+    case: Case, causes: Sequence[Finding], facts: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
+) -> list[Finding]:
     """The findings with their roles, worst first, root causes before their consequences.
 
-    ``numbers`` are the thresholds of causes.
+    ``causes`` are about the ends of replicas, ``facts`` about anything else. ``numbers`` are the thresholds of causes.
     """
-    causes = [one for one in found if by_name[one.rule].cause is not None]
-    others = [one for one in found if by_name[one.rule].cause is None]
     ranked = _causes(case, causes, by_name, numbers)
-    folded = _folded(case, [*_explained(ranked, others, by_name, numbers), *others])
+    folded = _folded(case, [*_explained(ranked, facts, by_name, numbers), *facts])
     return in_order(folded)
 
 

@@ -56,10 +56,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str = ""
     of_nodes: bool = False
     of_devices: bool = False
+    of_kills: bool = False
+    """Lines of a node's kernel count too that name no job and come when SIGKILL ended a replica of the job there."""
     cause: Weight | None = None
     explains: bool = False
     running: bool = False
     """Whether it is evaluated while jobs run; what it needs is then read at each evaluation."""
+    find_facts: Callable[["Rule", Case, Numbers], Findings] | None = None
+    """For a rule with a ``cause``: finds what is no cause of an end, by the thresholds of the rule's own name."""
 
     @property
     def thresholds(self) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from jobmeter.errors import InvalidRequestError
 
+NS_PER_MS = 1_000_000
 SECOND = 1_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE

@@ -6,11 +6,11 @@ import pytest
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.lives import deaths
 from jobmeter.diagnose.thresholds import load
-from jobmeter.examples.faults.build import Made
+from jobmeter.examples.faults.build import START, Made, batch
 from jobmeter.model.event import Level
 from jobmeter.model.finding import Role, Severity
 from jobmeter.model.job import JobState
-from jobmeter.model.time import HOUR
+from jobmeter.model.time import HOUR, MINUTE
 
 THRESHOLDS = load()
 TRACE = "Traceback (most recent call last):"
@@ -230,6 +230,52 @@ def test_a_slight_fault_or_one_of_another_time_explains_nothing(code, before):
     with_fault(job, code, before + 40_000)
     roots = {one.rule for one in found(job) if one.role is Role.ROOT}
     assert roots == {"unknown_exit", "xid"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_stop_of_all_ranks_loses_none(seed):
+    """Signals of a stop reach the ranks in any order, some seconds apart; each rank's end is the same."""
+    random = np.random.default_rng(seed)
+    job = made(replicas=int(random.integers(2, 33)))
+    code = int(random.choice([129, 130, 137, 143]))
+    for name in job.names:
+        job.fail(name, code, early=int(random.integers(0, 40_000)))
+    job.state = (JobState.STOPPED, JobState.FAILED)[seed % 2]
+    assert "rank_lost" not in {one.rule for one in found(job)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("state", [JobState.STOPPED, JobState.FAILED, JobState.RUNNING])
+def test_a_rank_whose_samples_stop_long_before_the_others_is_lost(seed, state):
+    """Whatever ends the job later, as long as nobody saw the rank itself end."""
+    random = np.random.default_rng(seed)
+    job = batch(random)
+    lost = job.names[int(random.integers(job.replicas))]
+    since = int(random.integers(10, 50)) * MINUTE
+    job.gap = (lost, since, job.length + HOUR)
+    if state.finished:
+        for name in job.names:
+            job.fail(name, 143)
+        job.ends[lost] = (START + job.length - 1, None, "")
+    job.state = state
+    rank_lost = [one for one in found(job) if one.rule == "rank_lost"]
+    assert [one.subject.name for one in rank_lost] == [lost]
+    assert abs(rank_lost[0].start - (START + since)) <= MINUTE
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("owner", ["", "task_memcg=/slurm/uid_1/job_99/step_0,task=python,"])
+@pytest.mark.parametrize("apart", [-9_000, 0, 9_000, 60_000])
+def test_a_kill_that_the_kernel_reports_without_a_job_explains_an_end_at_that_time_and_place(seed, owner, apart):
+    random = np.random.default_rng(seed)
+    job = made(replicas=4)
+    killed = job.names[int(random.integers(4))]
+    job.fail(killed, 137, early=30_000)
+    node = f"node-{killed}"
+    job.say_kernel(f"oom-kill:constraint=CONSTRAINT_NONE,{owner}pid=7,uid=0", job.length - 30_000 + apart, node)
+    job.say_kernel("Out of memory: Killed process 7 (python)", job.length - 30_000, "node-of-others")
+    expected = "host_oom_kill" if not owner and apart < 15_000 else "killed"
+    assert (root(job).rule, root(job).subject.name) == (expected, killed)
 
 
 def test_a_job_that_was_stopped_did_not_fail():

@@ -1,6 +1,8 @@
-"""The clock of a node is ahead of the server's."""
+"""The clock of a node differs from the server's, or was set while the job ran."""
 
 from collections.abc import Iterator
+
+import numpy as np
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
@@ -9,14 +11,29 @@ from jobmeter.model.finding import Evidence, Severity, Subject
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A time in the future when the server received it. A clock that is behind looks like a late message."""
+    """A node whose agent saw its clock step, ahead or back, and a time in the future when the server received it."""
+    stepped = list(_stepped(rule, case, numbers))
+    yield from stepped
     skew, text, time = max(_ahead(case), default=(0, "", 0))
-    if skew < numbers["skew"]:
+    if skew < numbers["skew"] or stepped:
         return
     evidence = Evidence(kind="status", text=text, time=time, value=skew / 1000, limit=numbers["skew"] / 1000, unit="s")
     nodes = sorted({replica.node for replica in case.view.replicas} - {""})
     subject = Subject("node", nodes[0]) if len(nodes) == 1 else case.subject
     yield rule.finding(subject, Severity.WARNING, (time, time), [evidence], 0.9)
+
+
+def _stepped(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    limit = numbers["skew"] / 1000
+    for signal in case.nodes.get(rule.nodes[0], ()):
+        off = np.abs(signal.value) >= limit
+        if off.any():
+            at = int(np.abs(signal.value).argmax())
+            skew = float(signal.value[at])
+            text = f"the clock of {signal.node} was {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}"
+            evidence = signal.evidence(text, skew, limit, "s", time=int(signal.time[at]))
+            span = int(signal.time[off][0]), int(signal.until[off][-1])
+            yield rule.finding(Subject("node", signal.node), Severity.WARNING, span, [evidence], 0.9)
 
 
 def _ahead(case: Case) -> Iterator[tuple[int, str, int]]:
@@ -31,8 +48,9 @@ def _ahead(case: Case) -> Iterator[tuple[int, str, int]]:
 
 RULE = Rule(
     name="clock_skew",
-    sees="The clock of an agent is ahead of the server's.",
+    sees="The clock of a node differs from the server's, or was set by seconds while the job ran.",
     advice="Let the node's clock be set over the network (chrony, systemd-timesyncd).",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
     find=find,
+    nodes=("agent.clock.offset",),
 )

@@ -1,15 +1,31 @@
-"""A filesystem of a node is full, or nearly."""
+"""A filesystem of a node, or the ephemeral storage of a pod, is full or nearly."""
 
 import numpy as np
 
 from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.causes import Cause
 from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import replica
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Severity, Subject
 
+_STORAGE = "storage.ephemeral.utilization"
+
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """The highest use of each mount point while the job was there."""
+    """The highest use of each mount point, and of each replica's ephemeral storage, while the job was there."""
+    yield from _mounts(rule, case, numbers)
+    for used in case.means.get(_STORAGE, ()):
+        full = used.value >= numbers["info"]
+        if full.any():
+            most = float(used.value.max())
+            span = int(used.time[full][0]), int(used.until[full][-1])
+            text = f"the ephemeral storage of {used.replica} was {most:.1%} full"
+            evidence = used.evidence(text, most, numbers["info"], "1", time=int(used.time[used.value.argmax()]))
+            yield rule.finding(replica(used), _severity(most, numbers), span, [evidence], 0.95)
+
+
+def _mounts(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     sizes = {(one.node, one.part): one for one in case.nodes.get("node.filesystem.size", ())}
     for free in case.nodes.get("node.filesystem.available", ()):
         size = sizes.get((free.node, free.part))
@@ -34,12 +50,26 @@ def _severity(most: float, numbers: Numbers) -> Severity:
     return Severity.WARNING if most >= numbers["warning"] else Severity.INFO
 
 
-RULE = Rule(
+RULE = Cause(
     name="fs_full",
-    sees="A filesystem of a node that the job was on is nearly full.",
-    advice="Make room: old checkpoints, caches and logs first.",
+    sees="A filesystem that the job uses is full or nearly: of a node, or the ephemeral storage of a pod.",
+    advice="Make room: old checkpoints, caches and logs first; or ask for more (quota, ephemeral-storage).",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
-    find=find,
+    raised=(
+        "No space left on device",
+        "Disk quota exceeded",
+        r"\[Errno (?:28|122)\]",
+        r"\bos error (?:28|122)\b",
+        r"\b(?:ENOSPC|EDQUOT)\b",
+    ),
+    reasons=(
+        "ephemeral.{0,30}(?:limit|exceed)",
+        "DiskPressure",
+        "low on resource: ephemeral",
+        "No space left on device",
+    ),
+    find_facts=find,
+    metrics=(_STORAGE,),
     nodes=("node.filesystem.size", "node.filesystem.available"),
     running=True,
-)
+).rule

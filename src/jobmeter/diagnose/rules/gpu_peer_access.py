@@ -13,5 +13,8 @@ RULE = Cause(
         "peer mapping resources exhausted",
         "cudaErrorTooManyPeers",
         "P2P.{0,40}(?:failed|not supported|error)",
+        "cudaDeviceEnablePeerAccess.{0,60}(?:fail|error)",
+        "peer access between .{0,60}(?:not|fail)",
+        "invalid (?:peer )?device ordinal for peer",
     ),
 ).rule

@@ -8,20 +8,32 @@ from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Evidence, Severity, Subject
 
+_NAME = r"(?P<link>[a-z][\w.@-]*\d[\w.@-]*)"
 _DOWN = re.compile(
-    r"\b(?P<link>[a-z][\w.@-]*\d[\w.@-]*):? (?:NIC )?[Ll]ink (?:is )?[Dd]own\b|\b(?P<lost>[a-z][\w.@-]*): Lost carrier",
-    re.ASCII,
+    rf"\b{_NAME}\)?:?(?: port:? ?\d+:?)? (?:nic )?link (?:is |status (?:is )?(?:definitely )?|went )?down\b"
+    rf"|\b{_NAME.replace('link', 'lost')}: (?:lost carrier|(?:nic )?(?:link )?carrier lost)\b",
+    re.ASCII | re.IGNORECASE,
 )
-_FABRIC = re.compile(r"(?:ib|mlx[45]_|hfi|bond-ib)", re.ASCII)
+"""Reports of Ethernet drivers, mlx5, hfi1, bonding and systemd-networkd. Disks (ata1) and PCIe slots are no network."""
+_CABLE = re.compile(r"\b(?P<port>mlx[45]\w* [0-9a-f:.]+): Port module event:.{0,40}[Cc]able unplugged", re.ASCII)
+_NO_FABRIC = re.compile(
+    r"(?:ata|sata|pcieport|slot|scsi|sd|usb|nvme"
+    # Virtual interfaces go down whenever a container or a virtual machine ends.
+    r"|veth|docker|br-|virbr|vnet|tap|tun|cali|cni|flannel|lxc|cilium|kube|dummy|ifb|lo)[\w.@-]*$",
+    re.ASCII | re.IGNORECASE,
+)
+_FABRIC = re.compile(r"(?:ib|mlx[45]_\d|hfi|opa|bond-ib)", re.ASCII)
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Each link that went down as often as the threshold says; one of the fabric is worse than one of Ethernet."""
     downs: dict[tuple[str, str], list[Evidence]] = {}
     for line in case.kernel:
-        match = _DOWN.search(line.text[:4_000])
-        if match:
-            downs.setdefault((line.node, match["link"] or match["lost"]), []).append(line_evidence(line))
+        text = line.text[:4_000]
+        match = _DOWN.search(text) or _CABLE.search(text)
+        link = match and next(name for name in match.groups() if name)
+        if link and not _NO_FABRIC.match(link):
+            downs.setdefault((line.node, link), []).append(line_evidence(line))
     for (node, link), evidence in downs.items():
         if len(evidence) < numbers["downs"]:
             continue
@@ -38,6 +50,9 @@ RULE = Rule(
     advice="Look at the cable, the transceiver and the switch port; ethtool -S and ibstat show the link's errors.",
     source="https://github.com/facebookresearch/gcm",
     find=find,
-    kernel='"link down" OR "link is down" OR "lost carrier"',
+    kernel=(
+        '"link down" OR "link is down" OR "link went down" OR "definitely down" OR "lost carrier" OR "carrier lost" '
+        'OR "cable unplugged"'
+    ),
     of_nodes=True,
 )

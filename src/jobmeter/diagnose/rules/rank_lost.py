@@ -1,46 +1,74 @@
 """A rank went away while the others stayed."""
 
+from collections.abc import Mapping, Sequence
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import ended, root_finding
-from jobmeter.diagnose.lives import deaths
+from jobmeter.diagnose.lives import Death, deaths
 from jobmeter.diagnose.rule import Findings, Rule, Weight
-from jobmeter.diagnose.signal import Signal, measured
+from jobmeter.diagnose.signal import measured
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Finding, Severity, Subject
-from jobmeter.model.job import JobState
+from jobmeter.model.job import JobState, Replica
 from jobmeter.query.stretches import GAP_INTERVALS
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A rank ended by a signal before the others, or one whose samples stop without a recorded end."""
-    if case.job.state is JobState.SUCCEEDED or len({replica.name for replica in case.view.replicas}) < 2:
+    """A rank that a signal ended before the others, and one whose samples stop while those of others go on."""
+    last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
+    if case.job.state is JobState.SUCCEEDED or len(last) < 2:
         return
     dead = deaths(case, numbers)
-    for death in dead[:1]:
-        later = [other for other in dead[1:] if other.end > death.end]
-        alive = len({replica.name for replica in case.view.replicas}) - len(dead)
-        if death.signal is not None and (later or alive > 0):
-            yield root_finding(rule, death, [ended(death)], Severity.WARNING, 0.85)
-    yield from _vanished(rule, case)
+    if dead and dead[0].signal is not None and not _stopped_with_others(dead, len(last), numbers):
+        yield root_finding(rule, dead[0], [ended(dead[0])], Severity.WARNING, 0.85)
+    yield from _vanished(rule, case, last, numbers)
 
 
-def _vanished(rule: Rule, case: Case) -> list[Finding]:
-    signals = [signal for signal in case.means.get("cpu.usage", ()) if len(signal) > 3]
-    ends = {replica.name for replica in case.view.replicas if replica.end is not None or replica.exit_code is not None}
-    if rule.name in case.open_rules:
-        return _still_gone(rule, case, signals, ends)
-    if len(signals) < 2:
+def _stopped_with_others(dead: Sequence[Death], ranks: int, numbers: Numbers) -> bool:
+    """True where the first end is part of a stop of the whole job: one signal ended most ranks at about one time.
+
+    A launcher ends the remaining ranks by another signal than the one that a lost rank got.
+    """
+    first, *others = dead
+    if not others:
+        return False
+    together = [one for one in others if one.signal == first.signal and one.end - first.end <= numbers["stop"]]
+    return 2 * len(together) >= ranks - 1
+
+
+def _vanished(rule: Rule, case: Case, last: Mapping[str, Replica], numbers: Numbers) -> list[Finding]:
+    """Ranks that were not seen any more although nobody recorded their end at that time."""
+    seen, interval = _newest_samples(case)
+    names = set(last) if rule.name in case.open_rules else set(seen)
+    ends = {name: seen.get(name, case.span.start_ms) for name in sorted(names)}
+    if len(ends) < 2:
         return []
-    last = max(int(signal.time[-1]) for signal in signals)
-    gone = [
-        signal
-        for signal in signals
-        if signal.replica not in ends
-        and last - int(signal.time[-1]) > 2 * GAP_INTERVALS * max(signal.interval, case.step_ms)
-    ]
-    if not gone or len(gone) > len(signals) / 2:
+    latest = max(ends.values())
+    slack = max(numbers["vanished"], 2 * GAP_INTERVALS * max(interval, case.step_ms))
+    early = {name: end for name, end in ends.items() if latest - end > slack}
+    gone = {name: end for name, end in early.items() if not _recorded(last.get(name), end + slack)}
+    if len(gone) > len(ends) / 2:
         return []
-    return [_gone(rule, signal.replica, int(signal.time[-1]), last) for signal in gone]
+    return [_gone(rule, name, end, latest) for name, end in gone.items()]
+
+
+def _newest_samples(case: Case) -> tuple[dict[str, int], int]:
+    """The end of each replica's last sample of any metric, and the longest usual interval of their samples, in ms."""
+    seen: dict[str, int] = {}
+    interval = 0
+    for metric in RULE.metrics:
+        for signal in case.means.get(metric, ()):
+            if len(signal) > 3 and signal.replica:
+                seen[signal.replica] = max(seen.get(signal.replica, 0), int(signal.time[-1]))
+                interval = max(interval, signal.interval)
+    return seen, interval
+
+
+def _recorded(replica: Replica | None, latest: float) -> bool:
+    """True where somebody saw the replica end: its exit status is known, or it ended while it was last seen."""
+    if replica is None:
+        return False
+    return replica.exit_code is not None or (replica.end is not None and replica.end <= latest)
 
 
 def _gone(rule: Rule, replica: str, since: int, last: int) -> Finding:
@@ -49,26 +77,13 @@ def _gone(rule: Rule, replica: str, since: int, last: int) -> Finding:
     return rule.finding(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)
 
 
-def _still_gone(rule: Rule, case: Case, signals: list[Signal], ends: set[str]) -> list[Finding]:
-    """In the last part of the job's life, a rank that vanished long ago has no samples, or its last ones."""
-    last = max((int(signal.time[-1]) for signal in signals), default=case.span.start_ms)
-    last_sample = {signal.replica: int(signal.time[-1]) for signal in signals}
-    step = max((signal.interval for signal in signals), default=case.step_ms)
-    names = {replica.name for replica in case.view.replicas} - ends
-    limit = last - 2 * GAP_INTERVALS * max(step, case.step_ms)
-    gone = sorted(name for name in names if last_sample.get(name, case.span.start_ms) < limit)
-    if len(gone) > len(names) / 2:
-        return []
-    return [_gone(rule, name, last_sample.get(name, case.span.start_ms), last) for name in gone]
-
-
 RULE = Rule(
     name="rank_lost",
     sees="A rank's processes went away while those of other ranks stayed.",
     advice="Look at the node of that rank; what the others report is a consequence.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
-    metrics=("cpu.usage",),
+    metrics=("cpu.usage", "memory.usage", "gpu.utilization"),
     cause=Weight.SIGNAL,
     running=True,
 )

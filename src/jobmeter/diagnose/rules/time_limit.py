@@ -11,6 +11,11 @@ RULE = Cause(
         "time limit (?:was )?(?:reached|exceeded)",
         "exceeded (?:its )?(?:wall ?time|time limit)",
         "walltime.{0,30}exceeded",
+        "job killed: walltime",
+        "TERM_RUNLIMIT",
+        r"JOB \d+ .{0,80}TIME ?LIMIT",
+        "(?:maximum|max) (?:run|wall|job) ?time (?:was )?(?:reached|exceeded)",
+        "was active on the node longer than specified deadline",
     ),
-    reasons=(r"\bTIMEOUT\b", "DeadlineExceeded", "time.?limit"),
+    reasons=(r"\bTIMEOUT\b", "DeadlineExceeded", "time.?limit", "longer than specified deadline", "TERM_RUNLIMIT"),
 ).rule

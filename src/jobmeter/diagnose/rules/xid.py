@@ -8,7 +8,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.causes import line_evidence
 from jobmeter.diagnose.rule import Findings, Rule, quoted
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.event import EventType
+from jobmeter.model.event import EventSource, EventType
 from jobmeter.model.finding import Evidence, Subject
 from jobmeter.model.xid import XidReport, read_xid
 
@@ -29,20 +29,21 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
 
 
 def _reports(case: Case) -> Iterator[tuple[str, XidReport, Evidence]]:
-    for line in (*case.lines, *case.kernel):
+    # A job can print anything: its own lines are no report of the driver.
+    for line in case.kernel:
         report = read_xid(line.text)
         if report:
             yield line.node or line.replica, report, line_evidence(line)
     for event in (*case.events, *case.faults):
         report = read_xid(f"{event.reason}: {event.message}")
-        if report and event.type is not EventType.FINDING:
+        if report and event.type is EventType.DEVICE_FAULT and event.source is EventSource.NODE:
             evidence = Evidence(kind="event", text=quoted(event.message), time=event.time, replica=event.replica)
             yield event.node or event.replica, report, evidence
 
 
 RULE = Rule(
     name="xid",
-    sees="The NVIDIA driver reported an error (XID) in lines or events of the job.",
+    sees="The NVIDIA driver reported an error (XID) in the kernel's log of a node of the job.",
     advice="The vendor's catalogue names what to do for each code; critical ones need a reset or more.",
     source="https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
     find=find,

@@ -34,7 +34,7 @@ class Made:
     series: dict[Key, Float64s] = field(default_factory=dict)
     increases: dict[Key, Float64s] = field(default_factory=dict)
     nodes: dict[tuple[str, str, str], Float64s] = field(default_factory=dict)
-    ends: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    ends: dict[str, tuple[int, int | None, str]] = field(default_factory=dict)
     lines: list[LogLine] = field(default_factory=list)
     kernel: list[LogLine] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)

@@ -156,6 +156,13 @@ def _skewed(made: Made) -> None:
 
 
 @_whole(batch)
+def _stepped(made: Made) -> None:
+    """A clock that was set, ahead or back, while the job ran."""
+    step = float(made.random.choice([-1, 1]) * made.random.uniform(2, 500))
+    made.nodes["agent.clock.offset", "node-worker-2", ""] = np.where(np.arange(len(made.time)) > 200, step, 0.0)
+
+
+@_whole(batch)
 def _gap(made: Made) -> None:
     made.gap = ("worker-2", 10 * MINUTE, int(made.random.integers(20, 40)) * MINUTE)
 
@@ -163,7 +170,7 @@ def _gap(made: Made) -> None:
 @_whole(training)
 def _xid(made: Made) -> None:
     code = int(made.random.choice([31, 48, 63, 74, 79, 95, 119]))
-    made.say(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=1234, name=python", 50 * MINUTE, "worker-1", Level.ERROR)
+    made.say_kernel(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=1234, name=python", 50 * MINUTE)
 
 
 def _kernel(*texts: str) -> Fault:
@@ -176,6 +183,13 @@ def _kernel(*texts: str) -> Fault:
             made.say_kernel(text, at + number * int(made.random.integers(1, 9)) * SECOND)
 
     return fault
+
+
+@_whole(batch)
+def _killed_for_memory(made: Made) -> None:
+    """The kernel names no job where the agent does not know the process."""
+    made.fail("worker-1", 137)
+    made.say_kernel("Out of memory: Killed process 4711 (python) total-vm:9kB, anon-rss:8kB", made.length - 900)
 
 
 @_whole(batch)
@@ -206,6 +220,15 @@ def _raises(text: str) -> Fault:
 def _stopped(made: Made) -> None:
     for name in made.names:
         made.fail(name, 143)
+    made.state = JobState.STOPPED
+
+
+@_whole(batch)
+def _interrupted(made: Made) -> None:
+    """A job that its user stopped: all ranks end by one signal, some seconds apart."""
+    code = int(made.random.choice([129, 130, 143]))
+    for name in made.names:
+        made.fail(name, code, early=int(made.random.integers(0, 20_000)))
     made.state = JobState.STOPPED
 
 
@@ -249,7 +272,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     ),
     "hang_hw": (_hang,),
     "hang_log": (_silence,),
-    "host_oom_kill": (_oom,),
+    "host_oom_kill": (_oom, _killed_for_memory),
     "host_mem_near_limit": (_replicas(batch, _set("memory.utilization", 0.96, 0.005), only=True),),
     "host_mem_leak": (_replicas(batch, _leak("memory.usage", 30 * GIB), only=True),),
     "gpu_mem_leak": (_replicas(training, _leak("gpu.memory.usage", 14 * GIB), only=True),),
@@ -263,9 +286,18 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
         _devices(_set("gpu.throttle.power", 0.6, 0.05), only=True),
         _devices(_set("gpu.throttle.power.brake", 0.2, 0.02), only=True),
     ),
-    "fs_full": (_full,),
+    "fs_full": (
+        _full,
+        _raises("OSError: [Errno 28] No space left on device: '/data/checkpoint.pt'"),
+        _dies(1, "cp: error writing '/out/model': No space left on device"),
+        _replicas(batch, _set("storage.ephemeral.utilization", 0.985, 0.002), only=True),
+    ),
+    "fs_readonly": (
+        _raises("OSError: [Errno 30] Read-only file system: '/data/out'"),
+        _dies(1, "touch: cannot touch '/data/x': Read-only file system"),
+    ),
     "d_state": (_blocked,),
-    "clock_skew": (_skewed,),
+    "clock_skew": (_skewed, _stepped),
     "agent_gap": (_gap,),
     "xid": (_xid, _kernel("NVRM: Xid (PCI:0000:3b:00): 48, pid=77, name=python, DBE")),
     "link_flap": (
@@ -273,6 +305,9 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
         _kernel("ixgbe 0000:01:00.0 eth0: NIC Link is Down", "ixgbe 0000:01:00.0 eth0: NIC Link is Up 10 Gbps"),
         _kernel("tg3 0000:02:00.0 eno1: Link is down"),
         _kernel("ib0: link down", "ib0: link up"),
+        _kernel("infiniband mlx5_5: Port: 1 Link DOWN", "infiniband mlx5_5: Port: 1 Link ACTIVE"),
+        _kernel("bond0: (slave ens1f1): link status definitely down, disabling slave"),
+        _kernel("mlx5_core 0000:86:00.0: Port module event: module 0, Cable unplugged"),
     ),
     "fs_error": (
         _kernel("EXT4-fs error (device sda1): ext4_lookup:1855: inode #2: comm python: deleted inode referenced: 12"),
@@ -316,7 +351,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
         _dies(143, "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"),
         _dies(1, reason="DeadlineExceeded"),
     ),
-    "cancelled": (_stopped,),
+    "cancelled": (_stopped, _interrupted),
     "preempted": (_evicted, _dies(143, "slurmstepd: error: *** STEP 1.0 CANCELLED DUE TO PREEMPTION ***")),
     "node_failure": (_dies(1, reason="NODE_FAIL"), _dies(1, reason="NodeLost")),
     "gpu_hardware": (_raises("RuntimeError: CUDA error: uncorrectable ECC error encountered"),),
@@ -375,12 +410,25 @@ def _caught(made: Made) -> None:
 
 
 @_whole(training)
+def _talks_of_faults(made: Made) -> None:
+    """A job that prints texts of faults: a monitor of other machines, say."""
+    for text in (
+        "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.",
+        "Out of memory: Killed process 4711 (python) total-vm:9kB",
+        "OSError: [Errno 28] No space left on device",
+        "mlx5_5: Port: 1 Link DOWN",
+    ):
+        made.say(text, 20 * MINUTE, level=Level.ERROR)
+
+
+@_whole(training)
 def _done(made: Made) -> None:
     made.state = JobState.SUCCEEDED
 
 
 _boots = _kernel(
     "ata1: SATA link down (SStatus 0 SControl 300)",
+    "veth9f2c1: Lost carrier",
     "ixgbe 0000:01:00.0 eth0: NIC Link is Up 10 Gbps, Flow Control: RX/TX",
     "pcieport 0000:00:1c.0: pciehp: Slot(0): Link Down",
     "EXT4-fs (sda1): mounted filesystem with ordered data mode",
@@ -399,6 +447,7 @@ CLEAN: Mapping[str, Fault] = {
     "short": _short,
     "caught errors": _caught,
     "a kernel that starts": _boots,
+    "texts of faults": _talks_of_faults,
 }
 """Healthy jobs: no rule may find anything in them."""
 
