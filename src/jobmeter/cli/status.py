@@ -44,5 +44,5 @@ def _facts(status: Status) -> Iterator[tuple[str, str]]:
 
 def _damaged(part: DamagedBody) -> str:
     span = "" if part.start is None else f", {moment(part.start)} to {moment(part.end)}"
-    rows = "" if part.rows is None else f", {counted(part.rows, 'row')}"
+    rows = "" if part.rows is None else f", {'at most ' if part.at_most else ''}{counted(part.rows, 'row')} lost"
     return f"{part.table}/{part.part}: {part.reason}{rows}{span}"

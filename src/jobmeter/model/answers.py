@@ -65,12 +65,16 @@ class ComparedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the store that cannot be read: its rows are missing from answers."""
+    """A part of the store that cannot be read: its rows are missing from answers.
+
+    ``rows``: their number, null where it is unknown. With ``at_most`` it is an upper bound.
+    """
 
     table: str
     part: str = ""
     reason: str = ""
     rows: int | None = None
+    at_most: bool = False
     start: int | None = None
     end: int | None = None
 

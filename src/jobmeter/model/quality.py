@@ -71,12 +71,16 @@ class NodeQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the store that cannot be read and may have held samples of the job; None: unknown."""
+    """A part of the store that cannot be read and may have held samples of the job; None: unknown.
+
+    ``rows``: how many rows it had, of any job. With ``at_most`` the number is an upper bound.
+    """
 
     table: str
     part: str
     reason: str = ""
     rows: int | None = None
+    at_most: bool = False
     start: int | None = None
     end: int | None = None
 

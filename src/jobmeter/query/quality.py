@@ -305,6 +305,7 @@ def _damaged(parts: Iterable[DamagedPart], key: int, span: TimeRange) -> list[Da
             part=part.name,
             reason=part.reason,
             rows=part.rows,
+            at_most=part.at_most,
             start=None if part.span is None else part.span.start_ms,
             end=None if part.span is None else part.span.end_ms,
         )

@@ -77,10 +77,15 @@ def store_metrics(found: StoreStatistics) -> Iterator[Metric]:
     """The statistics of a telemetry store."""
     for what, text in _TABLES.items():
         yield _by("table", GaugeMetricFamily, f"store_{what}", text, getattr(found, what).items())
-    by_table = Tally(part.table for part in found.damaged)
-    damaged = [(table, by_table[table]) for table in dict.fromkeys((*found.rows, *by_table))]
+    parts, lost = Tally[str](), Tally[str]()
+    for part in found.damaged:
+        parts[part.table] += 1
+        lost[part.table] += part.rows or 0
+    tables = dict.fromkeys((*found.rows, *(("journal",) if found.journal else ()), *parts))
     text = "Parts whose rows are missing from answers."
-    yield _by("table", GaugeMetricFamily, "store_damaged_parts", text, damaged)
+    yield _by("table", GaugeMetricFamily, "store_damaged_parts", text, [(table, parts[table]) for table in tables])
+    text = "Rows that these parts lost, where their number or an upper bound of it is known."
+    yield _by("table", GaugeMetricFamily, "store_damaged_rows", text, [(table, lost[table]) for table in tables])
     for what, value in found.window.items():
         yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
     for what, (family, text) in _JOURNAL.items():

@@ -1,7 +1,6 @@
 """The routers at the root: health and metrics first, and last whatever nobody else took."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from jobmeter.server.native import problem
 from jobmeter.server.pipeline import PublicHandler
 from jobmeter.server.services import Services
 from jobmeter.store.base import Selector
+from jobmeter.store.damage import DamagedPart
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -99,12 +99,21 @@ class Readiness:
         Raises UnavailableError where one does not, or not in time.
         """
         await asyncio.gather(*(check.passed(self._lane) for check in self._checks))
-        damaged = Counter(part.table for part in self._store.damaged())
+        damaged = self._store.damaged()
         if not damaged:
             return Answer(200, b"ready\n", content_type=_TEXT)
-        counts = ", ".join(f"{count} of {table}" for table, count in sorted(damaged.items()))
+        counts = ", ".join(_counted(table, damaged) for table in sorted({part.table for part in damaged}))
         text = f"ready, degraded: damaged parts of the store ({counts}); the server's log says what to do\n"
         return Answer(200, text.encode(), content_type=_TEXT)
+
+
+def _counted(table: str, damaged: Sequence[DamagedPart]) -> str:
+    """Say how many parts of a table are damaged and, where that is known, how many rows they lost."""
+    own = [part for part in damaged if part.table == table]
+    if any(part.rows is None for part in own):
+        return f"{len(own)} of {table}"
+    rows = sum(part.rows or 0 for part in own)
+    return f"{len(own)} of {table} with {'at most ' if any(part.at_most for part in own) else ''}{rows} rows"
 
 
 class _Check:

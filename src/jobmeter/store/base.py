@@ -215,8 +215,8 @@ class Store(Protocol):
         """The same as ``append`` for each of them, in their order, and all of them durable on return."""
         ...
 
-    def unwritten(self, keys: SeriesKeys) -> Bools:
-        """bool[k]: the series that certainly have no samples, without a search for any."""
+    def unwritten(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
+        """bool[k]: the series that certainly have no samples at or after a time, without a search for any."""
         ...
 
     def find(self, selector: Selector) -> list[Series]:

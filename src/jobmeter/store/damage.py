@@ -11,13 +11,15 @@ class DamagedPart:
 
     ``table`` is ``journal`` for a file of samples that were not in the engine yet. ``span`` has the times of the
     part's rows, ``jobs`` the lowest and the highest of their job keys, ``rows`` their number; None where the damage
-    leaves it unknown. ``place`` is for the operator alone: the folder of what is left.
+    leaves it unknown. With ``at_most`` the number is an upper bound. ``place`` is for the operator alone: the folder of
+    what is left.
     """
 
     table: str
     name: str
     reason: str
     rows: int | None = None
+    at_most: bool = False
     span: TimeRange | None = None
     jobs: tuple[int, int] | None = None
     place: str = field(default="", repr=False)
@@ -29,6 +31,6 @@ class DamagedPart:
     @property
     def summary(self) -> str:
         """``samples 20455_2_2_0 (broken-on-start), 10000 rows from ... to ...``, without any path."""
-        rows = "" if self.rows is None else f", {self.rows} rows"
+        rows = "" if self.rows is None else f", {'at most ' if self.at_most else ''}{self.rows} rows"
         span = "" if self.span is None else f" from {iso(self.span.start_ms)} to {iso(self.span.end_ms)}"
         return f"{self.table} {self.name} ({self.reason}){rows}{span}"

@@ -137,7 +137,7 @@ class MemoryStore:
                 following = samples[_place(samples, hour + HOUR) :][:1]
                 self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
 
-    def unwritten(self, keys: SeriesKeys) -> Bools:
+    def unwritten(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:  # noqa: ARG002
         """See ``Store.unwritten``: it does not say."""
         return np.zeros(len(keys), np.bool_)
 

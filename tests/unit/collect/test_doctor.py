@@ -141,7 +141,7 @@ class Answers(Transport):
 
     def __init__(self, key="token", **answers):
         self.key = key
-        self._answers = answers
+        self._answers = {"readyz": Response(200, {}, b"ready\n")} | answers
 
     def request(self, method, path, body=None, headers=None):
         found = self._answers[path.rpartition("/")[2]]
@@ -175,6 +175,24 @@ def test_clocks_that_disagree(ahead, status):
     found = by_name(check_server(Answers(healthz=health(clock, ahead), whoami=WRITER), clock))
     assert found["clock"].status is status
     assert found["server"].status is found["key"].status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "said"),
+    [
+        (Response(200, {}, b"ready\n"), Status.OK, "no damage"),
+        (
+            Response(200, {}, b"ready, degraded: 1 of journal with 10 rows\n"),
+            Status.LIMITED,
+            "1 of journal with 10 rows",
+        ),
+        (UnavailableError("the store does not answer"), Status.PROBLEM, "the store does not answer"),
+    ],
+)
+def test_damage_to_what_the_server_stored_is_reported(answer, status, said):
+    clock = SetClock()
+    found = by_name(check_server(Answers(healthz=health(clock), whoami=WRITER, readyz=answer), clock))["stored"]
+    assert (found.status, said in found.text) == (status, True)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,10 @@ from jobmeter.model.time import DAY, HOUR, SystemClock, TimeRange, parse_time
 from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store, Tier
 from jobmeter.store.clickhouse import maintenance, migrate, parse_dsn, pool
 from jobmeter.store.clickhouse.migrations import MIGRATIONS
+from jobmeter.store.clickhouse.record import RecordWriter
 from jobmeter.store.clickhouse.rows import DAYS
 from jobmeter.store.registry import open_store
+from jobmeter.store.window.store import WindowedStore
 from jobmeter.testing.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 
 if TYPE_CHECKING:
@@ -156,6 +158,48 @@ def after_damage(folder: str) -> None:
     )
     whole = store.rolled(JOBS, span) == [span]
     say(damaged=damaged, trusted=trusted, marked=marked, right=right, whole=whole, found=len(found))
+    store.close()
+
+
+NAMELESS = SERIES[:3]
+
+
+class _Then:
+    """A clock that stands soon after the samples."""
+
+    def now_ms(self) -> int:
+        return START + HOUR
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def die_apart(folder: str) -> None:
+    """Write records that need the descriptors of the first three, and die."""
+    store = cast("ClickHouseStore", open_store(f"chdb://{folder}", _Then()))
+    cast("Any", store._commit_log)._segments._writer = RecordWriter(apart=1)
+    for number in range(6):
+        store.append(batch_of({(one, START + number * 15_000): float(number) for one in NAMELESS}), FOREVER)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def start_and_end(folder: str) -> None:
+    """Open it, say what is known of the damage, and close it."""
+    store = open_store(f"chdb://{folder}", _Then())
+    say(damaged=[(part.table, part.rows, part.at_most) for part in store.damaged()])
+    store.close()
+
+
+def send_again(folder: str) -> None:
+    """Send another sample of those series, and say what is found of them before and after, through a window."""
+    engine = open_store(f"chdb://{folder}", _Then())
+    store = WindowedStore(engine, _Then(), length_ms=2 * HOUR, bound=2**26)
+    selector = Selector(jobs=tuple(one.job_key for one in NAMELESS))
+    before = len(store.find(selector))
+    store.append(batch_of({(one, START + 10 * 60_000): 9.0 for one in NAMELESS}), FOREVER)
+    named = sorted(store.find(selector), key=lambda one: one.job) == sorted(NAMELESS, key=lambda one: one.job)
+    found = read_all(store, NAMELESS, SPAN)
+    say(before=before, named=named, times=sorted({(at - START) // 15_000 for _, at in found}), rows=len(found))
     store.close()
 
 
@@ -338,6 +382,9 @@ VERBS: dict[str, Callable[..., None]] = {
     "risen": risen,
     "write_days": write_days,
     "after_damage": after_damage,
+    "die_apart": die_apart,
+    "start_and_end": start_and_end,
+    "send_again": send_again,
     "check": check,
     "fill": fill,
     "back_up": back_up,

@@ -1,5 +1,6 @@
 """An embedded store that was damaged while no process had it open."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -60,6 +61,36 @@ def test_roll_ups_that_were_lost_are_computed_again_once(folder: Path) -> None:
     assert (said["right"], said["whole"], said["found"]) == (True, True, 6000)
     (again,) = run("after_damage", folder)
     assert (again["marked"], again["trusted"], again["right"]) == (0, True, True)
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_recovered_samples_that_lost_their_names_are_found_once_their_series_are_sent_again(
+    tmp_path: Path, restarts: int
+) -> None:
+    folder = tmp_path / "store"
+    run("die_apart", folder, killed=True)
+    (segment,) = folder.glob("journal/*.journal")
+    content = segment.read_bytes()
+    fourth = [place.start() for place in re.finditer(b"JMJ4", content)][3]
+    segment.write_bytes(bytes(fourth) + content[fourth:])
+    for _ in range(restarts):
+        # 9 samples are lost; the other 9 cannot be found for now.
+        assert run("start_and_end", folder) == [{"damaged": [["journal", 18, True]]}]
+        (copy,) = folder.glob("journal/*.damaged")
+        copy.unlink()
+    (said,) = run("send_again", folder)
+    assert said == {"before": 0, "named": True, "times": [3, 4, 5, 40], "rows": 12}
+
+
+def test_series_whose_descriptors_the_engine_lost_are_whole_once_they_are_sent_again(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    run("die_apart", folder, killed=True)
+    assert run("start_and_end", folder) == [{"damaged": []}]
+    for columns in folder.glob("store/*/*/all_*/columns.txt"):
+        if "`job_id`" in columns.read_text():
+            (columns.parent / "data.bin").unlink()
+    (said,) = run("send_again", folder)
+    assert said == {"before": 0, "named": True, "times": [0, 1, 2, 3, 4, 5, 40], "rows": 21}
 
 
 def test_how_far_roll_ups_are_is_found_again(folder: Path) -> None:

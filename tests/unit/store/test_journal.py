@@ -6,20 +6,24 @@ import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.unit.store.rows import LONG, in_table, rows_of
 
 from jobmeter.errors import ThrottledError, UnavailableError
 from jobmeter.model.batch import SeriesKeys
+from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
+from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
-from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.record import RecordWriter
+from jobmeter.store.clickhouse.rows import Rows, descriptors_of
+from jobmeter.store.clickhouse.segments import lost_rows
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 LAZY = JournalLimits(flush_rows=10**9, flush_seconds=10**6, retry_seconds=0.01)
@@ -46,9 +50,23 @@ class Engine:
         self.stored.update({(series, time): value for _, series, time, value, _ in rows})
 
 
-def open_journal(folder, engine, limits=LAZY, prepare=lambda rows: None):
+class Names:
+    """The series that an engine can name: all but some."""
+
+    def __init__(self, nameless=()):
+        self._nameless = nameless
+        self.until_ms = 0
+
+    def nameless(self, ids):
+        return np.isin(ids, np.array(self._nameless, np.uint64))
+
+    def note_nameless(self, until_ms):
+        self.until_ms = until_ms
+
+
+def open_journal(folder, engine, limits=LAZY, prepare=lambda rows: None, names=None):
     journal = Journal(folder / "journal", engine, limits)
-    journal.recover(prepare)
+    journal.recover(prepare, names or Names())
     return journal
 
 
@@ -70,6 +88,11 @@ def die(journal):
 
 def files(folder):
     return sorted(path.name for path in (folder / "journal").iterdir())
+
+
+def segments(folder):
+    """The segments of a folder, oldest first."""
+    return sorted((folder / "journal").glob("*.journal"))
 
 
 @pytest.fixture
@@ -155,8 +178,7 @@ def test_rows_that_are_inserted_again_replace_nothing_newer(tmp_path, engine):
     journal.flush()
     journal.append([rows_of([(1, 10, 2.0)])])
     die(journal)
-    (second,) = (tmp_path / "journal").iterdir()
-    shutil.copy(second, left / "journal")
+    shutil.copytree(tmp_path / "journal", left / "journal", dirs_exist_ok=True)
     again = open_journal(left, engine)
     assert engine.stored == {(1, 10): 2.0}
     die(again)
@@ -173,7 +195,7 @@ def test_nothing_newer_is_inserted_while_a_segment_cannot_be_taken_away(tmp_path
     with pytest.raises(UnavailableError, match="read-only"):
         journal.flush()
     assert engine.stored == {(1, 10): 1.0}
-    assert len(files(tmp_path)) == 1
+    assert len(segments(tmp_path)) == 1
     journal.append([rows_of([(1, 10, 2.0)])])
     with pytest.raises(UnavailableError, match="read-only"):
         journal.flush()
@@ -189,35 +211,202 @@ def test_nothing_newer_is_inserted_while_a_segment_cannot_be_taken_away(tmp_path
 def test_a_torn_end_was_never_acknowledged(tmp_path, engine, caplog):
     journal = open_journal(tmp_path, engine)
     journal.append([rows_of([(1, 10, 1.0)])])
+    (segment,) = segments(tmp_path)
+    end = segment.with_suffix(".end").read_bytes()
     journal.append([rows_of([(1, 11, 1.0)])])
     die(journal)
-    (segment,) = (tmp_path / "journal").iterdir()
-    segment.write_bytes(segment.read_bytes()[:-3])
+    segment.write_bytes(segment.read_bytes()[:-100])
+    segment.with_suffix(".end").write_bytes(end)
     again = open_journal(tmp_path, engine)
     assert engine.stored == {(1, 10): 1.0}
-    assert "cut off" in caplog.text
+    assert "a write was cut off before it was acknowledged" in caplog.text
+    assert files(tmp_path) == []
     again.append([rows_of([(2, 1, 1.0)])])
     die(again)
-    assert files(tmp_path) == [f"{2:016d}.journal"]
+    assert [path.name[:16] for path in segments(tmp_path)] == [f"{2:016d}"]
 
 
-def test_damage_is_said_and_the_file_stays(tmp_path, engine, caplog):
+def test_acknowledged_samples_that_a_disk_cut_off_are_counted(tmp_path, engine, caplog):
+    journal = open_journal(tmp_path, engine)
+    for at in range(6):
+        journal.append([rows_of([(1, 10 * at + more, 1.0) for more in range(10)])])
+    die(journal)
+    (segment,) = segments(tmp_path)
+    segment.write_bytes(segment.read_bytes()[: segment.stat().st_size // 2 - 100])
+    die(open_journal(tmp_path, engine))
+    assert sorted(engine.stored) == [(1, at) for at in range(20)]
+    assert "40 samples that were acknowledged are lost" in caplog.text
+    assert [lost_rows(name) for name in files(tmp_path)] == [(40, False)]
+
+
+def test_a_segment_that_is_gone_is_counted(tmp_path, engine, caplog):
+    journal = open_journal(tmp_path, engine)
+    journal.append([rows_of([(1, at, 1.0) for at in range(7)])])
+    die(journal)
+    segments(tmp_path)[0].unlink()
+    die(open_journal(tmp_path, engine))
+    assert "7 samples that were acknowledged are lost" in caplog.text
+    assert [lost_rows(name) for name in files(tmp_path)] == [(7, False)]
+    caplog.clear()
+    die(open_journal(tmp_path, engine))
+    assert caplog.text == ""
+
+
+def test_damage_is_said_in_samples_and_the_file_stays(tmp_path, engine, caplog):
     journal = open_journal(tmp_path, engine)
     for at in (10, 11, 12):
         journal.append([rows_of([(1, at, 1.0)])])
     die(journal)
-    (segment,) = (tmp_path / "journal").iterdir()
+    (segment,) = segments(tmp_path)
     text = bytearray(segment.read_bytes())
     text[len(text) // 2] ^= 1
     segment.write_bytes(text)
     again = open_journal(tmp_path, engine)
     assert engine.stored == {(1, 10): 1.0, (1, 12): 1.0}
-    assert "damaged" in caplog.text
+    assert "1 samples that were acknowledged are lost" in caplog.text
     (stored,) = (tmp_path / "journal").iterdir()
-    assert stored.suffix == ".damaged"
+    assert stored.name == f"{segment.stem}.lost-1.damaged"
+    assert lost_rows(stored.name) == (1, False)
     assert stored.read_bytes() == bytes(text)
     die(again)
     die(open_journal(tmp_path, engine))
+
+
+def test_damage_that_costs_nothing_is_logged_alone(tmp_path, engine, caplog):
+    journal = open_journal(tmp_path, engine)
+    journal.append([rows_of([(1, 10, 1.0)])])
+    die(journal)
+    (segment,) = segments(tmp_path)
+    text = bytearray(segment.read_bytes())
+    text[20] ^= 1
+    segment.write_bytes(text)
+    die(open_journal(tmp_path, engine))
+    assert engine.stored == {(1, 10): 1.0}
+    assert "every sample in it was recovered" in caplog.text
+    assert files(tmp_path) == []
+
+
+def test_samples_whose_series_lost_their_names_are_counted_and_remembered(tmp_path, engine, caplog):
+    journal = open_journal(tmp_path, engine)
+    journal.append([rows_of([(1, 10, 1.0), (2, 10, 1.0)])])
+    journal.append([rows_of([(3, 11, 1.0), (3, 12, 1.0), (4, 13, 1.0)])])
+    die(journal)
+    (segment,) = segments(tmp_path)
+    text = bytearray(segment.read_bytes())
+    text[100] ^= 1
+    segment.write_bytes(text)
+    names = Names(nameless=[2, 3])
+    die(open_journal(tmp_path, engine, names=names))
+    assert sorted(engine.stored) == [(3, 11), (3, 12), (4, 13)]
+    assert [lost_rows(name) for name in files(tmp_path)] == [(4, True)]
+    assert names.until_ms == 13
+    assert "2 of these samples are stored, but the names of their series are lost" in caplog.text
+
+
+SENDERS = [np.array(own, np.uint64) for own in ([1, 2], [3], [2, 4], [5, 6, 7, 8], [9])]
+"""The series of senders; a series may be in the lists of several."""
+COMMITS = st.lists(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12), st.booleans()), min_size=1, max_size=3),
+    min_size=1,
+    max_size=12,
+)
+"""Commits of some senders: how many samples of each series, and whether the sender's list comes as a new object."""
+DAMAGES = st.lists(
+    st.tuples(
+        st.sampled_from(["flip", "zero", "cut", "overwrite", "insert", "remove", "end"]),
+        st.integers(0, 2**20),
+        st.integers(0, 2**20),
+        st.integers(1, 256),
+    ),
+    max_size=3,
+)
+
+
+def damaged(content, kind, place, other, size):
+    """A file after damage of that kind."""
+    place, other = place % max(1, len(content)), other % max(1, len(content))
+    block = content[other : other + size]
+    rest = {
+        "flip": bytes(byte ^ 1 << size % 8 for byte in content[place : place + 1]) + content[place + 1 :],
+        "zero": bytes(len(content[place : place + size])) + content[place + size :],
+        "cut": b"",
+        "overwrite": block + content[place + len(block) :],
+        "insert": block + content[place:],
+        "remove": content[place + size :],
+    }
+    return content[:place] + rest[kind]
+
+
+@settings(max_examples=60, deadline=None)
+@given(commits=COMMITS, damages=DAMAGES, apart=st.sampled_from([256, 2**16]), seals=st.sets(st.integers(0, 11)))
+def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_counted(commits, damages, apart, seals):
+    with TemporaryDirectory() as name:
+        folder, engine = Path(name), Engine()
+        journal = open_journal(folder, engine)
+        journal._segments._writer = RecordWriter(apart)
+        keys = [SeriesKeys(own // 3, own) for own in SENDERS]
+        described, clock = set[int](), 0
+        records = list[tuple[Path, int, list[tuple[int, int]]]]()  # segment, where it ends, samples
+        for number, commit in enumerate(commits):
+            if number in seals:
+                journal._segments.seal()  # as a flush begins with, which the engine does not finish
+            group, samples = [], []
+            for sender, count, fresh in commit:
+                own = SeriesKeys(*(column.copy() for column in (keys[sender].job, keys[sender].series)))
+                own = own if fresh else keys[sender]
+                time = np.tile(np.arange(clock, clock + count), len(own))
+                clock += count
+                new = [one for one in own.series.tolist() if one not in described]
+                described.update(new)
+                rows = Rows(own, np.full(len(own), count), time, time / 4, LONG, None, names_of(new) if new else None)
+                group.append(rows)
+                samples += [(one, at) for one in own.series.tolist() for at in range(clock - count, clock)]
+            journal.append(group)
+            segment = segments(folder)[-1]
+            records.append((segment, segment.stat().st_size, samples))
+        die(journal)
+
+        originals = {path: path.read_bytes() for path in segments(folder)}
+        for kind, place, other, size in damages:
+            path = segments(folder)[place % len(originals)]
+            if kind == "end":
+                path.with_suffix(".end").write_bytes(b"damaged")
+            else:
+                path.write_bytes(damaged(path.read_bytes(), kind, place, other, size))
+        left = {path: path.read_bytes() for path in originals}
+
+        inserted = []
+
+        def insert(group):
+            inserted.extend(group)
+            engine(group)
+
+        die(open_journal(folder, insert))
+        every = {sample for _, _, samples in records for sample in samples}
+        missing = every - set(engine.stored)
+        assert all(value == time / 4 for (_, time), value in engine.stored.items())
+        assert set(engine.stored) <= every
+        # Small records have all that they need. Large ones need one another, in a way that damage to one place leaves.
+        if apart == 2**16 or sum(kind != "end" for kind, *_ in damages) <= 1:
+            begins = dict.fromkeys(originals, 0)
+            whole = set[tuple[int, int]]()
+            for path, end, samples in records:
+                whole.update(samples if originals[path][begins[path] : end] in left[path] else ())
+                begins[path] = end
+            assert whole <= set(engine.stored)
+            named = {one for rows in descriptors_of(inserted) for one in rows.ids.tolist()}
+            assert {series for series, _ in engine.stored} <= named
+        told = [lost for name in files(folder) if (lost := lost_rows(name)) is not None]
+        # Without its end a segment that was cut off looks like one whose last write was.
+        if not any(kind == "end" for kind, *_ in damages):
+            assert not any(one.at_most for one in told)
+            assert len(missing) == sum(one.rows for one in told)
+
+
+def names_of(series):
+    ids = np.array(series, np.uint64)
+    own = [Series("app.number", job=f"job-{one}") for one in series]
+    return Descriptors.of(own, SeriesKeys(ids // 3, ids), np.zeros(len(ids), np.int64), 30)
 
 
 def test_a_disk_that_fails_keeps_nothing_and_promises_nothing(tmp_path, engine, monkeypatch):
@@ -367,9 +556,9 @@ class Lives(RuleBasedStateMachine):
     @rule(torn=st.binary(max_size=30))
     def die(self, torn):
         die(self.journal)
-        segments = sorted((self.folder / "journal").iterdir())
-        if segments:
-            with segments[-1].open("ab") as file:
+        left = segments(self.folder)
+        if left:
+            with left[-1].open("ab") as file:
                 file.write(torn)
         self.journal = open_journal(self.folder, self.engine)
 

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -15,12 +16,12 @@ from tests.unit.store.child import STEPS
 CHILD = str(Path(__file__).with_name("child.py"))
 
 
-def run(*arguments: object) -> list[dict[str, Any]]:
-    """The lines that a child says."""
+def run(*arguments: object, killed: bool = False) -> list[dict[str, Any]]:
+    """The lines that a child says, which ends well, or kills itself."""
     done = subprocess.run(
         [sys.executable, CHILD, *map(str, arguments)], capture_output=True, text=True, timeout=240, check=False
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == (-signal.SIGKILL if killed else 0), done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

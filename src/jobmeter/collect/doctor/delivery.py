@@ -1,4 +1,4 @@
-"""Checks of the delivery: the server, the key, both clocks, the spool and its disk."""
+"""Checks of the delivery: the server and what it stored, the key, both clocks, the spool and its disk."""
 
 import os
 from collections.abc import Iterator
@@ -38,8 +38,20 @@ def check_server(transport: Transport | None, clock: Clock) -> Iterator[Check]:
         return
     took = clock.now_ms() - begin
     yield Check(_AREA, "server", Status.OK, f"{transport.server} answers within {took} ms")
+    yield _check_stored(transport)
     yield _check_key(transport)
     yield _check_clock(health, begin, clock.now_ms())
+
+
+def _check_stored(transport: Transport) -> Check:
+    try:
+        text = transport.request("GET", "/readyz").body.decode("utf-8", "replace").strip()
+    except JobmeterError as error:
+        return Check(_AREA, "stored", Status.PROBLEM, f"the server is not ready: {error.message}", "see its log")
+    if text != "ready":
+        advice = "`jobmeter status` names the damaged parts, and the server's log says what to do with each"
+        return Check(_AREA, "stored", Status.LIMITED, f"the server says: {text}", advice)
+    return Check(_AREA, "stored", Status.OK, "the server knows of no damage to what it stored")
 
 
 def _check_key(transport: Transport) -> Check:

@@ -57,7 +57,15 @@ def _status(context: CallContext) -> Status:
 
 def _damaged(part: DamagedPart) -> DamagedBody:
     start, end = (None, None) if part.span is None else (part.span.start_ms, part.span.end_ms)
-    return DamagedBody(table=part.table, part=part.name, reason=part.reason, rows=part.rows, start=start, end=end)
+    return DamagedBody(
+        table=part.table,
+        part=part.name,
+        reason=part.reason,
+        rows=part.rows,
+        at_most=part.at_most,
+        start=start,
+        end=end,
+    )
 
 
 def _backup(context: CallContext) -> BackupDone:

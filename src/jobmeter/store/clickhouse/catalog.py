@@ -22,6 +22,8 @@ from jobmeter.store.clickhouse.sql import PARAMETERS, pieces
 from jobmeter.store.clickhouse.target import Target
 from jobmeter.store.clickhouse.written_days import WrittenDays
 
+NAMELESS = "nameless"
+"""The row of ``progress`` with the time before which samples may lie whose series have no descriptor."""
 _MOST_CACHED = 1_000_000
 _FRESH_SECONDS = 300.0
 _COLUMNS = ("metric", "project", "cluster", "node", "device", "job_id", "replica", "attempt", "labels")
@@ -55,26 +57,49 @@ class Catalog:
         # Every series that ever had a descriptor, once they were read; None before, and where they are too many.
         self._all: WrittenDays | None = None
         self._countless = not target.exclusive
+        self._nameless_until_ms = 0
 
-    def unwritten(self, ids: Uint64s) -> Bools:
-        """Which series certainly have no samples, because they have no descriptor: it is written with the first.
+    def unwritten(self, ids: Uint64s, since_ms: int = 0) -> Bools:
+        """bool[k]: series that certainly have no samples since a time, as they have no descriptor.
 
-        All of them are read at the first call. Where another process writes too, or where they are
-        more than ``_MOST_CACHED``, it is unknown of any.
+        A descriptor is written with the first sample. Damage can part the two, so that nothing is certain up to the
+        time that ``note_nameless`` noted. All series are read at the first call. Where another process writes too, or
+        where there are more than ``_MOST_CACHED``, nothing is certain.
         """
         with self._lock:
             if self._all is None and not self._countless:
                 self._read_all()
             new = np.zeros(len(ids), np.bool_)
-            if self._all is not None:
+            if self._all is not None and since_ms >= self._nameless_until_ms:
                 new[self._all.older(ids, np.zeros(len(ids), np.int64))] = True
             return new
+
+    def nameless(self, ids: Uint64s) -> Bools:
+        """bool[k]: the series that have no descriptor in the engine."""
+        found = [np.empty(0, np.uint64)]
+        for some in pieces(ids.tolist()):
+            with translated("read series"), self._read.client() as client:
+                sql = "SELECT DISTINCT series FROM series WHERE series IN {ids:Array(UInt64)}"
+                columns = client.query(sql, parameters={"ids": list(some)}).result_columns
+            found.append(np.array(columns[0] if columns else [], np.uint64))
+        return ~np.isin(ids, np.concatenate(found))
+
+    def note_nameless(self, until_ms: int) -> None:
+        """Note durably that there may be samples before a time whose series have no descriptor."""
+        with translated("note which samples have no names"), self._read.client() as client:
+            sql = "INSERT INTO progress SELECT {name:String}, {until:Int64}"
+            client.command(sql, parameters={"name": NAMELESS, "until": until_ms})
+        with self._lock:
+            self._nameless_until_ms = max(self._nameless_until_ms, until_ms)
 
     def _read_all(self) -> None:
         waiting = self._pending().descriptors()
         with translated("read series"), self._read.client() as client:
             sql = "SELECT DISTINCT series FROM series LIMIT {most:UInt64}"
             columns = client.query(sql, parameters={"most": _MOST_CACHED + 1}).result_columns
+            sql = "SELECT max(value) FROM progress WHERE name = {name:String}"
+            (row,) = client.query(sql, parameters={"name": NAMELESS}).result_rows
+        self._nameless_until_ms = max(self._nameless_until_ms, int(row[0]))
         stored = np.array(columns[0] if columns else [], np.uint64)
         ids = np.unique(np.concatenate([stored, *(one.ids for one in waiting)]))
         self._countless = len(ids) > _MOST_CACHED

@@ -19,6 +19,7 @@ from jobmeter.model.time import DAY, SECOND, TimeRange
 from jobmeter.store.clickhouse.failures import damaged_part, translated
 from jobmeter.store.clickhouse.part_files import job_range, row_count, time_range
 from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.segments import lost_rows
 from jobmeter.store.clickhouse.target import Target
 from jobmeter.store.damage import DamagedPart
 
@@ -103,7 +104,15 @@ class Damage:
         if self._journal is None:
             return
         for path in sorted(self._journal.glob("*.damaged")):
-            yield DamagedPart(table="journal", name=path.name, reason="damaged", place=str(path))
+            lost = lost_rows(path.name)
+            yield DamagedPart(
+                table="journal",
+                name=path.name,
+                reason="damaged",
+                rows=None if lost is None else lost.rows,
+                at_most=lost is not None and lost.at_most,
+                place=str(path),
+            )
 
     def _described(self, part: DamagedPart) -> DamagedPart:
         span = _partition_range(part)
@@ -123,7 +132,7 @@ def advice(part: DamagedPart) -> str:
     """What is lost and what to do, for the log."""
     if part.table == "journal":
         return (
-            f"the journal's file {part.name} is damaged: samples that were acknowledged may be missing from answers. "
+            f"a file of the journal was damaged: {part.summary}, which were acknowledged, are missing from answers. "
             f"Restore a backup into another data folder, or accept the loss: remove {part.place}"
         )
     if part.reason == "unreadable":

@@ -69,6 +69,13 @@ class Descriptors(msgspec.Struct, frozen=True, eq=False):
             text.split(b"\n"),
         )
 
+    @classmethod
+    def joined(cls, several: "Sequence[Descriptors]") -> Self:
+        """The descriptors of several, one after the other."""
+        job, ids, days = (np.concatenate([getattr(one, name) for one in several]) for name in ("job", "ids", "days"))
+        every = list(chain.from_iterable(one.series for one in several))
+        return cls(every, job, ids, days, list(chain.from_iterable(one.lines for one in several)))
+
     @property
     def nbytes(self) -> int:
         """Memory that they take, about: names are in the series and in the line."""

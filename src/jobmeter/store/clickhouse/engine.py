@@ -29,6 +29,7 @@ from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.mend import mend
 from jobmeter.store.clickhouse.migrate import create_database, migrate
 from jobmeter.store.clickhouse.outbox import Outbox
+from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool, connect
 from jobmeter.store.clickhouse.reader import Reader
 from jobmeter.store.clickhouse.rollup import Roller
@@ -82,8 +83,8 @@ class ClickHouseStore:
         self._damage = _damage(target, read, write)
         if mend(self._damage.parts(), write, target, clock):
             self._rollup_state.reload()
+        self._catalog = Catalog(read, target, clock, self._pending)
         self._commit_log = self._opened_log(target, write)
-        self._catalog = Catalog(read, target, clock, self._commit_log.pending)
         self._reader = Reader(read, self._commit_log.pending)
         self._lookup = Lookup(read, self._reader, self._rollup_state, self._commit_log.pending)
         self._roller = Roller(write, self._rollup_state, self._commit_log.flush)
@@ -120,8 +121,15 @@ class ClickHouseStore:
 
         journal = self._commit_log = Journal(target.path / _JOURNAL, insert)
         # What the process that died had marked, and not written, is marked again.
-        journal.recover(lambda rows: self._rollup_state.dirty_before(rows.touched(self._rollup_state.intent())))
+        journal.recover(
+            lambda rows: self._rollup_state.dirty_before(rows.touched(self._rollup_state.intent())), self._catalog
+        )
+        if journal.damaged:
+            self._damage.refresh()
         return journal
+
+    def _pending(self) -> Pending:
+        return NOTHING if self._commit_log is None else self._commit_log.pending()
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
         """See ``Store.append``."""
@@ -149,9 +157,9 @@ class ClickHouseStore:
         if touched:
             self._rollup_state.dirty_after(touched, before)
 
-    def unwritten(self, keys: SeriesKeys) -> Bools:
+    def unwritten(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """See ``Store.unwritten``."""
-        return self._catalog.unwritten(keys.series)
+        return self._catalog.unwritten(keys.series, since_ms)
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""

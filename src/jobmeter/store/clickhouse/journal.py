@@ -28,6 +28,7 @@ from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.time import DAY, MAX_TIME_MS
 from jobmeter.store.clickhouse.failures import unavailable
 from jobmeter.store.clickhouse.pending import Pending
+from jobmeter.store.clickhouse.recovery import SeriesNames, recover
 from jobmeter.store.clickhouse.rows import Rows, Section
 from jobmeter.store.clickhouse.segments import Segments
 
@@ -62,6 +63,8 @@ class Journal:
     """
 
     def __init__(self, folder: Path, insert: Insert, limits: JournalLimits = JournalLimits()) -> None:
+        self.damaged = False
+        """True where ``recover`` found that samples were lost."""
         self._insert = insert
         self._limits = limits
         self._segments = Segments(folder)
@@ -82,16 +85,18 @@ class Journal:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def recover(self, prepare: Callable[[Rows], object]) -> None:
+    def recover(self, prepare: Callable[[Rows], object], names: SeriesNames) -> None:
         """Take in what an earlier process left behind, and begin to work.
 
         ``prepare`` is called with all these rows before any of them goes to the engine. Where the engine does not take
-        them now they wait, as others do.
+        them now they wait, as others do. ``names`` is asked where some of what was left is damaged.
         """
-        for path in self._segments.left:
-            for rows in self._segments.recovered(path):
-                prepare(rows)
-                self._add([Section(rows)])
+        groups, self.damaged = recover(self._segments, names)
+        for rows in groups:
+            prepare(rows)
+            self._add([Section(rows)])
+        if not self._rows:
+            self._removable = self._segments.left
         self._thread = threading.Thread(target=self._run, name="jobmeter-journal", daemon=True)
         self._thread.start()
         try:
@@ -205,6 +210,7 @@ class Journal:
             self._note_failure(error)
             raise
         self._removable = paths
+        self._segments.flushed()
         with self._changed:
             # Rows are only ever added behind these.
             del self._waiting[: len(sections)]

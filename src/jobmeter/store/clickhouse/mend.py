@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobmeter.model.time import MAX_TIME_MS, Clock, TimeRange
+from jobmeter.store.clickhouse.catalog import NAMELESS
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.target import Target
@@ -18,20 +19,23 @@ from jobmeter.store.damage import DamagedPart
 
 _log = logging.getLogger(__name__)
 _ROLLED = frozenset({"minutes", "hours", "marks"})
+_MENDED = _ROLLED | {"series"}
 # Samples outlive their retention by a day: an hour with one inside of it is whole.
 _MARK = """
 INSERT INTO marks (job, hour, id, cleared, at)
 SELECT DISTINCT job, intDiv(time, 3600000) * 3600000 AS begin, {id:UInt64}, 0, {now:Int64} FROM samples
 WHERE time >= {start:Int64} AND time < {end:Int64} AND time >= {now:Int64} - raw_days * 86400000
 AND begin < (SELECT max(value) FROM progress WHERE name = 'intent')"""
+_NAMELESS = "INSERT INTO progress SELECT {name:String}, greatest(max(time), {now:Int64}) + 86400000 FROM samples"
 
 
 def mend(parts: Sequence[DamagedPart], pool: Pool, target: Target, clock: Clock) -> bool:
-    """Mark the hours of roll-ups that were lost. True when some were marked: the roll-up state is to be read again.
+    """Mark the hours of roll-ups that were lost, and note where descriptors were.
 
-    For an engine that is this process's own; in a cluster other nodes have what one has lost.
+    Returns True when something was written: the roll-up state is to be read again. For an engine that is this process's
+    own; in a cluster other nodes have what one has lost.
     """
-    lost = [part for part in parts if part.table in _ROLLED and part.reason.startswith("broken")]
+    lost = [part for part in parts if part.table in _MENDED and part.reason.startswith("broken")]
     if not lost or not target.exclusive:
         return False
     with translated("mark hours whose roll-ups are lost"), pool.client() as client:
@@ -39,13 +43,17 @@ def mend(parts: Sequence[DamagedPart], pool: Pool, target: Target, clock: Clock)
         fresh = {name: part for part in lost if (name := _name(part)) not in recorded}
         for name, part in fresh.items():
             span = part.span or TimeRange(0, MAX_TIME_MS)
-            values = {"id": secrets.randbits(64), "now": clock.now_ms(), "start": span.start_ms, "end": span.end_ms}
-            client.command(_MARK, parameters=values)
+            now_ms = clock.now_ms()
+            if part.table in _ROLLED:
+                values = {"id": secrets.randbits(64), "now": now_ms, "start": span.start_ms, "end": span.end_ms}
+                client.command(_MARK, parameters=values)
+                _log.warning("roll-ups of %s are computed again, where its samples are still stored", part.summary)
+            else:
+                client.command(_NAMELESS, parameters={"name": NAMELESS, "now": now_ms})
+                _log.warning("samples of the series in %s are found once these series are sent again", part.summary)
             client.command(
-                "INSERT INTO progress SELECT {name:String}, {now:Int64}",
-                parameters={"name": name, "now": values["now"]},
+                "INSERT INTO progress SELECT {name:String}, {now:Int64}", parameters={"name": name, "now": now_ms}
             )
-            _log.warning("roll-ups of %s are computed again, where its samples are still stored", part.summary)
     return bool(fresh)
 
 

@@ -1,156 +1,329 @@
 """The journal's records: what one sync to disk makes durable, as bytes.
 
-A record is a head, then one section for each group of rows. Numbers are little-endian, and every section
-begins at a multiple of eight bytes. Keys of a list of series that is sent repeatedly are written once: further
-sections name the list. A list is defined from its record to the end of its segment, and nowhere else.
+A record is a head, a body and a foot. Numbers are little-endian, and every part begins at a multiple of eight bytes.
+The foot repeats the head, so that damage to either costs nothing. Both have a checksum of their own, so that the number
+of lost rows is known where the body is damaged.
 
-| head | |
+| head, foot | |
 |---|---|
-| 4 bytes | ``JMJ3`` |
-| u32 | sections |
-| u64 | bytes of all sections |
-| u32 | CRC-32 of these bytes |
-| u32 | CRC-32 of the head so far |
+| 4 bytes | ``JMJ4`` begins a head, ``4JMJ`` a foot |
+| u32 | sections in the body |
+| u64 | salt of the segment, which is in the name of its file too |
+| u64 | byte of the segment where the record begins |
+| u64 | rows of the segment before the record |
+| u64 | bytes of the body |
+| u32 | rows of the record |
+| u32 | copies in the body |
+| u32 | CRC-32 of the body |
+| u32 | CRC-32 of the fields above |
+
+The body has one section for each group of rows, then the copies.
 
 | section | |
 |---|---|
 | u32, u32 | runs ``k``, rows ``n`` |
 | u16, u16, u16, u16 | days that raw samples, minutes, hours are stored; form: 1 keys, 2 single, 4 together, 8 series |
-| u64 | number of the list |
-| u64[k], u64[k] | with ``keys``: job key and series id of each run, which are the list of that number from now on |
+| u64 | number of the list of series |
+| u64[k], u64[k] | with ``keys``: job key and series id of each run, which are the list of that number |
 | i64[n], f64[n] | time in milliseconds and value of each row; with ``together`` one time for all of them |
 | u32[k] | rows of each run, then zeros up to a multiple of eight bytes; with ``single`` nothing: each has one |
-| u64, bytes | with ``series``: their length, and rows of the table ``series`` as JSON, then zeros likewise |
+| u64, bytes | with ``series``: their length, and descriptors; then zeros likewise |
 
-Records of earlier programs are read too: ``JMJ2`` has no descriptors; sections of ``JMJ1`` have 0 as the form and no
-number, and have keys, all times and all counts.
+Descriptors are rows of the table ``series`` as JSON lines, in one Zstandard frame. A copy has descriptors of an earlier
+record, and their length before them.
+
+A record needs others in two ways: a section may only name its list of series, and the descriptors of its series may
+have come before. So keys and descriptors are repeated until two copies lie ``APART_BYTES`` apart: damage to one record,
+or to a few adjacent blocks of a disk, leaves all other records readable. Keys are repeated further times, ever more
+rarely, in a segment that goes on to need them. A list is defined in its own segment and nowhere else; each segment has
+all descriptors that the engine may lack.
+
+The salt is a random number. Values that a sender chose so that they look like a record do not have it.
 """
 
-import re
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import Int64s, SeriesKeys
+from jobmeter.model.batch import Float64s, Int64s, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.rows import Rows
 
 Piece = bytes | memoryview
-MAGIC, OLD_MAGIC = b"JMJ3", b"JMJ1"
-_HEAD = struct.Struct("<4sIQI")
+HEAD_MAGIC, FOOT_MAGIC = b"JMJ4", b"4JMJ"
+_HEAD = struct.Struct("<4sIQQQQIII")
 _CHECK = struct.Struct("<I")
-_SECTION = struct.Struct("<IIHHHH")
 _NUMBER = struct.Struct("<Q")
-_NUMBERED = struct.Struct("<IIHHHHQ")
-"""Both of them."""
+_SECTION = struct.Struct("<IIHHHHQ")
 _TIME = struct.Struct("<q")
 _IDS, _TIMES, _VALUES, _COUNTS = (np.dtype(kind) for kind in ("<u8", "<i8", "<f8", "<u4"))
 _KEYS, _SINGLE, _TOGETHER, _DESCRIPTORS = 1, 2, 4, 8
-_OLD = _KEYS
-"""The form of a section before there were forms."""
 HEAD_BYTES = _HEAD.size + _CHECK.size
-_ANY_MAGIC = re.compile(b"JMJ[123]")
-AGAIN_BYTES = 2 * 2**20
-"""A list is written again when so much lies between: a damaged record takes no more than that with it."""
+LEAST_ROW_BYTES = 8
+"""Bytes that a row takes at least."""
+APART_BYTES = 2**16
+"""Distance between two copies of keys or descriptors: more than damage to one place of a disk usually takes."""
+_RARER = 4
+"""Times the distance from the first copy of keys to the last one, at which another one is written."""
+_LEVEL = 1
+"""Of compression: the quickest."""
 
 
-class SegmentContent(msgspec.Struct, frozen=True):
-    """The content of a segment.
+class Head(NamedTuple):
+    """The fields of a head or a foot.
 
-    ``groups``: the rows of its whole records, in order. ``damaged`` bytes lie before a whole record and are none:
-    something else than this program wrote there, or the disk lost it; or they name a list that was lost so; or they
-    have a record's full length and not its content. ``torn`` bytes lie behind all of these: a write that was cut off
-    and that nobody got an acknowledgement for, or, which looks the same, an end that the disk lost.
+    ``at`` and ``size`` are bytes: where the record begins, and how long its body is. ``before`` and ``rows`` are rows.
+    ``check`` is the checksum of the body.
     """
 
-    groups: list[Rows]
-    damaged: int
-    torn: int
+    sections: int
+    salt: int
+    at: int
+    before: int
+    size: int
+    rows: int
+    copies: int
+    check: int
+
+    def packed(self, magic: bytes) -> bytes:
+        """Return the bytes of a head or a foot."""
+        content = _HEAD.pack(magic, *self)
+        return content + _CHECK.pack(crc32(content))
+
+    @property
+    def end(self) -> int:
+        """Byte of the segment at which the foot ends."""
+        return self.at + self.size + 2 * HEAD_BYTES
+
+    @property
+    def rows_until(self) -> int:
+        """Rows of the segment up to the end of the record."""
+        return self.before + self.rows
 
 
-class SeriesListTable:
-    """The lists of series defined in a segment so far, for its writer."""
+class Position(NamedTuple):
+    """End of a segment, in bytes and in rows."""
 
-    def __init__(self) -> None:
-        self._written: dict[int, tuple[SeriesKeys, int, int]] = {}  # by identity; the list, its number, where it is
-        self._last = 0
-
-    def number(self, keys: SeriesKeys, at: int) -> tuple[int, bool]:
-        """The number of a list for a record at a place of the segment, and whether the record must define the list."""
-        written = self._written.get(id(keys))
-        if written is not None and at - written[2] < AGAIN_BYTES:
-            return written[1], False
-        self._last += 1
-        self._written[id(keys)] = keys, self._last, at
-        return self._last, True
+    at: int = 0
+    rows: int = 0
 
 
-def encode(groups: Sequence[Rows], lists: SeriesListTable, at: int = 0) -> list[Piece]:
-    """One record of some groups of rows, in pieces, for a place of the segment that has these lists.
+class _List(msgspec.Struct, eq=False):
+    """A list of series in a segment.
 
-    Where the record does not get there the lists are of no use any more. Large pieces are the memory of the rows.
+    ``first``: the byte at which the first record ends that has its keys. ``reach``: how far behind it the keys were
+    repeated. ``last``: where the last record begins that has them.
     """
-    parts = [part for rows in groups for part in _section(rows, *lists.number(rows.keys, at))]
-    check = 0
-    for part in parts:
-        check = crc32(part, check)
-    head = _HEAD.pack(MAGIC, len(groups), sum(map(len, parts)), check)
-    return [head + _CHECK.pack(crc32(head)), *parts]
+
+    keys: SeriesKeys
+    number: int
+    first: int
+    reach: int
+    last: int = -1
 
 
-def scan(segment: bytes) -> SegmentContent:
-    """What is left of a segment, whatever happened to it."""
-    groups: list[Rows] = []
-    lists: dict[int, SeriesKeys] = {}
-    damaged, good, at, behind = 0, 0, 0, 0
-    while (head := _ANY_MAGIC.search(segment, at)) is not None:
-        at = head.start()
-        size = _length(segment, at)
-        if size is None:
-            at += 1
-        elif at + size > len(segment):
-            break
-        else:
-            # A record whose body is not what it was is passed over as a whole: nothing inside it is taken for one.
-            record = segment[at : at + size]
-            at += size
-            if _whole(record):
-                damaged += at - size - good
-                for length, rows in _sections(record, lists):
-                    if rows is None:
-                        damaged += length
-                    else:
-                        groups.append(rows)
-                good = at
-            elif not _grown(record, segment[at:]):
-                behind = at
-    unreadable = max(behind - good, 0)
-    return SegmentContent(groups, damaged + unreadable, len(segment) - good - unreadable)
+class _Copy(msgspec.Struct, eq=False):
+    """Descriptors as they are written.
+
+    ``total``: where their first record ends, in bytes of all segments. ``first``: where the first record of this
+    segment ends that has them, None where there is none.
+    """
+
+    descriptors: bytes
+    total: int
+    first: int | None
 
 
-def _section(rows: Rows, number: int, written: bool) -> list[Piece]:
-    runs, retention = len(rows.count), rows.retention
-    first, last = rows.span
-    together = first == last
-    single = runs == len(rows)
-    lines = b"" if rows.descriptors is None else b"\n".join(rows.descriptors.lines)
-    form = _KEYS * written | _SINGLE * single | _TOGETHER * together | _DESCRIPTORS * bool(lines)
-    days = retention.raw_days, retention.minute_days, retention.hour_days
-    pieces: list[Piece] = [_NUMBERED.pack(runs, len(rows), *days, form, number)]
-    if written:
-        pieces += [_memory(rows.job, _IDS), _memory(rows.series, _IDS)]
-    pieces += [_TIME.pack(first) if together else _memory(rows.time, _TIMES), _memory(rows.value, _VALUES)]
-    if not single:
-        pieces.append(_padded(rows.count.astype(_COUNTS).tobytes()))
-    if lines:
-        pieces.append(_NUMBER.pack(len(lines)) + _padded(lines))
-    return pieces
+class RecordWriter:
+    """Makes the records of one segment after another. One thread at a time.
+
+    Each ``encode`` is followed by ``written``, or by ``begin`` where the record did not reach the disk: then nothing in
+    its segment may be referred to any more.
+    """
+
+    def __init__(self, apart: int = APART_BYTES) -> None:
+        """``apart``: see ``APART_BYTES``."""
+        self.position = Position()
+        self._apart = apart
+        self._salt = 0
+        self._lists: dict[int, _List] = {}  # by the identity of the keys
+        self._before = 0  # bytes of the segments before this one
+        self._flushed = 0  # byte of all segments up to which the engine has the descriptors
+        self._copies: list[_Copy] = []  # that the next record repeats
+        self._repeated: list[_Copy] = []  # that are in this segment often enough
+        self._fresh: list[bytes] = []  # descriptors that the record is the first to have
+        self._new: list[_List] = []  # lists that the record is the first to have
+
+    def begin(self, salt: int) -> None:
+        """Begin a segment."""
+        self._before += self.position.at
+        self.position, self._salt = Position(), salt
+        self._lists = {}
+        # Each segment has all descriptors that the engine may lack: another one may be lost as a whole.
+        self._copies = [_Copy(one.descriptors, one.total, None) for one in self._repeated + self._copies]
+        self._repeated = []
+
+    def encode(self, groups: Sequence[Rows]) -> list[Piece]:
+        """Return one record of some groups of rows, in pieces. Large pieces are the memory of the rows."""
+        self._fresh, self._new = [], []
+        self._copies = [one for one in self._copies if one.total > self._flushed]
+        pieces = [piece for rows in groups for piece in self._section(rows)]
+        for copy in self._copies:
+            pieces += _with_length(copy.descriptors)
+        check = 0
+        for piece in pieces:
+            check = crc32(piece, check)
+        rows, size = sum(map(len, groups)), sum(map(len, pieces))
+        head = Head(len(groups), self._salt, *self.position, size, rows, len(self._copies), check)
+        return [head.packed(HEAD_MAGIC), *pieces, head.packed(FOOT_MAGIC)]
+
+    def written(self, end: Position) -> None:
+        """Note that the record is on disk, and where it ends."""
+        at, copies = self.position.at, self._copies
+        self.position, self._copies = end, []
+        for copy in copies:
+            done = copy.first is not None and at - copy.first >= self._apart
+            (self._repeated if done else self._copies).append(copy)
+            copy.first = end.at if copy.first is None else copy.first
+        self._copies += [_Copy(descriptors, self.total, end.at) for descriptors in self._fresh]
+        for known in self._new:
+            known.first = end.at
+
+    @property
+    def total(self) -> int:
+        """Bytes of all segments so far."""
+        return self._before + self.position.at
+
+    def flushed(self, total: int) -> None:
+        """Stop repeating descriptors up to that ``total``: the engine has them. May be called from any thread."""
+        self._flushed = total
+
+    def _section(self, rows: Rows) -> Iterator[Piece]:
+        runs, retention = len(rows.count), rows.retention
+        first, last = rows.span
+        together = first == last
+        single = runs == len(rows)
+        number, with_keys = self._number(rows.keys)
+        described = b"" if rows.descriptors is None else _compressed(rows.descriptors)
+        form = _KEYS * with_keys | _SINGLE * single | _TOGETHER * together | _DESCRIPTORS * bool(described)
+        days = retention.raw_days, retention.minute_days, retention.hour_days
+        yield _SECTION.pack(runs, len(rows), *days, form, number)
+        if with_keys:
+            yield _memory(rows.job, _IDS)
+            yield _memory(rows.series, _IDS)
+        yield _TIME.pack(first) if together else _memory(rows.time, _TIMES)
+        yield _memory(rows.value, _VALUES)
+        if not single:
+            yield _padded(rows.count.astype(_COUNTS).tobytes())
+        if described:
+            self._fresh.append(described)
+            yield from _with_length(described)
+
+    def _number(self, keys: SeriesKeys) -> tuple[int, bool]:
+        """Return the number of a list, and whether this section has to have its keys."""
+        at = self.position.at
+        known = self._lists.get(id(keys))
+        if known is None:
+            known = self._lists[id(keys)] = _List(keys, len(self._lists) + 1, at, self._apart // _RARER)
+            self._new.append(known)
+        if known.last == at:
+            return known.number, False  # an earlier section of this record has them
+        distance = at - known.first
+        if distance >= self._apart:
+            if distance < _RARER * known.reach:
+                return known.number, False
+            known.reach = distance
+        known.last = at
+        return known.number, True
+
+
+class Section(msgspec.Struct, frozen=True, eq=False):
+    """A section as it was written. ``keys`` is None where it only names its list."""
+
+    number: int
+    keys: SeriesKeys | None
+    count: Int64s
+    time: Int64s
+    value: Float64s
+    retention: Retention
+    descriptors: bytes
+
+
+class Body(NamedTuple):
+    """The sections of a record, and the descriptors of earlier ones, compressed."""
+
+    sections: Sequence[Section]
+    copies: Sequence[bytes]
+
+
+def read_head(segment: bytes, at: int, salt: int) -> Head | None:
+    """Return the head or foot at a place; None where it is damaged, or of another segment."""
+    if len(segment) - at < HEAD_BYTES:
+        return None
+    if _CHECK.unpack_from(segment, at + _HEAD.size)[0] != crc32(segment[at : at + _HEAD.size]):
+        return None
+    head = Head(*_HEAD.unpack_from(segment, at)[1:])
+    return head if head.salt == salt else None
+
+
+def read_body(body: bytes, head: Head) -> Body:
+    """Return the content of a body whose checksum is right."""
+    at, sections, copies = 0, list[Section](), list[bytes]()
+    for _ in range(head.sections):
+        section, at = _read_section(body, at)
+        sections.append(section)
+    for _ in range(head.copies):
+        copy, at = _read_with_length(body, at)
+        copies.append(copy)
+    return Body(sections, copies)
+
+
+def decompressed(descriptors: bytes) -> Descriptors:
+    """Return the descriptors that a section or a copy holds."""
+    return Descriptors.parsed(zstandard.ZstdDecompressor().decompress(descriptors))
+
+
+def _read_section(body: bytes, at: int) -> tuple[Section, int]:
+    runs, rows, raw, minute, hour, form, number = _SECTION.unpack_from(body, at)
+    at += _SECTION.size
+    keys = None
+    if form & _KEYS:
+        job, series = (np.frombuffer(body, _IDS, runs, begin) for begin in (at, at + _IDS.itemsize * runs))
+        keys = SeriesKeys(job, series)
+        at += job.nbytes + series.nbytes
+    time = np.frombuffer(body, _TIMES, 1 if form & _TOGETHER else rows, at)
+    at += time.nbytes
+    value = np.frombuffer(body, _VALUES, rows, at)
+    at += value.nbytes
+    count = np.ones(runs, np.int64)
+    if not form & _SINGLE:
+        count = np.frombuffer(body, _COUNTS, runs, at).astype(np.int64)
+        at += _COUNTS.itemsize * (runs + runs % 2)
+    descriptors, at = _read_with_length(body, at) if form & _DESCRIPTORS else (b"", at)
+    retention = Retention(raw_days=raw, minute_days=minute, hour_days=hour)
+    every = np.full(rows, time[0]) if form & _TOGETHER else time
+    return Section(number, keys, count, every, value, retention, descriptors), at
+
+
+def _read_with_length(body: bytes, at: int) -> tuple[bytes, int]:
+    (length,) = _NUMBER.unpack_from(body, at)
+    at += _NUMBER.size
+    return body[at : at + length], at + length + -length % 8
+
+
+def _with_length(content: bytes) -> tuple[bytes, bytes]:
+    return _NUMBER.pack(len(content)), _padded(content)
+
+
+def _compressed(descriptors: Descriptors) -> bytes:
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(b"\n".join(descriptors.lines))
 
 
 def _padded(content: bytes) -> bytes:
@@ -159,71 +332,3 @@ def _padded(content: bytes) -> bytes:
 
 def _memory(array: NDArray[Any], kind: np.dtype[Any]) -> memoryview:
     return np.ascontiguousarray(array, kind).data.cast("B")
-
-
-def _grown(record: bytes, rest: bytes) -> bool:
-    """Whether a file may have grown, and the power failed before all that was written into it came to the disk."""
-    return record.endswith(bytes(8)) or (bool(rest) and not rest.strip(b"\0"))
-
-
-def _length(segment: bytes, at: int) -> int | None:
-    """How long the record says that it is whose head is at a place; None when no head is there."""
-    if len(segment) - at < HEAD_BYTES:
-        return None
-    _, _, size, _ = _HEAD.unpack_from(segment, at)
-    if _CHECK.unpack_from(segment, at + _HEAD.size)[0] != crc32(segment[at : at + _HEAD.size]):
-        return None
-    return HEAD_BYTES + int(size)
-
-
-def _whole(record: bytes) -> bool:
-    check: int = _HEAD.unpack_from(record)[3]
-    return crc32(memoryview(record)[HEAD_BYTES:]) == check
-
-
-def _sections(record: bytes, lists: dict[int, SeriesKeys]) -> Iterator[tuple[int, Rows | None]]:
-    """The bytes and the rows of each section; None for rows of a list that is not there."""
-    magic, sections, _, _ = _HEAD.unpack_from(record)
-    at = HEAD_BYTES
-    for _ in range(sections):
-        begin = at
-        runs, rows, raw, minute, hour, form = _SECTION.unpack_from(record, at)
-        at += _SECTION.size
-        number = 0
-        if magic == OLD_MAGIC:
-            form = _OLD
-        else:
-            (number,) = _NUMBER.unpack_from(record, at)
-            at += _NUMBER.size
-        if form & _KEYS:
-            pair = (np.frombuffer(record, "<u8", runs, at), np.frombuffer(record, "<u8", runs, at + 8 * runs))
-            lists[number] = SeriesKeys(*pair)
-            at += 16 * runs
-        time, at = _times(record, at, rows, together=bool(form & _TOGETHER))
-        value = np.frombuffer(record, "<f8", rows, at)
-        at += 8 * rows
-        count = np.ones(runs, np.int64)
-        if not form & _SINGLE:
-            count = np.frombuffer(record, "<u4", runs, at).astype(np.int64)
-            at += -(-4 * runs // 8) * 8
-        descriptors, at = _descriptors(record, at) if form & _DESCRIPTORS else (None, at)
-        retention = Retention(raw_days=raw, minute_days=minute, hour_days=hour)
-        keys = lists.get(number)
-        there = keys is not None and len(keys) == runs
-        yield (
-            at - begin,
-            (Rows(keys, count, time, value, retention, None, descriptors) if keys is not None and there else None),
-        )
-
-
-def _descriptors(record: bytes, at: int) -> tuple[Descriptors, int]:
-    """The descriptors that begin at a place, and where they end."""
-    (length,) = _NUMBER.unpack_from(record, at)
-    at += _NUMBER.size
-    return Descriptors.parsed(record[at : at + length]), at - (-length // 8) * 8
-
-
-def _times(record: bytes, at: int, rows: int, *, together: bool) -> tuple[Int64s, int]:
-    """The times of the rows that begin at a place, and where they end."""
-    stored = np.frombuffer(record, "<i8", 1 if together else rows, at)
-    return (np.full(rows, stored[0]) if together else stored), at + stored.nbytes

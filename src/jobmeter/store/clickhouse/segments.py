@@ -1,18 +1,34 @@
-"""The journal's files: written at one end, synced, and taken away as wholes."""
+"""The journal's files: written at one end, synced, and taken away as wholes.
+
+``NUMBER-SALT.journal`` is a segment, ``NUMBER-SALT.end`` says how far it was acknowledged: it is written after each
+sync and never synced itself, so that it survives the death of the process and costs next to nothing. A segment without
+a salt in its name is one of an earlier program. ``*.damaged`` is a copy of a segment that lost samples; its name says
+how many.
+"""
 
 import logging
 import os
 import re
+import secrets
+import shutil
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
+from jobmeter.store.clickhouse import record_before
 from jobmeter.store.clickhouse.failures import unavailable
-from jobmeter.store.clickhouse.record import Piece, SeriesListTable, encode, scan
+from jobmeter.store.clickhouse.record import Piece, Position, RecordWriter
 from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.segment_content import Loss, SegmentContent, scan
 
 _log = logging.getLogger(__name__)
 _LARGE = 2**18
-_NAME = re.compile(r"(\d{16})\.(journal|damaged)")
+_NAME = re.compile(r"(?P<number>\d{16})(-(?P<salt>[0-9a-f]{16}))?(\.(?P<kind>lost|at-most)-(?P<rows>\d+))?\.\w+")
+_JOURNAL, _END, _DAMAGED = ".journal", ".end", ".damaged"
+_POSITION = struct.Struct("<QQQ")
+_CHECK = struct.Struct("<I")
 
 
 class Segments:
@@ -23,42 +39,63 @@ class Segments:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._file = -1
-        self._size = 0
-        self._lists = SeriesListTable()
+        self._file = self._end_file = -1
+        self._salt = 0
+        self._writer = RecordWriter()
+        self._sealed = 0  # bytes of all segments, when one was ended last
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             _sync(folder.parent)
-            found_paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+            paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
         except OSError as error:
             raise unavailable(str(error), f"open {folder}") from error
-        self._left = [path for path in found_paths if path.suffix == ".journal"]
+        self._left = [path for path in paths if path.suffix == _JOURNAL]
+        # The end of a segment whose file is gone: it was not taken away in the ordinary way.
+        gone = [path for path in paths if path.suffix == _END and not path.with_suffix(_JOURNAL).exists()]
+        self._left = sorted(self._left + [path.with_suffix(_JOURNAL) for path in gone])
         self._full = list(self._left)
-        self._number = int(found_paths[-1].stem) if found_paths else 0
+        self._number = int(paths[-1].name[:16]) if paths else 0
 
     @property
     def left(self) -> list[Path]:
         """The segments that were there already, oldest first."""
         return self._left
 
-    def recovered(self, path: Path) -> list[Rows]:
-        """The rows of such a segment, in order. A damaged one is copied first; the copy is never deleted."""
+    def read(self, path: Path) -> SegmentContent:
+        """Return the content of such a segment. Reports a write that was cut off, and damage that lost nothing."""
+        salt = _salt_of(path)
         try:
-            content = path.read_bytes()
-            found = scan(content)
-            if found.damaged:
-                path.with_suffix(".damaged").write_bytes(content)
+            segment = path.read_bytes() if path.exists() else b""
+            if salt is None:
+                found = record_before.scan(segment)
+            else:
+                found = scan(segment, salt, _acknowledged(path.with_suffix(_END), salt))
         except OSError as error:
             raise unavailable(str(error), f"read {path}") from error
-        if found.damaged:
-            _log.error(
-                "%d bytes in %s are damaged: samples that were acknowledged may be lost, the file is retained",
-                found.damaged,
-                path.with_suffix(".damaged"),
-            )
-        if found.torn:
-            _log.warning("%d bytes at the end of %s are no whole record: a write was cut off", found.torn, path)
-        return found.groups
+        if found.unfinished:
+            text = "the last %d bytes of %s are no whole record: a write was cut off before it was acknowledged"
+            _log.warning(text, found.unfinished, path)
+        if found.damaged and not found.lost.rows:
+            _log.warning("%d bytes in %s are damaged; every sample in it was recovered", found.damaged, path)
+        return found
+
+    def set_aside(self, path: Path, lost: Loss) -> None:
+        """Copy a segment that lost samples, under a name that says how many. The copy is never deleted."""
+        copy = path.with_suffix(f".{'at-most' if lost.at_most else 'lost'}-{lost.rows}{_DAMAGED}")
+        try:
+            if path.exists():
+                shutil.copyfile(path, copy)
+            else:
+                copy.touch()
+        except OSError as error:
+            raise unavailable(str(error), f"copy {path}") from error
+        _log.error(
+            "%s%d samples that were acknowledged are lost: %s is damaged, and is retained as %s",
+            "at most " if lost.at_most else "",
+            lost.rows,
+            path,
+            copy.name,
+        )
 
     def append(self, group: Sequence[Rows]) -> None:
         """Write a record; on return it is on disk. When it fails nothing of the record is left, as far as possible.
@@ -69,7 +106,7 @@ class Segments:
         if self._file < 0:
             self._begin()
         try:
-            record = encode(group, self._lists, self._size)
+            record = self._writer.encode(group)
             for part in _joined(record):
                 _write(self._file, part)
             os.fdatasync(self._file)
@@ -77,20 +114,29 @@ class Segments:
             # After any failure: the next record may not name a list that only this one would have defined.
             self._cut()
             raise
-        self._size += sum(map(len, record))
+        at, rows = self._writer.position
+        self._writer.written(Position(at + sum(map(len, record)), rows + sum(map(len, group))))
+        self._note_end()
 
     def seal(self) -> list[Path]:
         """End the file that is being written. Gives all that are ended and still there, oldest first."""
         self._end()
+        self._sealed = self._writer.total
         return list(self._full)
+
+    def flushed(self) -> None:
+        """Note that the engine has what was written before the last ``seal``. May be called from any thread."""
+        self._writer.flushed(self._sealed)
 
     def remove(self, paths: Sequence[Path]) -> None:
         """Take ended files away; on return they stay away whatever happens. Raises OSError."""
         for path in paths:
+            # In this order: an end without a segment means that the segment was lost.
+            path.with_suffix(_END).unlink(missing_ok=True)
             path.unlink(missing_ok=True)
         _sync(self._folder)
-        gone = set(paths)
-        self._full = [path for path in self._full if path not in gone]
+        for path in set(paths).intersection(self._full):
+            self._full.remove(path)  # in place: another thread may begin a segment meanwhile
 
     def close(self) -> None:
         """Let go of the file that is being written."""
@@ -98,30 +144,42 @@ class Segments:
 
     def _begin(self) -> None:
         self._number += 1
-        path = self._folder / f"{self._number:016d}.journal"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._size = 0
-        self._lists = SeriesListTable()
+        self._salt = secrets.randbits(64)
+        path = self._folder / f"{self._number:016d}-{self._salt:016x}{_JOURNAL}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file = os.open(path, flags | os.O_APPEND, 0o600)
+        self._writer.begin(self._salt)
         self._full.append(path)
         try:
+            self._end_file = os.open(path.with_suffix(_END), flags, 0o600)
+            self._note_end()
             _sync(self._folder)
         except OSError:
             self._cut()
             raise
 
+    def _note_end(self) -> None:
+        """Write down how far the segment is acknowledged."""
+        content = _POSITION.pack(self._salt, *self._writer.position)
+        # Without it a reader can only tell how many rows were lost at most.
+        with suppress(OSError):
+            os.pwrite(self._end_file, content + _CHECK.pack(crc32(content)), 0)
+
     def _end(self) -> None:
-        if self._file >= 0:
-            file, self._file = self._file, -1  # closed, even where closing it fails
-            self._lists = SeriesListTable()
-            os.close(file)
+        for name in ("_file", "_end_file"):
+            file = getattr(self, name)
+            setattr(self, name, -1)  # closed, even where closing it fails
+            if file >= 0:
+                os.close(file)
 
     def _cut(self) -> None:
         """Take what a failed write left behind off the end, and write to another file from now on."""
-        path = self._full[-1]
+        path, size = self._full[-1], self._writer.position.at
         try:
-            if self._size:
-                os.ftruncate(self._file, self._size)
+            if size:
+                os.ftruncate(self._file, size)
             else:
+                path.with_suffix(_END).unlink(missing_ok=True)
                 path.unlink()
                 self._full.pop()
         except OSError as error:
@@ -129,8 +187,33 @@ class Segments:
         self._end()
 
 
+def lost_rows(name: str) -> Loss | None:
+    """Return the loss that the name of a damaged segment's copy tells; None where it tells nothing."""
+    found = _NAME.fullmatch(name)
+    return Loss(int(found["rows"]), found["kind"] == "at-most") if found and found["rows"] else None
+
+
+def _salt_of(path: Path) -> int | None:
+    found = _NAME.fullmatch(path.name)
+    return int(found["salt"], 16) if found and found["salt"] else None
+
+
+def _acknowledged(path: Path, salt: int) -> Position | None:
+    """Return how far a segment was acknowledged, as far as that is known."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(content) != _POSITION.size + _CHECK.size or _CHECK.unpack_from(content, _POSITION.size)[0] != crc32(
+        content[: _POSITION.size]
+    ):
+        return None
+    written_salt, *position = _POSITION.unpack_from(content)
+    return Position(*position) if written_salt == salt else None
+
+
 def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The same bytes in fewer pieces: small ones are copied, which costs less than to write them singly."""
+    """Yield the same bytes in fewer pieces: small ones are copied, which costs less than to write them singly."""
     small: list[Piece] = []
     for piece in pieces:
         if len(piece) < _LARGE:

@@ -105,9 +105,9 @@ class WindowedStore:
             self._unfilled.clear()
         return len(self._unfilled)
 
-    def unwritten(self, keys: SeriesKeys) -> Bools:
+    def unwritten(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """See ``Store.unwritten``."""
-        return self._engine.unwritten(keys)
+        return self._engine.unwritten(keys, since_ms)
 
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``. The list is shared: callers leave it as it is."""
@@ -267,7 +267,7 @@ class WindowedStore:
 
     def _adopt(self, keys: SeriesKeys, since_ms: int, now_ms: int | None = None) -> None:
         """Nobody appends meanwhile. See ``Window.adopt``."""
-        new = self._engine.unwritten(keys)
+        new = self._engine.unwritten(keys, since_ms)
         if new.any():
             fresh = keys.where(new)
             self.window.adopt(fresh, SampleColumns.empty(), since_ms, now_ms)
