@@ -165,6 +165,20 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     latest: Job | None = None
 
 
+class JobGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource group that records of a project's jobs name, how many they are, and their workspaces, sorted.
+
+    ``created`` is when the first of these jobs was created, ``updated`` when one of their records was last written.
+    """
+
+    name: str
+    project: str
+    jobs: int
+    workspaces: tuple[str, ...]
+    created: int
+    updated: int
+
+
 class ProjectsQuestion(msgspec.Struct, Question[list[Project]], frozen=True, kw_only=True):
     """Which projects there are, by name; with ``names``, those of them. None: all that the caller may see."""
 

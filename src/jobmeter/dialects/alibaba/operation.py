@@ -122,6 +122,14 @@ class Arguments:
         size = self.integer("PageSize", default_size, 1, largest_size)
         return (self.integer("PageNumber", 1, 1, last) - 1) * size, size
 
+    def descending(self, *, default: bool) -> bool:
+        """True where Order is ``desc``, False where it is ``asc``; its letter case does not matter."""
+        return self.choice("Order", {"asc": False, "desc": True}, default)
+
+    def lately(self, back_ms: int) -> TimeRange:
+        """From ``back_ms`` ago until now."""
+        return TimeRange(max(0, self.context.now_ms - back_ms), self.context.now_ms)
+
     def flag(self, name: str, *, default: bool = False) -> bool:
         """``true`` or ``false`` in any letter case."""
         return self.choice(name, {"true": True, "false": False}, default)

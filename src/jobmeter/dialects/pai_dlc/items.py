@@ -7,11 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jobmeter.dialects.alibaba.listing import present
+from jobmeter.dialects.alibaba.times import seconds, stamp
 from jobmeter.dialects.pai_dlc import specs
 from jobmeter.dialects.pai_dlc.names import NAME
 from jobmeter.dialects.pai_dlc.pods import pod_type, pods
-from jobmeter.dialects.pai_dlc.states import REASONS, WORDS, status_of
-from jobmeter.dialects.pai_dlc.times import seconds, stamp
+from jobmeter.dialects.pai_dlc.states import REASONS, STATUS, WORDS
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.query.defaults import job_created
@@ -52,7 +53,7 @@ def listed(job: Job, now_ms: int) -> dict[str, Any]:
         "ResourceName": job.resource_group,
         "ResourceQuotaName": job.resource_group,
     }
-    return _present(item)
+    return present(item)
 
 
 def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
     if not detail:
         for name in ("JobSpecs", "Pods", "StatusHistory", "Envs", "CustomEnvs", "Settings", "CodeSource"):
             item.pop(name, None)
-    return _present(item)
+    return present(item)
 
 
 def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -104,7 +105,7 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
         "JobId": job.id,
         "DisplayName": job.name or job.id,
         "JobType": job.type,
-        "Status": status_of(job),
+        "Status": STATUS.of(job),
         "ReasonCode": _of_text(given, "ReasonCode", code),
         "ReasonMessage": _of_text(given, "ReasonMessage", job.error or message),
         "WorkspaceId": job.workspace,
@@ -140,8 +141,8 @@ def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
         "GPU": str(machine.gpu_count) if machine and machine.gpu_count is not None else None,
         "GPUType": machine.gpu_type if machine else None,
     }
-    machine_fields = {"EcsSpec": machine.id if machine else None, "ResourceConfig": _present(config) or None}
-    return [_present({"Type": role, "PodCount": count, **machine_fields}) for role, count in counts.items()]
+    machine_fields = {"EcsSpec": machine.id if machine else None, "ResourceConfig": present(config) or None}
+    return [present({"Type": role, "PodCount": count, **machine_fields}) for role, count in counts.items()]
 
 
 def _lived(job: Job) -> list[tuple[int, JobState]]:
@@ -156,10 +157,6 @@ def _state(reason: str) -> JobState | None:
 
 def _picked(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: given[name] for name in names if given.get(name) is not None}
-
-
-def _present(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if value is not None and value != ""}
 
 
 def _of_text(given: Mapping[str, Any], name: str, default: str) -> str:

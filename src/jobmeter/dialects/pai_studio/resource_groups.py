@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jobmeter.access.limit import Per, Rate
+from jobmeter.dialects.alibaba.groups import NOW_MS
+from jobmeter.dialects.alibaba.listing import in_order
 from jobmeter.dialects.alibaba.operation import Arguments, answer, in_path, in_query, in_their_unit, listed, operation
 from jobmeter.dialects.base import Answer, Steps, execute
 from jobmeter.dialects.pai_studio.names import (
@@ -28,7 +30,7 @@ from jobmeter.dialects.pai_studio.names import (
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState
 from jobmeter.model.order import natural
-from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange
+from jobmeter.model.time import DAY, HOUR, SECOND
 from jobmeter.query.group import (
     Amounts,
     CapacityQuestion,
@@ -40,8 +42,6 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.request import By, GroupRef, Line, MetricQuery
 
-NOW_MS = 5 * MINUTE
-"""How far back a state of now reaches."""
 UNKNOWN = ""
 """The text of an unknown rate."""
 _STATES = {
@@ -78,13 +78,13 @@ def get_user_view_metrics(arguments: Arguments) -> Steps:
     """
     group = arguments.required("ResourceGroupID")
     offset, size = page(arguments, required=True)
-    descending = arguments.choice("Order", {"asc": False, "desc": True}, default=False)
-    span = _lately(arguments, arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND))
+    descending = arguments.descending(default=False)
+    span = arguments.lately(arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND))
     question = GroupQuestion(group=GroupRef(group), range=span, workspace=arguments.text("WorkspaceId"))
     found = yield from execute(question)
     user = arguments.text("UserId")
     records = [_record(group, found.capacity, usage) for usage in found.users if user in ("", usage.user)]
-    records = in_order(records, arguments.text("SortBy"), descending=descending)
+    records = by_field(records, arguments.text("SortBy"), descending=descending)
     body = {
         "ResourceGroupId": group,
         "UserMetrics": records[offset : offset + size],
@@ -141,7 +141,7 @@ def get_resource_group_total(arguments: Arguments) -> Steps:
     it, else those on which its jobs ran in the last day.
     """
     group = GroupRef(arguments.required("ResourceGroupID"))
-    found = yield from execute(CapacityQuestion(group=group, range=_lately(arguments, NOW_MS)))
+    found = yield from execute(CapacityQuestion(group=group, range=arguments.lately(NOW_MS)))
     return _amounts("total", found, arguments)
 
 
@@ -159,23 +159,22 @@ def get_resource_group_request(arguments: Arguments) -> Steps:
     """
     group = GroupRef(arguments.required("ResourceGroupID"))
     states = arguments.choice("PodStatus", _STATES, _STATES["Running"])
-    span = _lately(arguments, DAY if states == _STATES["Terminated"] else NOW_MS)
+    span = arguments.lately(DAY if states == _STATES["Terminated"] else NOW_MS)
     found = yield from execute(RequestsQuestion(group=group, range=span, states=states))
     return _amounts("request", found, arguments)
 
 
-def in_order(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
-    """Records sorted by a field, whose name is case-insensitive; an unknown field leaves the order unchanged.
-
-    Unknown values come last in both directions; the sort is stable.
-    """
+def by_field(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
+    """Records sorted by a field, whose name is case-insensitive; an unknown field leaves the order unchanged."""
     names = {name.casefold(): name for record in records[:1] for name in record}
     name = names.get(field.casefold())
     if name is None:
         return list(records)
-    present = [record for record in records if record[name] != UNKNOWN]
-    unknown = [record for record in records if record[name] == UNKNOWN]
-    return [*sorted(present, key=lambda record: _key(name, record[name]), reverse=descending), *unknown]
+    return in_order(
+        records,
+        lambda record: None if record[name] == UNKNOWN else _key(name, record[name]),
+        descending=descending,
+    )
 
 
 def _key(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field's own type compares
@@ -184,11 +183,6 @@ def _key(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field's own typ
     if isinstance(value, list):
         return len(value), [natural(part) for part in value]
     return natural(value) if isinstance(value, str) else value
-
-
-def _lately(arguments: Arguments, back_ms: int) -> TimeRange:
-    now_ms = arguments.context.now_ms
-    return TimeRange(max(0, now_ms - back_ms), now_ms)
 
 
 def _record(group: str, capacity: Amounts, usage: Usage) -> dict[str, Any]:
