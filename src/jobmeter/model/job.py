@@ -224,7 +224,7 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     ``field`` is ``id``, ``name``, ``type``, ``user``, ``project``, ``resource_group``, ``workspace``, ``command`` or
     ``error``; ``node``, that of one of its replicas (``in`` and ``not in`` alone); ``created``, ``start`` or ``end``
     (epoch ms), ``duration`` (ms from start to end, or until now); ``labels.NAME``; or ``extra.DIALECT.KEY``, which
-    compares with a text, a number (written in JSON) or a list of texts, of which one has to match;
+    compares with a text, a number or truth value (as JSON writes it) or a list of texts, of which one has to match;
     ``extra.DIALECT.KEY/KEY`` is that of an object inside. ``otherwise`` is the field of those jobs that lack the first,
     where both are texts or ``extra``: a job without a name is listed under its id.
     """

@@ -69,15 +69,17 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource group. ``nodes`` counts the machines whose records name it, ``clusters`` are theirs.
+    """A resource group, and what its machines and jobs have in common.
 
-    ``jobs`` counts all jobs that name the group, ``workspaces`` are theirs. ``created`` is when the first node or job
+    ``nodes`` counts the machines whose records name it, ``clusters`` and ``device_types`` are theirs. ``jobs`` counts
+    all jobs that name the group, ``workspaces`` are theirs. ``created`` is when the first node or job
     of the group was heard of; ``updated`` when a node joined it or the record of one of its jobs was written last.
     """
 
     name: str
     nodes: int = 0
     clusters: tuple[str, ...] = ()
+    device_types: tuple[str, ...] = ()
     jobs: int = 0
     workspaces: tuple[str, ...] = ()
     created: int | None = None

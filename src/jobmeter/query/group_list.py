@@ -6,6 +6,7 @@ from jobmeter.access.principal import Scope
 from jobmeter.model.job import JobGroup, Node
 from jobmeter.model.order import natural
 from jobmeter.query.group import ResourceGroup, ResourceGroupsQuestion
+from jobmeter.query.inventory import UNKNOWN, device_types
 from jobmeter.registry.base import Registry
 
 
@@ -36,6 +37,7 @@ def _group(name: str, nodes: Sequence[Node], jobs: Sequence[JobGroup]) -> Resour
         name=name,
         nodes=len({(node.cluster, node.name) for node in nodes}),
         clusters=tuple(sorted({node.cluster for node in nodes} - {""}, key=natural)),
+        device_types=tuple(sorted({kind for node in nodes for kind in device_types(node.info)} - {UNKNOWN})),
         jobs=sum(one.jobs for one in jobs),
         workspaces=tuple(sorted({workspace for one in jobs for workspace in one.workspaces})),
         created=min([*joined, *(one.created for one in jobs)], default=None),

@@ -1,6 +1,6 @@
 """Resource groups in a list: which ones a call means, in which order, and their sizes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from jobmeter.query.group import (
     GroupNodesQuestion,
     RequestsQuestion,
     ResourceGroup,
+    ResourceGroupsQuestion,
 )
 from jobmeter.query.request import GroupRef
 
@@ -37,6 +38,21 @@ class SizedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 GroupSort = Callable[[ResourceGroup], Any]
 SizeSort = Callable[[SizedGroup], Any]
+
+
+def groups_named(*filters: Collection[str]) -> Lookup[Sequence[ResourceGroup]]:
+    """Return the groups whose names are in every filter, by name; an empty filter selects all."""
+    given = [frozenset(names) for names in filters if names]
+    names = frozenset.intersection(*given) if given else frozenset()
+    return [] if given and not names else (yield from execute(ResourceGroupsQuestion(names=names)))
+
+
+def one_group(name: str) -> Lookup[ResourceGroup]:
+    """Return the group of that name. Raises NotFoundError where nobody names it."""
+    found = yield from groups_named((name,))
+    if not found:
+        raise NotFoundError(f"there is no resource group {name!r}", "resource_group", name)
+    return found[0]
 
 
 def node_count(group: ResourceGroup, span: TimeRange) -> Lookup[int]:
@@ -91,11 +107,19 @@ def _sized(arguments: Arguments, groups: Sequence[ResourceGroup]) -> Lookup[list
 
 
 def _size(group: ResourceGroup, span: TimeRange) -> Lookup[SizedGroup]:
-    ref = GroupRef(group.name)
     nodes = yield from node_count(group, span)
-    try:
-        capacity = yield from execute(CapacityQuestion(group=ref, range=span))
-        running = yield from execute(RequestsQuestion(group=ref, range=span, states=frozenset({JobState.RUNNING})))
-    except NotFoundError:  # its last job was deleted since the list was made
-        capacity = running = Amounts()
+    capacity = yield from _amounts(CapacityQuestion(group=GroupRef(group.name), range=span))
+    running = yield from requests_of(group, span, JobState.RUNNING)
     return SizedGroup(group=group, nodes=nodes, capacity=capacity, running=running)
+
+
+def requests_of(group: ResourceGroup, span: TimeRange, *states: JobState) -> Lookup[Amounts]:
+    """Return what the replicas of a group's jobs are allowed that are in one of those states."""
+    return (yield from _amounts(RequestsQuestion(group=GroupRef(group.name), range=span, states=frozenset(states))))
+
+
+def _amounts(question: CapacityQuestion | RequestsQuestion) -> Lookup[Amounts]:
+    try:
+        return (yield from execute(question))
+    except NotFoundError:  # its last job was deleted since the list was made
+        return Amounts()

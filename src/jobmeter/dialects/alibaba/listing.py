@@ -16,3 +16,8 @@ def in_order(records: Iterable[T], key: Callable[[T], Any], *, descending: bool)
 def present(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a record that are known: neither None nor an empty text."""
     return {name: value for name, value in item.items() if value is not None and value != ""}
+
+
+def picked(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return those of the named fields that a record has."""
+    return {name: given[name] for name in names if given.get(name) is not None}

@@ -134,14 +134,20 @@ class Arguments:
         """``true`` or ``false`` in any letter case."""
         return self.choice(name, {"true": True, "false": False}, default)
 
-    def names(self, name: str) -> tuple[str, ...]:
-        """The members of a comma separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ..."""
+    def names(self, name: str, most: int | None = None) -> tuple[str, ...]:
+        """The members of a comma separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ...
+
+        Raises InvalidRequestError for more than ``most``.
+        """
         value = self._values.get(name)
         parts = value if isinstance(value, list) else self.text(name).split(",")
         if value is None:
             numbers = {int(number): key for key in self._values if (number := _numbered(key, name))}
             parts = [self.text(numbers[number]) for number in sorted(numbers)]
-        return tuple(part.strip() for part in map(str, parts) if part.strip())
+        found = tuple(part.strip() for part in map(str, parts) if part.strip())
+        if most is not None and len(found) > most:
+            raise InvalidRequestError(f"{name} may have {most} members, it has {len(found)}", name)
+        return found
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
         """Keys and values of ``Name.1.Key``, ``Name.1.Value``, ..., or of a JSON list of objects with these names."""

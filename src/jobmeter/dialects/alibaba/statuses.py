@@ -32,3 +32,10 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
             return frozenset({self.meanings[status]}), (Condition(field, Operator.IN, (status,)),)
         finer = tuple(word for word, meant in self.meanings.items() if meant in states and word != status)
         return states, (Condition(field, Operator.NOT_IN, finer),) if finer else ()
+
+
+def states_of(job: Job) -> list[tuple[int, JobState]]:
+    """Return the states that a job went through, each with its beginning in epoch ms, as far as its times say it."""
+    end = job.end if job.state.finished else None
+    times = ((job.created, JobState.QUEUED), (job.start, JobState.RUNNING), (end, job.state))
+    return [(time, state) for time, state in times if time is not None]

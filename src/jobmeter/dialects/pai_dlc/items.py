@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobmeter.dialects.alibaba.listing import present
+from jobmeter.dialects.alibaba.listing import picked, present
+from jobmeter.dialects.alibaba.statuses import states_of
 from jobmeter.dialects.alibaba.times import seconds, stamp
 from jobmeter.dialects.pai_dlc import specs
 from jobmeter.dialects.pai_dlc.names import NAME
@@ -42,7 +43,7 @@ def listed(job: Job, now_ms: int) -> dict[str, Any]:
     totals = specs.totals(specs.of_record(given.get("JobSpecs")))
     item = {
         **_common(job, now_ms),
-        **_picked(given, _ONLY_LISTED),
+        **picked(given, _ONLY_LISTED),
         "Username": job.user,
         "IsDeleted": False,
         "GmtModifiedTime": stamp(job.updated),
@@ -64,7 +65,7 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
     restarts = max((replica.attempt for replica in view.replicas), default=0)
     item = {
         **_common(job, now_ms),
-        **_picked(given, _ONLY_ALONE),
+        **picked(given, _ONLY_ALONE),
         "RequestCPU": _whole(totals.cpu),
         "RequestGPU": totals.gpu,
         "RequestMemory": _gib(totals.memory),
@@ -82,7 +83,7 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
 def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
     """The history of a job's states: from events, else from its times. The last one is open until it ends."""
     changes = [(event.time, state, event.message) for event in events if (state := _state(event.reason))]
-    steps = changes or [(time, state, "") for time, state in _lived(job)]
+    steps = changes or [(time, state, "") for time, state in states_of(job)]
     ends = [time for time, _, _ in steps[1:]]
     found = []
     for at, (time, state, message) in enumerate(steps):
@@ -124,7 +125,7 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
         "Priority": 1,
         "EnabledDebugger": False,
         "supportedProfilingTypes": "",
-        **_picked(given, (*STORED_FIELDS, *_PLAIN)),
+        **picked(given, (*STORED_FIELDS, *_PLAIN)),
     }
 
 
@@ -145,18 +146,8 @@ def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
     return [present({"Type": role, "PodCount": count, **machine_fields}) for role, count in counts.items()]
 
 
-def _lived(job: Job) -> list[tuple[int, JobState]]:
-    end = job.end if job.state.finished else None
-    times = ((job.created, JobState.QUEUED), (job.start, JobState.RUNNING), (end, job.state))
-    return [(time, state) for time, state in times if time is not None]
-
-
 def _state(reason: str) -> JobState | None:
     return JobState(reason) if reason in set(JobState) else None
-
-
-def _picked(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: given[name] for name in names if given.get(name) is not None}
 
 
 def _of_text(given: Mapping[str, Any], name: str, default: str) -> str:

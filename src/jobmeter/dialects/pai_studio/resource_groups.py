@@ -18,6 +18,7 @@ from jobmeter.dialects.pai_studio.names import (
     NODE_METRICS,
     TIME,
     device_model,
+    device_models,
     job_type,
     kilobytes,
     megabytes_text,
@@ -34,7 +35,6 @@ from jobmeter.model.time import DAY, HOUR, SECOND
 from jobmeter.query.group import (
     Amounts,
     CapacityQuestion,
-    GroupNode,
     GroupNodesQuestion,
     GroupQuestion,
     RequestsQuestion,
@@ -123,11 +123,11 @@ def get_node_metrics(arguments: Arguments) -> Steps:
     step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
     result = yield from execute(MetricQuery(subject=group, metrics=metrics, range=span, step_ms=step_ms, by=By.NODE))
     nodes = yield from execute(GroupNodesQuestion(group=group, range=span))
-    types = {node.name: _models(node) for node in nodes}
+    types = {node.name: device_models(node.device_types) for node in nodes}
     members = [
-        {"NodeID": line.node, "GPUType": ",".join(types.get(line.node, ())), "Metrics": _points(line)}
+        {"NodeID": line.node, "GPUType": types.get(line.node, ""), "Metrics": _points(line)}
         for line in _first_of(metrics, result.lines)
-        if not gpu_type or gpu_type in {model.casefold() for model in types.get(line.node, ())}
+        if not gpu_type or gpu_type in types.get(line.node, "").casefold().split(",")
     ]
     body = {"ResourceGroupID": group.id, "MetricType": metric_type, "NodesMetrics": members}
     return answer(body, arguments, id_key="")
@@ -243,10 +243,6 @@ def _first_of(metrics: Sequence[str], lines: Sequence[Line]) -> list[Line]:
         ranked[line.node] = min(ranked.get(line.node, len(metrics)), metrics.index(line.metric))
     matching = [line for line in lines if metrics.index(line.metric) == ranked[line.node]]
     return sorted(matching, key=lambda line: natural(line.node))
-
-
-def _models(node: GroupNode) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(device_model(name) for name in node.device_types))
 
 
 def _points(line: Line) -> list[dict[str, int | str]]:
