@@ -9,7 +9,7 @@ import msgspec
 from jobmeter.access.principal import Principal, Role
 from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.finding import FindingSummary
-from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobState, JobView, Node, Project, Replica
+from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project, Replica
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
@@ -136,6 +136,24 @@ class FakeRegistry:
     def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
         wanted = set(jobs)
         return [view for view in self.views.values() if (view.job.project, view.job.id) in wanted]
+
+    def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
+        jobs = [view.job for view in self.views.values() if view.job.resource_group]
+        by_key: dict[tuple[str, str], list[Job]] = {}
+        for job in jobs:
+            if projects is None or job.project in projects:
+                by_key.setdefault((job.project, job.resource_group), []).append(job)
+        return [
+            JobGroup(
+                name=name,
+                project=project,
+                jobs=len(some),
+                workspaces=tuple(sorted({job.workspace for job in some} - {""})),
+                created=min(job.created or 0 for job in some),
+                updated=max(job.updated or 0 for job in some),
+            )
+            for (project, name), some in sorted(by_key.items())
+        ]
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int

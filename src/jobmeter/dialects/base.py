@@ -41,6 +41,7 @@ from jobmeter.model.record import Records
 from jobmeter.model.shipper import Shipper
 from jobmeter.model.span import Span
 from jobmeter.model.time import TimeRange
+from jobmeter.query.nodes import SILENT_MS
 from jobmeter.query.request import JobRef
 from jobmeter.settings import Limits
 from jobmeter.wire.json_shape import shape_of
@@ -80,7 +81,8 @@ class Context(msgspec.Struct, frozen=True):
     ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
     what may be read: that is decided where questions are answered. ``limits`` bound what one request may bring.
     ``senders`` caches what senders repeat, where the server has such a cache. ``public`` is the server's address for
-    others where the settings name one: ``public_address`` gives that of an answer.
+    others where the settings name one: ``public_address`` gives that of an answer. ``silent_ms`` is how long a node may
+    send nothing before it counts as down.
     """
 
     now_ms: int
@@ -91,6 +93,7 @@ class Context(msgspec.Struct, frozen=True):
     limits: Limits = _LIMITS
     senders: SenderCache | None = None
     public: PublicAddress | None = None
+    silent_ms: int = SILENT_MS
 
 
 Steps = Generator[Question[Any], Any, Answer]

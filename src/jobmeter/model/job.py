@@ -165,6 +165,20 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     latest: Job | None = None
 
 
+class JobGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource group that records of a project's jobs name, how many they are, and their workspaces, sorted.
+
+    ``created`` is when the first of these jobs was created, ``updated`` when one of their records was last written.
+    """
+
+    name: str
+    project: str
+    jobs: int
+    workspaces: tuple[str, ...]
+    created: int
+    updated: int
+
+
 class ProjectsQuestion(msgspec.Struct, Question[list[Project]], frozen=True, kw_only=True):
     """Which projects there are, by name; with ``names``, those of them. None: all that the caller may see."""
 
@@ -210,7 +224,7 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     ``field`` is ``id``, ``name``, ``type``, ``user``, ``project``, ``resource_group``, ``workspace``, ``command`` or
     ``error``; ``node``, that of one of its replicas (``in`` and ``not in`` alone); ``created``, ``start`` or ``end``
     (epoch ms), ``duration`` (ms from start to end, or until now); ``labels.NAME``; or ``extra.DIALECT.KEY``, which
-    compares with a text, a number (written in JSON) or a list of texts, of which one has to match;
+    compares with a text, a number or truth value (as JSON writes it) or a list of texts, of which one has to match;
     ``extra.DIALECT.KEY/KEY`` is that of an object inside. ``otherwise`` is the field of those jobs that lack the first,
     where both are texts or ``extra``: a job without a name is listed under its id.
     """

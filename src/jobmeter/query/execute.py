@@ -25,7 +25,15 @@ from jobmeter.query import gather, series, traces
 from jobmeter.query.defaults import CORE_METRICS, SUMMARY_METRICS, default_step, job_end, life
 from jobmeter.query.fleet import FleetQuestion, fleet
 from jobmeter.query.frame import Frame, read
-from jobmeter.query.group import CapacityQuestion, GroupNodesQuestion, GroupQuestion, RequestsQuestion
+from jobmeter.query.group import (
+    CapacityQuestion,
+    GroupNodesQuestion,
+    GroupQuestion,
+    NodeLoadsQuestion,
+    RequestsQuestion,
+    ResourceGroupsQuestion,
+)
+from jobmeter.query.group_list import resource_groups
 from jobmeter.query.groups import Groups
 from jobmeter.query.idle import IdleQuestion, IdleTime, idle_time
 from jobmeter.query.inventory import Inventory
@@ -33,6 +41,7 @@ from jobmeter.query.latest import WINDOW_MS, newest, values
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
+from jobmeter.query.nodes import NodesQuestion, find_nodes
 from jobmeter.query.permitted import (
     permitted_about,
     permitted_jobs,
@@ -49,6 +58,7 @@ from jobmeter.query.request import (
     HeadQuestion,
     JobQuestion,
     JobRef,
+    JobViewsQuestion,
     LogQuestion,
     MetricQuery,
     NodeRef,
@@ -103,6 +113,7 @@ class Executor:
             SampledQuestion: self._measurements.sampled,
             HeadQuestion: lambda question, scope: self._subjects.head(question.ref, scope),
             JobQuestion: lambda question, scope: opened(self._subjects.view(question.ref, scope), scope),
+            JobViewsQuestion: self._views,
             JobFilter: self._list,
             ProjectsQuestion: self._list_projects,
             SizesQuestion: self._sizes,
@@ -113,10 +124,13 @@ class Executor:
             ReportedQuestion: self._reported,
             ReadingsQuestion: self._readings,
             FleetQuestion: lambda question, scope: fleet(registry, self._source, question, scope, self._meter()),
+            NodesQuestion: lambda question, scope: find_nodes(registry, question, scope, clock.now_ms()),
+            ResourceGroupsQuestion: lambda question, scope: resource_groups(registry, question, scope),
             QualityQuestion: self._quality,
             IdleQuestion: self._idle,
             **dict.fromkeys(
-                (GroupQuestion, CapacityQuestion, RequestsQuestion, GroupNodesQuestion), self._groups.answer
+                (GroupQuestion, CapacityQuestion, RequestsQuestion, GroupNodesQuestion, NodeLoadsQuestion),
+                self._groups.answer,
             ),
             **dict.fromkeys(
                 (SeriesQuestion, NamesQuestion, SamplesQuestion, BucketsQuestion, LastQuestion), self._series
@@ -284,6 +298,11 @@ class Executor:
     def _sizes(self, question: SizesQuestion, scope: Scope) -> list[JobSize]:
         found = self._registry.sizes(permitted_names(self._registry, question.jobs, scope, self._clock.now_ms()))
         return [found.get(job, JobSize()) for job in question.jobs]
+
+    def _views(self, question: JobViewsQuestion, scope: Scope) -> list[JobView]:
+        now_ms = self._clock.now_ms()
+        names = permitted_names(self._registry, question.jobs, scope, now_ms)
+        return [opened(view, scope) for view in self._registry.job_views(names, TimeRange(0, 0), now_ms)]
 
     def _list_projects(self, question: ProjectsQuestion, scope: Scope) -> list[Project]:
         names = scope.within(question.names)

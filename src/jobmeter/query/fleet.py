@@ -5,7 +5,7 @@ busiest of the jobs on it. A device is idle when a job has it and every sample o
 window being that of the rule ``gpu_idle_allocated``.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -16,11 +16,12 @@ from jobmeter.model.job import Job, JobFilter, JobState, Node
 from jobmeter.model.order import natural
 from jobmeter.model.question import Question
 from jobmeter.model.series import Series
-from jobmeter.model.time import DAY, MINUTE, SECOND, TimeRange
+from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
 from jobmeter.query.inventory import Inventory, named_devices
 from jobmeter.query.meter import Meter
+from jobmeter.query.nodes import SILENT_MS, NodeState, machines, state_of, visible_nodes
 from jobmeter.query.permitted import permitted_jobs, permitted_series
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.request import Statistic, metrics_of, sources
@@ -38,8 +39,6 @@ CPU = "node.cpu.utilization"
 MOST_JOBS = 20_000
 """Running jobs that one look may meet."""
 _SERIES = 10
-_INTERVALS = 5
-"""As the registry has it: a node may be silent for so many of its agent's intervals."""
 
 Place = tuple[str, str]
 """A node (cluster, name)."""
@@ -61,13 +60,10 @@ class FleetDevice(msgspec.Struct, frozen=True):
 
 
 class FleetNode(msgspec.Struct, frozen=True):
-    """A node, ``state`` being ``up``, ``down`` or ``unknown``. ``cpu`` is its CPUs in use, 0 to 1, None: unmeasured.
-
-    Nobody can say of a node whose agent never described itself that it is down: then it is unknown.
-    """
+    """A node and its state. ``cpu`` is its CPUs in use, 0 to 1, None: unmeasured."""
 
     node: Node
-    state: str
+    state: NodeState
     cpu: float | None
     devices: Sequence[FleetDevice]
 
@@ -84,7 +80,7 @@ class FleetQuestion(msgspec.Struct, Question[Fleet], frozen=True, kw_only=True):
     """The fleet as it is now, as far as the caller may see it. ``silent_ms``: how long a node may say nothing."""
 
     projects: frozenset[str] | None = None
-    silent_ms: int = 3 * MINUTE
+    silent_ms: int = SILENT_MS
 
 
 class _Found(msgspec.Struct):
@@ -106,7 +102,7 @@ class _Found(msgspec.Struct):
 def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Scope, meter: Meter) -> Fleet:
     """See ``FleetQuestion``. Raises LimitExceededError past ``MOST_JOBS`` running jobs."""
     now_ms, projects = meter.clock.now_ms(), scope.within(question.projects)
-    nodes = [] if scope.job else [node for node in registry.nodes(projects) if scope.shows_node(node)]
+    nodes = visible_nodes(registry, scope, projects)
     found = _Found()
     jobs = _holders(registry, projects, scope, now_ms, found) if nodes else []
     places = {(node.cluster, node.name) for node in nodes}
@@ -114,7 +110,7 @@ def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Sc
         series = source.store.find(_selector(places, projects, now_ms, meter.limits))
         _measure(source, meter, permitted_series(registry, series, scope, now_ms), now_ms, found)
     inventory = Inventory(nodes)
-    shown = [_node(one, found, inventory, question.silent_ms, now_ms) for one in _machines(nodes)]
+    shown = [_node(one, found, inventory, question.silent_ms, now_ms) for one in machines(nodes)]
     return Fleet(now_ms, shown, jobs)
 
 
@@ -184,22 +180,11 @@ def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int
             found.cpu[member.cluster, member.node] = float(cpu[at])
 
 
-def _machines(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Each machine once: of several projects' records the one that was heard of last."""
-    machines: dict[Place, Node] = {}
-    for node in nodes:
-        before = machines.get((node.cluster, node.name))
-        if before is None or (node.last_seen or 0) > (before.last_seen or 0):
-            machines[node.cluster, node.name] = node
-    for place in sorted(machines, key=lambda one: (natural(one[0]), natural(one[1]))):
-        yield machines[place]
-
-
 def _node(node: Node, found: _Found, inventory: Inventory, silent_ms: int, now_ms: int) -> FleetNode:
     place = (node.cluster, node.name)
     names = {*named_devices(node.info), *found.devices.get(place, ())}
     devices = [_device(node, name, found, inventory, now_ms) for name in sorted(names, key=natural)]
-    return FleetNode(node, _state(node, silent_ms, now_ms), found.cpu.get(place), devices)
+    return FleetNode(node, state_of(node, silent_ms, now_ms), found.cpu.get(place), devices)
 
 
 def _device(node: Node, name: str, found: _Found, inventory: Inventory, now_ms: int) -> FleetDevice:
@@ -209,11 +194,3 @@ def _device(node: Node, name: str, found: _Found, inventory: Inventory, now_ms: 
     long_enough = found.since.get(key, now_ms) <= now_ms - WINDOW_MS
     idle = holder is not None and key in found.idle and long_enough
     return FleetDevice(name, inventory.type_of(node.name, name), found.use.get(key), holder, idle)
-
-
-def _state(node: Node, silent_ms: int, now_ms: int) -> str:
-    interval = node.info.get("interval_ms")
-    patience = max(silent_ms, _INTERVALS * interval if isinstance(interval, int) and 0 < interval <= DAY else 0)
-    if node.last_seen is not None and now_ms - node.last_seen < patience:
-        return "up"
-    return "down" if node.info else "unknown"

@@ -4,13 +4,15 @@ The nodes of a group are those whose record says so. Where none does, they are t
 ran in the range or in the day before its end, but for nodes that belong to another group.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from jobmeter.model.job import JobState
+from jobmeter.model.job import JobState, Node
 from jobmeter.model.question import Question
 from jobmeter.model.time import TimeRange
+from jobmeter.query.nodes import SILENT_MS, NodeState
 from jobmeter.query.request import GroupRef
 
 
@@ -23,12 +25,65 @@ class Amounts(msgspec.Struct, frozen=True, kw_only=True):
     device_types: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
+def total(amounts: Iterable[Amounts]) -> Amounts:
+    """Return the sum of some amounts."""
+    each = list(amounts)
+    types: Counter[str] = Counter()
+    for one in each:
+        types.update(one.device_types)
+    return Amounts(
+        cpu=sum(one.cpu for one in each),
+        memory=sum(one.memory for one in each),
+        devices=sum(one.devices for one in each),
+        device_types=dict(types),
+    )
+
+
 class GroupNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node of a group and the names of its devices' types, each once, sorted."""
 
     name: str
     cluster: str = ""
     device_types: tuple[str, ...] = ()
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """The running replicas on a node: what they are allowed, how many they are, and whose.
+
+    ``jobs`` are the ids of their jobs, ``users`` the users of these, each once and sorted.
+    """
+
+    requested: Amounts = Amounts()
+    replicas: int = 0
+    jobs: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
+class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of a group, its size, and what runs on it."""
+
+    node: Node
+    state: NodeState
+    capacity: Amounts
+    load: Load
+
+
+class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource group, and what its machines and jobs have in common.
+
+    ``nodes`` counts the machines whose records name it, ``clusters`` and ``device_types`` are theirs. ``jobs`` counts
+    all jobs that name the group, ``workspaces`` are theirs. ``created`` is when the first node or job
+    of the group was heard of; ``updated`` when a node joined it or the record of one of its jobs was written last.
+    """
+
+    name: str
+    nodes: int = 0
+    clusters: tuple[str, ...] = ()
+    device_types: tuple[str, ...] = ()
+    jobs: int = 0
+    workspaces: tuple[str, ...] = ()
+    created: int | None = None
+    updated: int | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,3 +155,23 @@ class GroupNodesQuestion(msgspec.Struct, Question[Sequence[GroupNode]], frozen=T
 
     group: GroupRef
     range: TimeRange
+
+
+class NodeLoadsQuestion(msgspec.Struct, Question[Sequence[NodeLoad]], frozen=True, kw_only=True):
+    """The nodes of a resource group and what runs on them, by cluster and name. Raises as ``GroupQuestion``.
+
+    ``silent_ms``: how long a node may send nothing before it counts as down.
+    """
+
+    group: GroupRef
+    range: TimeRange
+    silent_ms: int = SILENT_MS
+
+
+class ResourceGroupsQuestion(msgspec.Struct, Question[Sequence[ResourceGroup]], frozen=True, kw_only=True):
+    """The resource groups that nodes and jobs name and that the caller may see whole, by name.
+
+    With ``names``, those of them.
+    """
+
+    names: frozenset[str] = frozenset()

@@ -10,7 +10,7 @@ import numpy as np
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError, NotFoundError
 from jobmeter.model.batch import References, SeriesKeys
-from jobmeter.model.job import JobFilter, JobView, Node
+from jobmeter.model.job import JobFilter, JobState, JobView, Node
 from jobmeter.model.time import DAY, Clock, TimeRange
 from jobmeter.query import gather
 from jobmeter.query.frame import Frame, read
@@ -21,10 +21,16 @@ from jobmeter.query.group import (
     GroupNodesQuestion,
     GroupQuestion,
     GroupUsage,
+    Load,
+    NodeLoad,
+    NodeLoadsQuestion,
     RequestsQuestion,
+    total,
 )
 from jobmeter.query.inventory import Inventory, device_types
 from jobmeter.query.meter import Meter
+from jobmeter.query.node_loads import node_loads
+from jobmeter.query.nodes import machines, state_of
 from jobmeter.query.permitted import permitted_jobs
 from jobmeter.query.plan import WHOLE_MS
 from jobmeter.query.reduce import bucket
@@ -57,8 +63,10 @@ class Groups:
         self._source = source
 
     def answer(
-        self, question: GroupQuestion | CapacityQuestion | RequestsQuestion | GroupNodesQuestion, scope: Scope
-    ) -> GroupUsage | Amounts | Sequence[GroupNode]:
+        self,
+        question: GroupQuestion | CapacityQuestion | RequestsQuestion | GroupNodesQuestion | NodeLoadsQuestion,
+        scope: Scope,
+    ) -> GroupUsage | Amounts | Sequence[GroupNode] | Sequence[NodeLoad]:
         """The answer to any of its questions."""
         if isinstance(question, GroupNodesQuestion):
             return self._nodes(question, scope)
@@ -68,22 +76,29 @@ class Groups:
                 return self._usage(question, projects, scope)
             case CapacityQuestion():
                 nodes, parts, _ = self._present(question, LIMITS, projects)
-                return self._capacity(nodes, parts, projects, question.range)
+                return total(self._capacities(nodes, parts, projects, question.range).values())
             case RequestsQuestion():
-                return self._requests(question, projects)
+                views = self._registry.group_jobs(projects, question.group.id, question.range, self._clock.now_ms())
+                parts = self._in_state(views, question.range, question.states, projects)
+                return parts.amounts(range(len(parts.jobs)))
+            case NodeLoadsQuestion():
+                return self._loads(question, projects)
 
     def _usage(self, question: GroupQuestion, projects: frozenset[str] | None, scope: Scope) -> GroupUsage:
         if question.workspace:
             self._check_workspace(question.workspace, projects, scope)
         nodes, parts, readings = self._present(question, METRICS, projects)
-        capacity = self._capacity(nodes, parts, projects, question.range)
+        capacity = total(self._capacities(nodes, parts, projects, question.range).values())
         devices = frozenset(node.name for node in nodes if node.info.get("devices"))
         devices |= {node for one in parts.jobs for node, _ in one.devices}
         users, summary = by_user(parts, readings, devices, question.workspace)
         return GroupUsage(capacity=capacity, users=users, summary=summary)
 
     def _present(
-        self, question: GroupQuestion | CapacityQuestion, names: Sequence[str], projects: frozenset[str] | None
+        self,
+        question: GroupQuestion | CapacityQuestion | NodeLoadsQuestion,
+        names: Sequence[str],
+        projects: frozenset[str] | None,
     ) -> tuple[list[Node], Parts, Readings]:
         """The nodes of the group, and the replicas of the jobs that were there in the range."""
         views = self._views(question.group, projects, question.range)
@@ -92,17 +107,34 @@ class Groups:
         jobs = [allocated(view, question.range) for view in present]
         return nodes, *self._parts(present, jobs, question.range, names, projects)
 
-    def _requests(self, question: RequestsQuestion, projects: frozenset[str] | None) -> Amounts:
-        views = self._registry.group_jobs(projects, question.group.id, question.range, self._clock.now_ms())
-        jobs = [(view, allocated(view, question.range, question.states)) for view in views]
+    def _in_state(
+        self, views: Sequence[JobView], span: TimeRange, states: frozenset[JobState], projects: frozenset[str] | None
+    ) -> Parts:
+        """The replicas of those jobs that are in one of some states."""
+        jobs = [(view, allocated(view, span, states)) for view in views]
         present = [
-            (view, one)
-            for view, one in jobs
-            if one.replicas or (not view.replicas and view.job.state in question.states)
+            (view, one) for view, one in jobs if one.replicas or (not view.replicas and view.job.state in states)
         ]
         members = [view for view, _ in present], [one for _, one in present]
-        parts, _ = self._parts(*members, question.range, LIMITS, projects, closed=True)
-        return parts.amounts(range(len(present)))
+        parts, _ = self._parts(*members, span, LIMITS, projects, closed=True)
+        return parts
+
+    def _loads(self, question: NodeLoadsQuestion, projects: frozenset[str] | None) -> Sequence[NodeLoad]:
+        nodes, parts, _ = self._present(question, LIMITS, projects)
+        now_ms = self._clock.now_ms()
+        views = self._registry.group_jobs(projects, question.group.id, question.range, now_ms)
+        running = self._in_state(views, question.range, frozenset({JobState.RUNNING}), projects)
+        capacities = self._capacities(nodes, parts, projects, question.range)
+        loads = node_loads(running, capacities)
+        return [
+            NodeLoad(
+                node=node,
+                state=state_of(node, question.silent_ms, now_ms),
+                capacity=capacities[node.cluster, node.name],
+                load=loads.get((node.cluster, node.name), Load()),
+            )
+            for node in machines(nodes)
+        ]
 
     def _nodes(self, question: GroupNodesQuestion, scope: Scope) -> Sequence[GroupNode]:
         found: dict[Place, set[str]] = {}
@@ -200,21 +232,27 @@ class Groups:
         nodes = partial(self._registry.nodes, projects)
         return Shape(gather.of_jobs(self._source.store, views, metrics, span, self._limits, nodes, most))
 
-    def _capacity(
+    def _capacities(
         self, nodes: Sequence[Node], parts: Parts, projects: frozenset[str] | None, span: TimeRange
-    ) -> Amounts:
-        """What the nodes have: what they say, else what was measured of them, else what their replicas are allowed."""
+    ) -> dict[Place, Amounts]:
+        """The size of each node: what it says, else what was measured of it, else what its replicas are allowed.
+
+        Without any node, what the replicas are allowed that are on no node.
+        """
         sizes = self._sizes([node for node in nodes if not {"cores", "memory"} <= node.info.keys()], projects, span)
-        cpu = memory = 0.0
-        types: Counter[str] = Counter()
+        found: dict[Place, Amounts] = {}
         left = _Left(parts)
         for place, same in (_by_place(nodes) or {_NOWHERE: []}).items():
             info = {name: value for node in same for name, value in node.info.items()}
             allowed = left.take(place)
-            cpu += _first(info.get("cores"), sizes.get((*place, _SIZES[0])), allowed.cpu)
-            memory += _first(info.get("memory"), sizes.get((*place, _SIZES[1])), allowed.memory)
-            types.update(_devices(info, allowed))
-        return Amounts(cpu=cpu, memory=memory, devices=types.total(), device_types=dict(types))
+            types = _devices(info, allowed)
+            found[place] = Amounts(
+                cpu=_first(info.get("cores"), sizes.get((*place, _SIZES[0])), allowed.cpu),
+                memory=_first(info.get("memory"), sizes.get((*place, _SIZES[1])), allowed.memory),
+                devices=sum(types.values()),
+                device_types=dict(types),
+            )
+        return found
 
     def _sizes(
         self, nodes: Sequence[Node], projects: frozenset[str] | None, span: TimeRange

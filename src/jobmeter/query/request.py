@@ -190,6 +190,12 @@ class JobQuestion(msgspec.Struct, Question[JobView], frozen=True):
     ref: JobRef
 
 
+class JobViewsQuestion(msgspec.Struct, Question[list[JobView]], frozen=True):
+    """Several jobs, (project, id), with their replicas and without allocations; those that the caller may see."""
+
+    jobs: tuple[tuple[str, str], ...]
+
+
 class LogQuestion(LogFilter, Question[LogPage], frozen=True, kw_only=True):
     """Log lines of one job, or of the system log of one node. ``node`` leaves out a job's lines of other nodes."""
 

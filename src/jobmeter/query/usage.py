@@ -57,12 +57,8 @@ class Allocated(msgspec.Struct):
 
     @property
     def promised_devices(self) -> int | None:
-        """Devices requested for each replica; None where not recorded."""
-        limits, kind = self.job.limits, self.job.instance_type
-        for name in ("gpu.limit", "npu.limit"):
-            if name in limits:
-                return int(limits[name])
-        return None if kind is None else kind.gpu_count
+        """See ``promised_devices``."""
+        return promised_devices(self.job)
 
     @property
     def requested_devices(self) -> int:
@@ -72,11 +68,23 @@ class Allocated(msgspec.Struct):
 
     def allowed(self, limit: str) -> float:
         """The limits of one replica in the record; NaN where it has none."""
-        kind = self.job.instance_type
-        stated = self.job.limits.get(limit)
-        if stated is None and kind is not None:
-            stated = kind.cpu if limit == "cpu.limit" else kind.memory
-        return float(stated) if stated else np.nan
+        return recorded_limit(self.job, limit) or np.nan
+
+
+def promised_devices(job: Job) -> int | None:
+    """Devices requested for each replica of a job; None where its record does not say it."""
+    for name in ("gpu.limit", "npu.limit"):
+        if name in job.limits:
+            return int(job.limits[name])
+    return None if job.instance_type is None else job.instance_type.gpu_count
+
+
+def recorded_limit(job: Job, limit: str) -> float | None:
+    """One of ``LIMITS`` of a replica as the job's record or its instance type states it; None where neither does."""
+    stated, kind = job.limits.get(limit), job.instance_type
+    if stated is None and kind is not None:
+        stated = kind.cpu if limit == "cpu.limit" else kind.memory
+    return None if stated is None else float(stated)
 
 
 def allocated(view: JobView, span: TimeRange, states: frozenset[JobState] | None = None) -> Allocated:

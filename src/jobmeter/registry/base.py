@@ -8,7 +8,7 @@ import msgspec
 
 from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.finding import FindingSummary
-from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
+from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange
@@ -167,6 +167,10 @@ class Registry(Protocol):
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
         """Every job of that id in those projects (None: all), replicas in natural order, allocations by start."""
+        ...
+
+    def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
+        """The resource groups that jobs of those projects (None: all) name, by project and name."""
         ...
 
     def group_jobs(

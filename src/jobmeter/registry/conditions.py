@@ -182,8 +182,8 @@ def _numbers(one: Condition) -> list[int | None]:
 
 
 def _texts(value: object, written: str) -> list[str]:
-    """What of a value is compared with texts: a text, a number as it is written, the texts of a list."""
-    if _is_number(value):
+    """What of a value is compared with texts: a text, a number or truth value as it is written, the texts of a list."""
+    if isinstance(value, int | float):
         return [written]
     found = value if isinstance(value, list) else [value]
     return [one.replace("\0", NUL) for one in found if isinstance(one, str)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from jobmeter.errors import UnavailableError
 from jobmeter.model.event import WHOLE_SERVER, Event, EventFilter, EventPage
 from jobmeter.model.finding import FindingSummary
-from jobmeter.model.job import Allocation, Job, JobFilter, JobPage, JobSize, JobView, Node, Project
+from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobView, Node, Project
 from jobmeter.model.record import LeaseRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, TimeRange
@@ -207,6 +207,10 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
             self.memory.views.put(job, projects, written, generation)
             views = written.answer
         return list(views)
+
+    def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
+        """See ``Registry.job_groups``."""
+        return self._columns.job_groups(projects)
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int

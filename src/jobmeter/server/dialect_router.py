@@ -8,6 +8,7 @@ from jobmeter.access.decide import writes
 from jobmeter.access.principal import Principal
 from jobmeter.dialects.base import Answer, Context, Dialect, Match, Operation, Run
 from jobmeter.errors import JobmeterError
+from jobmeter.model.time import SECOND
 from jobmeter.query.meter import Spent
 from jobmeter.server.admission import Waiting
 from jobmeter.server.commands import perform
@@ -91,6 +92,7 @@ def context_of(services: Services, request_id: str, principal: Principal, match:
         limits=services.settings.limits,
         senders=services.pipeline.senders,
         public=services.public,
+        silent_ms=services.settings.node_seconds * SECOND,
     )
 
 

@@ -23,8 +23,14 @@ from jobmeter.query.group import (
     GroupNodesQuestion,
     GroupQuestion,
     GroupUsage,
+    Load,
+    NodeLoad,
+    NodeLoadsQuestion,
     RequestsQuestion,
+    ResourceGroup,
+    ResourceGroupsQuestion,
     Usage,
+    total,
 )
 from jobmeter.query.reported import ReportedQuestion
 from jobmeter.query.request import By, GroupRef, JobRef, MetricQuery, NodeRef
@@ -365,6 +371,129 @@ class TestRequests:
         assert house.requests(JobState.RUNNING).device_types == {"T4": 2}
         house.job("j1", replica(node="n3"), allocations=(had("gpu0", node="n3"),))
         assert house.requests(JobState.RUNNING).device_types == {"": 1}
+
+
+class TestLoads:
+    """What runs on each node, and how the sums agree with those of the group."""
+
+    def loads(self, house: House, scope: Scope = ALL) -> dict[str, NodeLoad]:
+        found = house.executor.run(NodeLoadsQuestion(group=RG, range=SPAN), scope)
+        assert total(one.capacity for one in found) == house.capacity()
+        return {one.node.name: one for one in found}
+
+    def test_what_a_node_has_and_what_runs_there(self, house):
+        listed = [{"device": "gpu0", "name": "A100"}, {"device": "gpu1", "name": "A100"}]
+        house.registry.stored_nodes = [
+            Node(name="n10", resource_group="rg", info={"cores": 64, "memory": 256, "devices": listed}, last_seen=NOW),
+            Node(name="n2", resource_group="rg", info={"cores": 32}, last_seen=NOW - HOUR),
+            Node(name="n3", resource_group="other"),
+        ]
+        running = {"state": JobState.RUNNING}
+        house.job(
+            "j1", replica(node="n10", **running), limits={"cpu.limit": 4.0}, allocations=(had("gpu1", node="n10"),)
+        )
+        house.job(
+            "j2",
+            replica(node="n10", **running),
+            replica("worker-1", "n2", **running),
+            replica("worker-2", "n2", state=JobState.QUEUED, start=None),
+            user="bob",
+            limits={"cpu.limit": 2.0, "memory.limit": GIB, "gpu.limit": 1.0},
+        )
+        house.job("j3", replica(node="n10"), state=JobState.SUCCEEDED, end=NOW - MINUTE, limits={"cpu.limit": 9.0})
+        found = self.loads(house)
+        assert list(found) == ["n2", "n10"]
+        assert [one.state for one in found.values()] == ["down", "up"]
+        assert found["n10"].capacity == Amounts(cpu=64.0, memory=256.0, devices=2, device_types={"A100": 2})
+        assert found["n10"].load == Load(
+            requested=Amounts(cpu=6.0, memory=GIB, devices=2), replicas=2, jobs=("j1", "j2"), users=("ann", "bob")
+        )
+        assert found["n2"].load == Load(
+            requested=Amounts(cpu=2.0, memory=GIB, devices=1), replicas=1, jobs=("j2",), users=("bob",)
+        )
+
+    def test_machines_of_one_name_in_two_clusters(self, house):
+        house.registry.stored_nodes = [Node(name="n1", cluster=cluster, resource_group="rg") for cluster in ("a", "b")]
+        house.job("j1", replica(cluster="b"), limits={"cpu.limit": 1.0}, allocations=(had("gpu0", cluster="b"),))
+        house.job("j2", replica(), limits={"cpu.limit": 2.0})
+        found = house.executor.run(NodeLoadsQuestion(group=RG, range=SPAN), ALL)
+        amounts = [(one.node.cluster, one.load.requested.cpu, one.load.requested.devices) for one in found]
+        assert amounts == [("a", 2.0, 0), ("b", 1.0, 1)], "a replica that names no cluster is on the first"
+
+    @settings(max_examples=30, deadline=None)
+    @given(data=st.data())
+    def test_the_loads_of_all_nodes_are_the_requests_of_the_group(self, data):
+        store, registry = MemoryStore(), Registry()
+        house = House(store, registry, Executor(store, registry, SetClock(), Limits()))
+        nodes = data.draw(st.integers(1, 4))
+        registry.stored_nodes = [Node(name=f"n{at}", resource_group="rg") for at in range(nodes)]
+        for number in range(data.draw(st.integers(1, 5))):
+            replicas = [
+                replica(
+                    f"worker-{at}",
+                    f"n{data.draw(st.integers(0, nodes - 1))}",
+                    state=data.draw(st.sampled_from(JobState)),
+                )
+                for at in range(data.draw(st.integers(1, 3)))
+            ]
+            limits = {"cpu.limit": float(number + 1), "memory.limit": GIB * (number + 1)}
+            gpus = {"gpu.limit": 2.0} if data.draw(st.booleans()) else {}
+            devices = [had(f"gpu{number}-{one.name}", one.name, one.node) for one in replicas]
+            house.job(f"j{number}", *replicas, limits={**limits, **gpus}, allocations=tuple(devices))
+        loads = house.executor.run(NodeLoadsQuestion(group=RG, range=SPAN), ALL)
+        whole, requested = total(one.load.requested for one in loads), house.requests(JobState.RUNNING)
+        assert (whole.cpu, whole.memory) == (requested.cpu, requested.memory)
+        assert whole.devices == requested.devices
+
+
+class TestListing:
+    """Which groups there are."""
+
+    def listed(self, house: House, scope: Scope = ALL, **changes: Any) -> list[str]:
+        return [one.name for one in house.executor.run(ResourceGroupsQuestion(**changes), scope)]
+
+    def test_the_groups_of_nodes_and_of_jobs(self, house):
+        house.registry.stored_nodes = [
+            Node(name="n1", cluster="c", resource_group="rg", first_seen=NOW - DAY),
+            Node(name="n1", cluster="c", project="other", resource_group="rg", first_seen=NOW - HOUR),
+            Node(name="n2", cluster="b", resource_group="rg", first_seen=NOW - MINUTE),
+            Node(name="n3"),
+        ]
+        house.job("j1", workspace="w2", created=NOW - 2 * DAY, updated=NOW - DAY)
+        house.job("j2", workspace="w1", created=NOW - HOUR, updated=NOW - HOUR)
+        house.job("j3", resource_group="rg10", created=5, updated=7)
+        house.job("j4", resource_group="")
+        first, last = house.executor.run(ResourceGroupsQuestion(), ALL)
+        assert first == ResourceGroup(
+            name="rg",
+            nodes=2,
+            clusters=("b", "c"),
+            jobs=2,
+            workspaces=("w1", "w2"),
+            created=NOW - 2 * DAY,
+            updated=NOW - MINUTE,
+        )
+        assert last == ResourceGroup(name="rg10", jobs=1, created=5, updated=7)
+        assert self.listed(house, names=frozenset({"rg10", "nowhere"})) == ["rg10"]
+
+    def test_every_listed_group_has_an_answer_and_nobody_sees_others(self, house):
+        house.registry.stored_nodes = [Node(name="n1", project="a", resource_group="one")]
+        house.job("j1", project="b", resource_group="two")
+        for scope, expected in (
+            (ALL, ["one", "two"]),
+            (Scope(frozenset({"a"})), ["one"]),
+            (Scope(frozenset({"b"})), ["two"]),
+            (Scope(frozenset({"c"})), []),
+            (Scope(None, job="j1"), []),
+        ):
+            assert self.listed(house, scope) == expected
+            for name in ("one", "two"):
+                question = NodeLoadsQuestion(group=GroupRef(name), range=SPAN)
+                if name in expected:
+                    house.executor.run(question, scope)
+                else:
+                    with pytest.raises(NotFoundError):
+                        house.executor.run(question, scope)
 
 
 class TestNodes:

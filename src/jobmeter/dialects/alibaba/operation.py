@@ -122,18 +122,32 @@ class Arguments:
         size = self.integer("PageSize", default_size, 1, largest_size)
         return (self.integer("PageNumber", 1, 1, last) - 1) * size, size
 
+    def descending(self, *, default: bool) -> bool:
+        """True where Order is ``desc``, False where it is ``asc``; its letter case does not matter."""
+        return self.choice("Order", {"asc": False, "desc": True}, default)
+
+    def lately(self, back_ms: int) -> TimeRange:
+        """From ``back_ms`` ago until now."""
+        return TimeRange(max(0, self.context.now_ms - back_ms), self.context.now_ms)
+
     def flag(self, name: str, *, default: bool = False) -> bool:
         """``true`` or ``false`` in any letter case."""
         return self.choice(name, {"true": True, "false": False}, default)
 
-    def names(self, name: str) -> tuple[str, ...]:
-        """The members of a comma separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ..."""
+    def names(self, name: str, most: int | None = None) -> tuple[str, ...]:
+        """The members of a comma separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ...
+
+        Raises InvalidRequestError for more than ``most``.
+        """
         value = self._values.get(name)
         parts = value if isinstance(value, list) else self.text(name).split(",")
         if value is None:
             numbers = {int(number): key for key in self._values if (number := _numbered(key, name))}
             parts = [self.text(numbers[number]) for number in sorted(numbers)]
-        return tuple(part.strip() for part in map(str, parts) if part.strip())
+        found = tuple(part.strip() for part in map(str, parts) if part.strip())
+        if most is not None and len(found) > most:
+            raise InvalidRequestError(f"{name} may have {most} members, it has {len(found)}", name)
+        return found
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
         """Keys and values of ``Name.1.Key``, ``Name.1.Value``, ..., or of a JSON list of objects with these names."""

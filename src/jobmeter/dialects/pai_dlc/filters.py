@@ -6,7 +6,7 @@ from typing import Any
 
 from jobmeter.dialects.alibaba.operation import Arguments
 from jobmeter.dialects.pai_dlc.specs import GIB, Totals
-from jobmeter.dialects.pai_dlc.states import STATUSES, with_status
+from jobmeter.dialects.pai_dlc.states import STATUS, STATUSES
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import Condition, JobFilter, JobState, Operator
 from jobmeter.model.time import DAY
@@ -67,7 +67,7 @@ def sums(totals: Totals) -> dict[str, float]:
 def filter_of(arguments: Arguments) -> JobFilter | None:
     """The query of the call; None where its filters exclude each other."""
     status = arguments.word("Status", STATUSES)
-    states, conditions = with_status(status) if status else (_ALL, ())
+    states, conditions = STATUS.matching(status) if status else (_ALL, ())
     bounds, meant = _bounds(arguments)
     states &= meant
     offset, size = arguments.page(DEFAULT_PAGE, MAX_PAGE, 2_000_000)
@@ -87,7 +87,7 @@ def filter_of(arguments: Arguments) -> JobFilter | None:
         created_to=bounds.get("created_to"),
         conditions=(*conditions, *bounds.get("conditions", ()), *_conditions(arguments)),
         sort=arguments.choice("SortBy", SORTS, "created"),
-        descending=arguments.choice("Order", {"desc": True, "asc": False}, True),
+        descending=arguments.descending(default=True),
         offset=offset,
         limit=size,
     )

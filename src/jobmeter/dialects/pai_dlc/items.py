@@ -7,11 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jobmeter.dialects.alibaba.listing import picked, present
+from jobmeter.dialects.alibaba.statuses import states_of
+from jobmeter.dialects.alibaba.times import seconds, stamp
 from jobmeter.dialects.pai_dlc import specs
 from jobmeter.dialects.pai_dlc.names import NAME
 from jobmeter.dialects.pai_dlc.pods import pod_type, pods
-from jobmeter.dialects.pai_dlc.states import REASONS, WORDS, status_of
-from jobmeter.dialects.pai_dlc.times import seconds, stamp
+from jobmeter.dialects.pai_dlc.states import REASONS, STATUS, WORDS
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.query.defaults import job_created
@@ -41,7 +43,7 @@ def listed(job: Job, now_ms: int) -> dict[str, Any]:
     totals = specs.totals(specs.of_record(given.get("JobSpecs")))
     item = {
         **_common(job, now_ms),
-        **_picked(given, _ONLY_LISTED),
+        **picked(given, _ONLY_LISTED),
         "Username": job.user,
         "IsDeleted": False,
         "GmtModifiedTime": stamp(job.updated),
@@ -52,7 +54,7 @@ def listed(job: Job, now_ms: int) -> dict[str, Any]:
         "ResourceName": job.resource_group,
         "ResourceQuotaName": job.resource_group,
     }
-    return _present(item)
+    return present(item)
 
 
 def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
     restarts = max((replica.attempt for replica in view.replicas), default=0)
     item = {
         **_common(job, now_ms),
-        **_picked(given, _ONLY_ALONE),
+        **picked(given, _ONLY_ALONE),
         "RequestCPU": _whole(totals.cpu),
         "RequestGPU": totals.gpu,
         "RequestMemory": _gib(totals.memory),
@@ -75,13 +77,13 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
     if not detail:
         for name in ("JobSpecs", "Pods", "StatusHistory", "Envs", "CustomEnvs", "Settings", "CodeSource"):
             item.pop(name, None)
-    return _present(item)
+    return present(item)
 
 
 def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
     """The history of a job's states: from events, else from its times. The last one is open until it ends."""
     changes = [(event.time, state, event.message) for event in events if (state := _state(event.reason))]
-    steps = changes or [(time, state, "") for time, state in _lived(job)]
+    steps = changes or [(time, state, "") for time, state in states_of(job)]
     ends = [time for time, _, _ in steps[1:]]
     found = []
     for at, (time, state, message) in enumerate(steps):
@@ -104,7 +106,7 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
         "JobId": job.id,
         "DisplayName": job.name or job.id,
         "JobType": job.type,
-        "Status": status_of(job),
+        "Status": STATUS.of(job),
         "ReasonCode": _of_text(given, "ReasonCode", code),
         "ReasonMessage": _of_text(given, "ReasonMessage", job.error or message),
         "WorkspaceId": job.workspace,
@@ -123,7 +125,7 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
         "Priority": 1,
         "EnabledDebugger": False,
         "supportedProfilingTypes": "",
-        **_picked(given, (*STORED_FIELDS, *_PLAIN)),
+        **picked(given, (*STORED_FIELDS, *_PLAIN)),
     }
 
 
@@ -140,26 +142,12 @@ def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
         "GPU": str(machine.gpu_count) if machine and machine.gpu_count is not None else None,
         "GPUType": machine.gpu_type if machine else None,
     }
-    machine_fields = {"EcsSpec": machine.id if machine else None, "ResourceConfig": _present(config) or None}
-    return [_present({"Type": role, "PodCount": count, **machine_fields}) for role, count in counts.items()]
-
-
-def _lived(job: Job) -> list[tuple[int, JobState]]:
-    end = job.end if job.state.finished else None
-    times = ((job.created, JobState.QUEUED), (job.start, JobState.RUNNING), (end, job.state))
-    return [(time, state) for time, state in times if time is not None]
+    machine_fields = {"EcsSpec": machine.id if machine else None, "ResourceConfig": present(config) or None}
+    return [present({"Type": role, "PodCount": count, **machine_fields}) for role, count in counts.items()]
 
 
 def _state(reason: str) -> JobState | None:
     return JobState(reason) if reason in set(JobState) else None
-
-
-def _picked(given: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: given[name] for name in names if given.get(name) is not None}
-
-
-def _present(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if value is not None and value != ""}
 
 
 def _of_text(given: Mapping[str, Any], name: str, default: str) -> str:

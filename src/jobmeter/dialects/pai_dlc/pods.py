@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from jobmeter.dialects.alibaba.times import seconds, stamp
 from jobmeter.dialects.pai_dlc.states import pod_status
-from jobmeter.dialects.pai_dlc.times import seconds, stamp
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Job, JobView, Replica
 

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from jobmeter.model.job import Condition, Job, JobState, Operator, Replica
+from jobmeter.dialects.alibaba.statuses import Statuses
+from jobmeter.dialects.pai_dlc.names import NAME
+from jobmeter.model.job import Job, JobState, Replica
 
 STATUSES: Mapping[str, JobState] = MappingProxyType(
     {
@@ -37,6 +39,9 @@ WORDS: Mapping[JobState, str] = MappingProxyType(
 )
 """Their default word for each of our states."""
 
+STATUS = Statuses(dialect=NAME, meanings=STATUSES, words=WORDS)
+"""The status of a job, and the jobs that have one."""
+
 REASONS: Mapping[JobState, tuple[str, str]] = MappingProxyType(
     {
         JobState.QUEUED: ("JobEnqueued", "Job is waiting to run."),
@@ -58,25 +63,6 @@ _PODS = {
     JobState.FAILED: "Failed",
     JobState.UNKNOWN: "Unknown",
 }
-
-
-def status_of(job: Job) -> str:
-    """The job's status: the finer one in its record, if it matches the job's state."""
-    finer = job.extra.get("pai-dlc", {}).get("Status")
-    agrees = isinstance(finer, str) and STATUSES.get(finer) is job.state
-    return str(finer) if agrees else WORDS[job.state]
-
-
-def with_status(status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
-    """The states and conditions of the jobs with that ``status_of``."""
-    state = STATUSES[status]
-    if status == WORDS[JobState.UNKNOWN]:
-        return frozenset({state, JobState.UNKNOWN}), ()
-    if status != WORDS[state]:
-        return frozenset({state}), (Condition("extra.pai-dlc.Status", Operator.IN, (status,)),)
-    finer = tuple(word for word, meant in STATUSES.items() if meant is state and word != status)
-    others = (Condition("extra.pai-dlc.Status", Operator.NOT_IN, finer),) if finer else ()
-    return frozenset({state}), others
 
 
 def pod_status(replica: Replica, job: Job) -> str:

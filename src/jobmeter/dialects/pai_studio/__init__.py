@@ -1,8 +1,13 @@
-"""Alibaba Cloud PaiStudio 2022-01-12: users and nodes of resource groups, training jobs. Sources and gaps: SPEC.md."""
+"""Alibaba Cloud PaiStudio 2022-01-12: resource groups, quotas, nodes, training jobs. Sources and gaps: SPEC.md."""
 
 from jobmeter.dialects.alibaba.product import Product, never
 from jobmeter.dialects.base import Gap
+from jobmeter.dialects.pai_studio.groups import get_resource_group, list_resource_groups
+from jobmeter.dialects.pai_studio.job_list import list_training_jobs
+from jobmeter.dialects.pai_studio.machines import list_resource_group_machine_groups
 from jobmeter.dialects.pai_studio.names import NAME
+from jobmeter.dialects.pai_studio.nodes import list_nodes
+from jobmeter.dialects.pai_studio.quotas import list_quotas
 from jobmeter.dialects.pai_studio.resource_groups import (
     get_node_metrics,
     get_resource_group_request,
@@ -28,6 +33,12 @@ PAI_STUDIO = Product(
         get_node_metrics,
         get_resource_group_total,
         get_resource_group_request,
+        list_resource_groups,
+        get_resource_group,
+        list_resource_group_machine_groups,
+        list_quotas,
+        list_nodes,
+        list_training_jobs,
         list_training_job_metrics,
         get_training_job_latest_metrics,
         list_training_job_instance_metrics,
@@ -50,13 +61,16 @@ PAI_STUDIO = Product(
             "They return single samples; roll-ups have none. GetTrainingJobLatestMetrics falls back on the hours.",
         ),
         Gap(
-            "Training jobs: CreateTrainingJob, StopTrainingJob, ListTrainingJobs, GetTrainingJob and what belongs to"
-            " them",
+            "Training jobs: CreateTrainingJob, StopTrainingJob, GetTrainingJob and what belongs to them",
             "Jobs are registered through Jobmeter's own API, PAI-DLC's CreateJob or an agent.",
         ),
         never(
             "Resource groups, machine groups, quotas: their administration",
             "A resource group is what job and node records name; nothing has to be created.",
+        ),
+        never(
+            "Orders, prices, networks, disks, zones and drivers of groups, machines and quotas; sub-quotas; labels",
+            "Nobody reports them: they are left out of the answers, and a filter on them selects nothing.",
         ),
         never("Algorithms, components, experiments, services, images", "They are not about metrics."),
     ),
@@ -71,6 +85,7 @@ PAI_STUDIO = Product(
         "range": "StartTime",
         "offset": "PageNumber",
         "limit": "PageSize",
+        "sort": "SortBy",
     },
     not_found={
         "job": "InvalidTrainingJobId.NotFound",

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
@@ -37,6 +37,9 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
     }
 )
 
+READY = "Ready"
+"""The status of everything that is there: a group, a machine group, a quota."""
+GIB = 2**30
 _KB = 1024
 _MODEL = re.compile(r"[A-Z]{1,2}\d{1,4}[A-Z]{0,2}")
 _TYPES: Mapping[str, str] = MappingProxyType({"TFJob": "TensorFlow"})
@@ -86,6 +89,16 @@ def device_model(name: str) -> str:
     """``A100`` of ``NVIDIA A100-SXM4-80GB``; a name without such a part stays as it is."""
     found = (part for part in re.split(r"[^A-Za-z0-9]+", name) if _MODEL.fullmatch(part))
     return next(found, name)
+
+
+def device_models(names: Iterable[str]) -> str:
+    """The models of devices, each once, separated by commas; an unknown one is left out."""
+    return ",".join(dict.fromkeys(device_model(name) for name in names if name))
+
+
+def gibibytes_text(size: float) -> str:
+    """Bytes as the text of GiB."""
+    return number_text(size / GIB)
 
 
 def job_type(kind: str) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jobmeter.access.limit import Per, Rate
+from jobmeter.dialects.alibaba.groups import NOW_MS
+from jobmeter.dialects.alibaba.listing import in_order
 from jobmeter.dialects.alibaba.operation import Arguments, answer, in_path, in_query, in_their_unit, listed, operation
 from jobmeter.dialects.base import Answer, Steps, execute
 from jobmeter.dialects.pai_studio.names import (
@@ -16,6 +18,7 @@ from jobmeter.dialects.pai_studio.names import (
     NODE_METRICS,
     TIME,
     device_model,
+    device_models,
     job_type,
     kilobytes,
     megabytes_text,
@@ -28,11 +31,10 @@ from jobmeter.dialects.pai_studio.names import (
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState
 from jobmeter.model.order import natural
-from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange
+from jobmeter.model.time import DAY, HOUR, SECOND
 from jobmeter.query.group import (
     Amounts,
     CapacityQuestion,
-    GroupNode,
     GroupNodesQuestion,
     GroupQuestion,
     RequestsQuestion,
@@ -40,8 +42,6 @@ from jobmeter.query.group import (
 )
 from jobmeter.query.request import By, GroupRef, Line, MetricQuery
 
-NOW_MS = 5 * MINUTE
-"""How far back a state of now reaches."""
 UNKNOWN = ""
 """The text of an unknown rate."""
 _STATES = {
@@ -78,13 +78,13 @@ def get_user_view_metrics(arguments: Arguments) -> Steps:
     """
     group = arguments.required("ResourceGroupID")
     offset, size = page(arguments, required=True)
-    descending = arguments.choice("Order", {"asc": False, "desc": True}, default=False)
-    span = _lately(arguments, arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND))
+    descending = arguments.descending(default=False)
+    span = arguments.lately(arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND))
     question = GroupQuestion(group=GroupRef(group), range=span, workspace=arguments.text("WorkspaceId"))
     found = yield from execute(question)
     user = arguments.text("UserId")
     records = [_record(group, found.capacity, usage) for usage in found.users if user in ("", usage.user)]
-    records = in_order(records, arguments.text("SortBy"), descending=descending)
+    records = by_field(records, arguments.text("SortBy"), descending=descending)
     body = {
         "ResourceGroupId": group,
         "UserMetrics": records[offset : offset + size],
@@ -123,11 +123,11 @@ def get_node_metrics(arguments: Arguments) -> Steps:
     step_ms = arguments.step("TimeStep", DEFAULT_STEP_MS, SECOND)
     result = yield from execute(MetricQuery(subject=group, metrics=metrics, range=span, step_ms=step_ms, by=By.NODE))
     nodes = yield from execute(GroupNodesQuestion(group=group, range=span))
-    types = {node.name: _models(node) for node in nodes}
+    types = {node.name: device_models(node.device_types) for node in nodes}
     members = [
-        {"NodeID": line.node, "GPUType": ",".join(types.get(line.node, ())), "Metrics": _points(line)}
+        {"NodeID": line.node, "GPUType": types.get(line.node, ""), "Metrics": _points(line)}
         for line in _first_of(metrics, result.lines)
-        if not gpu_type or gpu_type in {model.casefold() for model in types.get(line.node, ())}
+        if not gpu_type or gpu_type in types.get(line.node, "").casefold().split(",")
     ]
     body = {"ResourceGroupID": group.id, "MetricType": metric_type, "NodesMetrics": members}
     return answer(body, arguments, id_key="")
@@ -141,7 +141,7 @@ def get_resource_group_total(arguments: Arguments) -> Steps:
     it, else those on which its jobs ran in the last day.
     """
     group = GroupRef(arguments.required("ResourceGroupID"))
-    found = yield from execute(CapacityQuestion(group=group, range=_lately(arguments, NOW_MS)))
+    found = yield from execute(CapacityQuestion(group=group, range=arguments.lately(NOW_MS)))
     return _amounts("total", found, arguments)
 
 
@@ -159,23 +159,22 @@ def get_resource_group_request(arguments: Arguments) -> Steps:
     """
     group = GroupRef(arguments.required("ResourceGroupID"))
     states = arguments.choice("PodStatus", _STATES, _STATES["Running"])
-    span = _lately(arguments, DAY if states == _STATES["Terminated"] else NOW_MS)
+    span = arguments.lately(DAY if states == _STATES["Terminated"] else NOW_MS)
     found = yield from execute(RequestsQuestion(group=group, range=span, states=states))
     return _amounts("request", found, arguments)
 
 
-def in_order(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
-    """Records sorted by a field, whose name is case-insensitive; an unknown field leaves the order unchanged.
-
-    Unknown values come last in both directions; the sort is stable.
-    """
+def by_field(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
+    """Records sorted by a field, whose name is case-insensitive; an unknown field leaves the order unchanged."""
     names = {name.casefold(): name for record in records[:1] for name in record}
     name = names.get(field.casefold())
     if name is None:
         return list(records)
-    present = [record for record in records if record[name] != UNKNOWN]
-    unknown = [record for record in records if record[name] == UNKNOWN]
-    return [*sorted(present, key=lambda record: _key(name, record[name]), reverse=descending), *unknown]
+    return in_order(
+        records,
+        lambda record: None if record[name] == UNKNOWN else _key(name, record[name]),
+        descending=descending,
+    )
 
 
 def _key(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field's own type compares
@@ -184,11 +183,6 @@ def _key(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field's own typ
     if isinstance(value, list):
         return len(value), [natural(part) for part in value]
     return natural(value) if isinstance(value, str) else value
-
-
-def _lately(arguments: Arguments, back_ms: int) -> TimeRange:
-    now_ms = arguments.context.now_ms
-    return TimeRange(max(0, now_ms - back_ms), now_ms)
 
 
 def _record(group: str, capacity: Amounts, usage: Usage) -> dict[str, Any]:
@@ -249,10 +243,6 @@ def _first_of(metrics: Sequence[str], lines: Sequence[Line]) -> list[Line]:
         ranked[line.node] = min(ranked.get(line.node, len(metrics)), metrics.index(line.metric))
     matching = [line for line in lines if metrics.index(line.metric) == ranked[line.node]]
     return sorted(matching, key=lambda line: natural(line.node))
-
-
-def _models(node: GroupNode) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(device_model(name) for name in node.device_types))
 
 
 def _points(line: Line) -> list[dict[str, int | str]]:

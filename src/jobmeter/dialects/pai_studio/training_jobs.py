@@ -57,7 +57,7 @@ def list_training_job_metrics(arguments: Arguments) -> Steps:
     """
     ref = JobRef(arguments.required("TrainingJobId"))
     offset, size = page(arguments)
-    descending = arguments.choice("Order", {"ASC": False, "DESC": True}, default=False)
+    descending = arguments.descending(default=False)
     view = yield from execute(JobQuestion(ref))
     name = arguments.text("Name")
     found = yield from execute(

@@ -15,10 +15,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from jobmeter.errors import UnavailableError
-from jobmeter.model.job import Job, JobFilter, JobPage, JobView
+from jobmeter.model.job import Job, JobFilter, JobGroup, JobPage, JobView
 from jobmeter.model.time import TimeRange
 from jobmeter.registry import changes, finding_filter
 from jobmeter.registry.columns import row_filter, select
+from jobmeter.registry.columns.job_groups import job_groups
 from jobmeter.registry.columns.select import Rows
 from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, Key, Table
 from jobmeter.registry.conditions import FINDING, RELATED, Predicate, check
@@ -65,6 +66,11 @@ class ColumnStore:
             rows = row_filter.matching(table, question, predicates, now_ms, partial(_lookup, connection, table))
             page = _page(table, question, rows, now_ms)
             return JobPage(_jobs(connection, table.keys(page), now_ms), len(rows))
+
+    def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
+        """See ``Registry.job_groups``."""
+        with self._current() as (_, table):
+            return job_groups(table, row_filter.grouped(table, projects))
 
     def group_jobs(self, projects: frozenset[str] | None, group: str, span: TimeRange, now_ms: int) -> list[JobView]:
         """See ``Registry.group_jobs``."""

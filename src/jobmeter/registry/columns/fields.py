@@ -140,6 +140,6 @@ def _read(kind: str, text: str | None) -> Iterator[tuple[Field, bytes]]:
 
 def _forms(value: str) -> Iterable[bytes]:
     yield msgspec.json.encode(value)
-    # No text is written like a number; what else is written bare is odd.
-    if value[:1] in "-0123456789" and value:
+    # No text is written like a number or a truth value; what else is written bare is odd.
+    if value in {"true", "false"} or (value[:1] in "-0123456789" and value):
         yield value.encode("utf-8", "surrogatepass")

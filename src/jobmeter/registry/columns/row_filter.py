@@ -42,6 +42,14 @@ def matching(
     return np.flatnonzero(found).astype(np.int32)
 
 
+def grouped(table: Table, projects: frozenset[str] | None) -> NDArray[np.int32]:
+    """The rows of the jobs that name a resource group."""
+    found = table.there & ~_among(table, "resource_group", [""])
+    if projects is not None:
+        found &= _among(table, "project", projects)
+    return np.flatnonzero(found).astype(np.int32)
+
+
 def living(table: Table, projects: frozenset[str] | None, group: str, span: TimeRange) -> NDArray[np.int32]:
     """The rows of the jobs of a resource group whose life meets the span."""
     found = table.there & _among(table, "resource_group", [group])

@@ -13,14 +13,14 @@ from jobmeter.dialects.pai_dlc.filters import filter_of
 from jobmeter.dialects.pai_dlc.operations.registration import new_id
 from jobmeter.dialects.pai_dlc.pods import find, pod_type, pods
 from jobmeter.dialects.pai_dlc.specs import JobSpec, ResourceConfig, of_record, quantity, totals
-from jobmeter.dialects.pai_dlc.states import STATUSES, pod_status, status_of, with_status
+from jobmeter.dialects.pai_dlc.states import STATUS, STATUSES, pod_status
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.job import Job, JobState, JobView, Operator, Replica
 
 
 def fits(job, status):
     """Whether a listing with that filter shows the job: the conditions, evaluated by hand."""
-    states, conditions = with_status(status)
+    states, conditions = STATUS.matching(status)
     own = job.extra.get("pai-dlc", {}).get("Status")
     return job.state in states and all((own in one.values) is (one.operator is Operator.IN) for one in conditions)
 
@@ -29,8 +29,8 @@ def fits(job, status):
 def test_a_job_is_found_under_the_status_that_it_shows_and_no_other(state, finer):
     job = Job(id="j", state=state, extra={"pai-dlc": {"Status": finer}} if finer else {})
     # None of their words is for an end that nobody saw, and that is never a success.
-    assert STATUSES[status_of(job)] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
-    assert [status for status in STATUSES if fits(job, status)] == [status_of(job)]
+    assert STATUSES[STATUS.of(job)] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
+    assert [status for status in STATUSES if fits(job, status)] == [STATUS.of(job)]
 
 
 @pytest.mark.parametrize(

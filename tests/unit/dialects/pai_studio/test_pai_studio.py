@@ -12,7 +12,7 @@ from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.base import Context
 from jobmeter.dialects.pai_studio import PAI_STUDIO
 from jobmeter.dialects.pai_studio.names import device_model, job_type, kilobytes, node_metrics, number_text
-from jobmeter.dialects.pai_studio.resource_groups import in_order
+from jobmeter.dialects.pai_studio.resource_groups import by_field
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.query.group import (
@@ -227,7 +227,7 @@ _RECORDS = st.lists(
 
 @given(_RECORDS, st.sampled_from(["CPUUsageRate", "requestcpu", "UserId", "NodeNames"]), st.booleans())
 def test_sorting_keeps_every_record_and_puts_the_unknown_last(records, field, descending):
-    found = in_order(records, field, descending=descending)
+    found = by_field(records, field, descending=descending)
     assert sorted(map(id, found)) == sorted(map(id, records))
     if field == "requestcpu":
         values = [record["RequestCPU"] for record in found]
@@ -244,4 +244,4 @@ def test_sorting_keeps_every_record_and_puts_the_unknown_last(records, field, de
 
 @given(_RECORDS, st.sampled_from(["GmtModified", "", "users"]), st.booleans())
 def test_a_field_that_there_is_not_leaves_the_order(records, field, descending):
-    assert in_order(records, field, descending=descending) == records
+    assert by_field(records, field, descending=descending) == records

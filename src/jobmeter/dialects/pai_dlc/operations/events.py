@@ -5,11 +5,11 @@ https://help.aliyun.com/zh/pai/developer-reference/api-pai-dlc-2020-12-03-getpod
 """
 
 from jobmeter.dialects.alibaba.operation import Arguments, Lookup, answer, in_query, operation, pod_ids
+from jobmeter.dialects.alibaba.times import plain
 from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.pai_dlc.operations.common import JOB, LAST_WEEK, POD, WEEK, job_view
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.dialects.pai_dlc.states import WORDS
-from jobmeter.dialects.pai_dlc.times import plain
 from jobmeter.model.event import Event, EventFilter, EventSource
 from jobmeter.model.job import Job, JobState
 

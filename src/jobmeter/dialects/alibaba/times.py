@@ -1,4 +1,4 @@
-"""Times as PAI-DLC writes them."""
+"""Times as PAI's products write them."""
 
 from datetime import UTC, datetime
 
