@@ -155,6 +155,7 @@ def plant_process(
     *,
     start: int = 1000,
     ticks: int = 100,
+    waited: int = 0,
     resident: int = 256,
     threads: int = 1,
     state: str = "S",
@@ -162,10 +163,10 @@ def plant_process(
     io: tuple[int, int] | None = (0, 0),
     **variables: str,
 ) -> None:
-    """A process of the tree: ``ticks`` of CPU time, ``resident`` pages."""
+    """A process of the tree: ``ticks`` of CPU time, ``waited`` of children it waited for, ``resident`` pages."""
     fields = ["0"] * 50
     fields[0], fields[1], fields[11], fields[17], fields[19] = state, str(parent), str(ticks), str(threads), str(start)
-    fields[21] = str(resident)
+    fields[13], fields[21] = str(waited), str(resident)
     files = {
         "stat": f"{pid} (a (strange) name) " + " ".join(fields) + "\n",
         "cgroup": groups,
