@@ -161,6 +161,7 @@ def plant_process(
     state: str = "S",
     groups: str = "0::/\n",
     io: tuple[int, int] | None = (0, 0),
+    uid: int = 0,
     **variables: str,
 ) -> None:
     """A process of the tree: ``ticks`` of CPU time, ``waited`` of children it waited for, ``resident`` pages."""
@@ -171,7 +172,7 @@ def plant_process(
         "stat": f"{pid} (a (strange) name) " + " ".join(fields) + "\n",
         "cgroup": groups,
         "environ": "".join(f"{name}={value}\0" for name, value in {"SECRET": "x", **variables}.items()),
-        "status": "Name:\tx\nCpus_allowed_list:\t0-1\n",
+        "status": f"Name:\tx\nUid:\t{uid}\t0\t0\t0\nCpus_allowed_list:\t0-1\n",
     }
     if io is not None:
         files["io"] = f"rchar: 9\nwchar: 9\nread_bytes: {io[0]}\nwrite_bytes: {io[1]}\ncancelled_write_bytes: 0\n"

@@ -42,6 +42,10 @@ class Family:
             return None
         return self._by_tags(pid)
 
+    def displaced(self) -> set[str]:
+        """See ``Classifier.displaced``."""
+        return set()
+
     def _by_tags(self, pid: int) -> Member | None:
         tags = read_environment(self._proc, pid)
         if any(tags.get(name) != value for name, value in self._tags.items()):
