@@ -161,9 +161,10 @@ def test_cpu_time_is_the_kernels(ran: Ran, task: Task) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-def test_the_peak_of_memory_is_the_kernels(ran: Ran, task: Task) -> None:
-    peak = float(ran.truth[task.name]["memory.peak"])
-    assert max(ran.points(task, "memory.peak", statistic="max", step="1s")) == peak
+def test_the_peak_of_memory_is_at_most_the_kernels_which_counts_file_cache(ran: Ran, task: Task) -> None:
+    peak = max(ran.points(task, "memory.peak", statistic="max", step="1s"))
+    highest = max(ran.points(task, "memory.usage", statistic="max", step="1s"))
+    assert highest <= peak <= float(ran.truth[task.name]["memory.peak"])
 
 
 def test_kills_for_lack_of_memory_are_counted(ran: Ran) -> None:

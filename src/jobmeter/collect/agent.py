@@ -13,6 +13,7 @@ from jobmeter.collect.clock import ClockReporter, SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.clusters import SlurmClusters
+from jobmeter.collect.discover.owners import JobOwners, OwnerReporter
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import JobRule
 from jobmeter.collect.incidents import IncidentWatch
@@ -61,7 +62,8 @@ class Agent:
         self._delivery = Delivery(self._outbox, connect, clock)
         finding = finding or JobDiscovery()
         state = spool.directory if spool else None
-        classifier = NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters)
+        owners = JobOwners(state)
+        classifier = NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters, owners=owners)
         jobs = job_collectors(place, classifier, clock, alone=False, state=state, job_mapping=finding.job_mapping)
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
         workers = [
@@ -73,6 +75,7 @@ class Agent:
         sources: list[RecordSource] = [
             NodeReporter(place, jobs.devices, interval_ms=interval_ms),
             JobReporter(place, jobs.table.processes, clock.at_elapsed_ms),
+            OwnerReporter(place, owners, jobs.table.processes),
             ClockReporter(place, clock),
             *jobs.sources,
             incidents,

@@ -1,18 +1,20 @@
 """Usage of the replicas of jobs: CPU time, memory, storage, network, from control groups where they have their own.
 
-Otherwise, and for what groups do not count, from their processes.
+Otherwise, and for what groups do not count, from their processes: what moved to another group is counted by itself.
 """
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
+from jobmeter.collect.cgroup.high_water import HighWater
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
+from jobmeter.collect.cgroup.outside import InsideTime, places
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage, later
@@ -22,6 +24,8 @@ from jobmeter.collect.peaks import Peaks
 from jobmeter.collect.process import surroundings
 from jobmeter.collect.process.count import Ended, ProcessCounters
 from jobmeter.collect.process.counter_file import CounterFile
+from jobmeter.collect.process.memory import MemoryMeasure, ProcessMemory
+from jobmeter.collect.process.stat import Key, ProcessStat
 from jobmeter.collect.starts import COUNTERS, SHORTEST_MS, Starts
 from jobmeter.model.sample import Sample
 
@@ -33,9 +37,14 @@ _Values = dict[str, float | None]
 
 @dataclass(slots=True)
 class _Replica:
-    """One replica at one moment; ``living`` are its processes that still run, ``last`` what groups had used before."""
+    """One replica at one moment.
+
+    ``living`` are its processes that still run, ``outside`` those of them that are not in its groups. ``last`` are
+    readings of its groups when a process ended.
+    """
 
     living: list[Process] = field(default_factory=list)
+    outside: list[Process] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     groups: Mapping[GroupKey, Usage] = field(default_factory=dict)
     last: Iterable[Usage] = ()
@@ -89,6 +98,7 @@ class JobsCollector:
         self._by_process = ProcessCounters(proc_root, ticks_per_second)
         self._by_group = GroupCounters()
         self._by_job = JobGroupCounters()
+        self._inside = InsideTime()
         self._job_groups = ends.job_groups if ends else JobGroupReader(groups)
         self._quotas = QuotasAbove(groups, proc_root)
         self._retained_of_processes = CounterFile(state / "counters-processes.json" if state else None)
@@ -96,9 +106,14 @@ class JobsCollector:
         of_processes, of_groups = self._retained_of_processes.load(), self._retained_of_groups.load()
         self._by_process.resume(of_processes)
         self._by_group.resume(of_groups)
+        self._inside.resume({owner: counts["ahead"] for owner, counts in of_processes.items() if "ahead" in counts})
         self._resumed = {*of_processes, *of_groups}
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._peaks = Peaks()
+        self._high_water = HighWater()
+        self._memory_of = ProcessMemory(proc_root)
+        self.memory_measures: dict[Owner, MemoryMeasure] = {}
+        """How the memory of each replica was measured last."""
         self._prefers_first: dict[tuple[Owner, str], bool] = {}
         self._last_seen_ms: dict[Owner, int] = {}
         self._ended: SimpleQueue[Ended] = SimpleQueue()
@@ -127,16 +142,22 @@ class JobsCollector:
         for other in self._peaks.update(processes):
             finals.pop(other, None)  # their counters and peak are the earlier job's
         self._read_job_groups(processes)
-        replicas = self._replicas(processes, ended, finals)
-        self._by_process.update(processes, ended)
+        away = places(processes, self._proc)
+        replicas = self._replicas(processes, ended, finals, away)
+        self._by_process.update(processes, ended, away, self._joined(processes))
         self._by_group.update({owner: replica.groups for owner, replica in replicas.items()})
         living = {owner: replica.living[0] for owner, replica in replicas.items() if replica.living}
         self._by_group.update(self._quotas.read(living))
         by_process, by_group = self._by_process.totals(), self._by_group.totals()
         self._by_job.add(by_group)
+        for owner, counts in by_process.items():
+            if (inside := by_group.get(owner, {}).get("cpu")) is not None and "cpu" in counts:
+                counts["inside"] = self._inside.seconds(owner, counts["cpu"], inside)
+                counts["ahead"] = self._inside.saved(owner, counts["cpu"], inside)
         self._retained_of_processes.save(by_process)
         self._retained_of_groups.save(by_group)
         samples: Samples = []
+        self._read_memory(replicas.values())
         for owner, replica in replicas.items():
             self._last_seen_ms[owner] = now_ms
             values = self._counters(owner, by_process.get(owner, {}), by_group.get(owner, {}))
@@ -188,6 +209,13 @@ class JobsCollector:
                 began[owner] = min(start, began.get(owner, start))
         return began
 
+    def _joined(self, processes: Iterable[Process]) -> set[Key]:
+        """Processes that began before the last scans and belong to a replica from now on, which is older than that."""
+        if self._starts is None:
+            return set()
+        keys = (process.stat.key for process in processes if process.member.owner in self._last_seen_ms)
+        return {key for key in keys if self._starts.scanned_before(key.start)}
+
     def _forget_namesakes(self, began: Mapping[Owner, int]) -> None:
         """Forget the stored counters of an earlier replica of the same name: every process started later."""
         saved_ms = self._retained_of_processes.saved_ms
@@ -196,6 +224,7 @@ class JobsCollector:
         fresh = {owner for owner, start in began.items() if start * 1000 / self._ticks > saved_ms}
         self._by_process.forget(fresh)
         self._by_group.forget(fresh)
+        self._inside.forget(fresh)
         self._resumed -= fresh
 
     def _zeros(self, owner: Owner, values: Mapping[str, float | None], start: int | None, now_ms: int) -> Samples:
@@ -209,7 +238,11 @@ class JobsCollector:
         return [Sample(self._place.of_replica(metric, owner), zero_ms, 0.0) for metric in counters]
 
     def _replicas(
-        self, processes: Iterable[Process], ended: Iterable[Ended], finals: Mapping[Owner, Mapping[GroupKey, Usage]]
+        self,
+        processes: Iterable[Process],
+        ended: Iterable[Ended],
+        finals: Mapping[Owner, Mapping[GroupKey, Usage]],
+        away: Collection[Key],
     ) -> dict[Owner, _Replica]:
         replicas: defaultdict[Owner, _Replica] = defaultdict(_Replica)
         keys: defaultdict[Owner, set[GroupKey]] = defaultdict(set)
@@ -217,6 +250,8 @@ class JobsCollector:
             owner = process.member.owner
             if not process.stat.ended:
                 replicas[owner].living.append(process)
+            if process.stat.key in away:
+                replicas[owner].outside.append(process)
             if process.member.groups:
                 keys[owner].add(group_key(process.member.groups))
         for final in ended:
@@ -233,7 +268,7 @@ class JobsCollector:
         # Bytes of processes include network filesystems, and writes still in the page cache; those of groups do not,
         # but include what processes moved between their last reading and their end.
         return {
-            "cpu.time": self._pick(owner, "cpu", group.get("cpu"), process.get("cpu")),
+            "cpu.time": self._cpu(owner, process, group),
             **{
                 f"disk.{kind}": _most(self._pick(owner, "disk", process.get(kind), group.get(kind)), group.get(kind))
                 for kind in ("read", "write")
@@ -242,23 +277,44 @@ class JobsCollector:
             "memory.oom.kills": group.get("oom"),
         }
 
+    def _cpu(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> float | None:
+        """CPU time: of a replica with groups what these count, and what its processes used outside of them."""
+        found = self._pick(owner, "cpu", process.get("inside", group.get("cpu")), process.get("cpu"))
+        return None if found is None else found + process.get("outside", 0.0)
+
     def _pick(self, owner: Owner, kind: str, first: float | None, second: float | None) -> float | None:
         """The first value where there is one, for the replica's whole life: two ways of counting must not be mixed."""
         prefers_first = self._prefers_first.setdefault((owner, kind), first is not None)
         return first if prefers_first else second
 
+    def _read_memory(self, replicas: Iterable[_Replica]) -> None:
+        shared: list[ProcessStat] = []
+        own: list[ProcessStat] = []
+        for replica in replicas:
+            inside, apart = _divided(replica)
+            own += inside
+            shared += apart
+        self._memory_of.update(shared, own)
+
     def _memory(self, owner: Owner, replica: _Replica) -> _Values:
+        inside, apart = _divided(replica)
         # A group without a process still has the file cache that its processes left.
-        groups = replica.groups.values() if replica.living else ()
-        charged = [usage.memory for usage in groups if usage.memory is not None]
-        resident = float(sum(process.stat.memory for process in replica.living))
+        charged = sum(_charged(replica)) if replica.living else 0.0
+        by_process, measure = self._memory_of.proportional(apart)
+        if replica.living:
+            self.memory_measures[owner] = MemoryMeasure.GROUP if inside or not apart else measure
         # A living replica uses some memory: 0 is a moment between its processes.
-        now = (sum(charged) or None) if charged else (resident or None)
-        # A group's own high-water mark covers the time between two scans; file cache, which it includes, is charged
-        # too.
-        marks = (usage.memory_peak for usage in (*replica.groups.values(), *replica.last))
-        peaks = [*(final.memory_peak for final in replica.ended), *(mark for mark in marks if mark is not None)]
-        highest = self._peaks.highest(owner, [*peaks, now or 0.0])
+        now = charged + by_process or None
+        # A group's own mark covers the time between two scans.
+        marks = self._high_water.marks(
+            owner,
+            (*replica.groups.values(), *replica.last),
+            {stat.key: self._memory_of.highest(stat) for stat in inside},
+            {final.key: final.memory_peak for final in replica.ended},
+            max(charged - sum(stat.memory for stat in inside), 0.0),
+        )
+        peaks = [final.memory_peak for final in replica.ended]
+        highest = self._peaks.highest(owner, [*peaks, *marks, now or 0.0])
         return {"memory.usage": now, "memory.peak": highest or None}
 
     def _surroundings(self, living: list[Process]) -> _Values:
@@ -289,12 +345,27 @@ class JobsCollector:
             return
         self._by_process.forget(old)
         self._by_group.forget(old)
+        self._inside.forget(old)
         self._job_groups.forget(self._by_job.forget(old))
         self._quotas.forget(old)
         self._prefers_first = {key: value for key, value in self._prefers_first.items() if key[0] not in old}
         for owner in old:
             del self._last_seen_ms[owner]
             self._peaks.forget(owner)
+            self._high_water.forget(owner)
+            self.memory_measures.pop(owner, None)
+
+
+def _charged(replica: _Replica) -> list[float]:
+    return [usage.memory for usage in replica.groups.values() if usage.memory is not None]
+
+
+def _divided(replica: _Replica) -> tuple[list[ProcessStat], list[ProcessStat]]:
+    """Its living processes whose memory its groups count, and the others."""
+    apart = replica.outside if _charged(replica) else replica.living
+    keys = {process.stat.key for process in apart}
+    inside = [process.stat for process in replica.living if process.stat.key not in keys]
+    return inside, [process.stat for process in apart]
 
 
 def _pressure(groups: Mapping[GroupKey, Usage]) -> _Values:

@@ -53,13 +53,18 @@ class Starts:
         self._elapsed = elapsed
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._cores = cores or os.cpu_count() or 1
-        self._scans = [elapsed()] * _SCANS
-        self._now = self._scans[-1]
+        self._created = elapsed()
+        self._scans = [self._created] * _SCANS
+        self._now = self._created
 
     def begin_scan(self) -> None:
         """Call this before the processes are listed, once a scan."""
         self._scans = [*self._scans[1:], self._now]
         self._now = self._elapsed()
+
+    def scanned_before(self, start: int) -> bool:
+        """True for a process, by its start, that was there at a scan before the last one."""
+        return self._scans[0] > self._created and self._began_earlier(start)
 
     def zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:
         """When counters that read ``values`` at ``now_ms`` were zero, in epoch milliseconds.
@@ -67,7 +72,7 @@ class Starts:
         ``start`` is that of the replica's first process, in ticks since the start of the machine. None where earlier
         usage is unknown: it began before the first scan, or its group has more CPU time than there was since.
         """
-        if start < self._scans[0] * self._ticks // 1_000_000_000:
+        if self._began_earlier(start):
             return None
         most = (self._elapsed() - self._scans[0]) / 1e9 * self._cores + 1 / self._ticks
         if (values.get("cpu.time") or 0.0) > most:
@@ -75,3 +80,6 @@ class Starts:
         # At the end of that tick: a job is recorded with the time at which it was started, which lies inside of it.
         zero_ms = self._epoch_ms((start + 1) * 1000 // self._ticks)
         return zero_ms if zero_ms < now_ms else None
+
+    def _began_earlier(self, start: int) -> bool:
+        return start < self._scans[0] * self._ticks // 1_000_000_000

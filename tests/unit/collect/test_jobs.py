@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from typing import ClassVar
 
 import pytest
 from tests.unit.collect.trees import HOST, V1, V2, plant, plant_process
@@ -181,6 +182,80 @@ def test_a_step_that_ends_takes_nothing_away(tmp_path):
     assert recorded.look()["cpu.time", "21", "worker-2"] == 13.5
     recorded.end(101)
     assert recorded.look()["cpu.time", "21", "worker-2"] == 13.5
+
+
+class TestOutside:
+    """A task of Slurm with a container that a runtime has put into a group of its own."""
+
+    TASK: ClassVar = {"groups": SLURM, "SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}
+    AWAY: ClassVar = {"groups": "2:cpuacct:/machine/libpod-1\n4:memory:/machine/libpod-1\n0::/\n"}
+    GROUP_SECONDS = 12.5
+
+    @pytest.fixture
+    def recorded(self, tmp_path):
+        recorded = Recorded(tmp_path, V1)
+        recorded.process(100, **self.TASK, ticks=0)
+        return recorded
+
+    def cpu(self, recorded):
+        return recorded.look()["cpu.time", "21", "worker-2"] - self.GROUP_SECONDS
+
+    def test_what_moved_away_is_counted_from_the_scan_that_found_it(self, recorded):
+        recorded.process(101, 100, **self.TASK, ticks=300)
+        assert self.cpu(recorded) == 0
+        recorded.process(101, 100, **self.AWAY, ticks=300)
+        assert self.cpu(recorded) == 0, "its own group has counted that"
+        recorded.process(101, 100, **self.AWAY, ticks=450)
+        recorded.process(102, 101, **self.AWAY, start=2000, ticks=50)
+        assert self.cpu(recorded) == 2.0, "what begins outside has used all outside"
+        recorded.end(102)
+        assert self.cpu(recorded) == 2.0
+        recorded.end(101)
+        assert self.cpu(recorded) == 2.0
+        assert self.cpu(recorded) == 2.0
+
+    def test_what_left_and_ended_between_two_scans_is_counted_by_who_waited_for_it(self, recorded):
+        assert self.cpu(recorded) == 0
+        recorded.process(100, **self.TASK, ticks=2, waited=250)
+        assert self.cpu(recorded) == pytest.approx(2.52)
+
+    def test_a_restart_of_the_agent_continues(self, recorded):
+        recorded.look()
+        recorded.process(101, 100, **self.AWAY, ticks=10)
+        recorded.look()
+        recorded.process(101, 100, **self.AWAY, ticks=150)
+        recorded.process(100, **self.TASK, ticks=0, waited=70)
+        before = self.cpu(recorded)
+        again = Recorded(recorded.root, V1)
+        assert self.cpu(again) == pytest.approx(before)
+        again.process(101, 100, **self.AWAY, ticks=250)
+        assert self.cpu(again) == pytest.approx(before + 1)
+        again.end(101)
+        self.cpu(again)
+        assert self.cpu(Recorded(recorded.root, V1)) == pytest.approx(before + 1)
+
+    def test_the_group_of_another_replica_is_not_outside(self, recorded):
+        other = SLURM.replace("task_2", "task_3")
+        group = "sys/fs/cgroup/cpuacct/slurm_n1/uid_65534/job_21/step_0/task_3/cpuacct.usage"
+        plant(recorded.root, {group: "7000000000\n"})
+        recorded.process(200, groups=other, SLURM_JOB_ID="21", SLURM_PROCID="3", ticks=0)
+        recorded.process(101, 100, **self.TASK, ticks=100)
+        recorded.look()
+        recorded.process(101, 100, groups=other, ticks=300)
+        recorded.look()
+        recorded.process(101, 100, groups=other, ticks=500)
+        values = recorded.look()
+        assert values["cpu.time", "21", "worker-3"] == 7.0
+        assert values["cpu.time", "21", "worker-2"] == self.GROUP_SECONDS + 2.0, "until it was found there"
+
+    def test_its_memory_is_added(self, recorded):
+        inside = recorded.look()["memory.usage", "21", "worker-2"]
+        recorded.process(101, 100, **self.AWAY, resident=1000)
+        assert recorded.look()["memory.usage", "21", "worker-2"] == inside + 1000 * PAGE
+        plant(
+            recorded.root, {"proc/101/smaps_rollup": "1000-2000 ---p 0 00:00 0 [rollup]\nRss: 4000 kB\nPss: 300 kB\n"}
+        )
+        assert recorded.look()["memory.usage", "21", "worker-2"] == inside + 300 * 1024
 
 
 def _peak(recorded, now_ms):

@@ -1,5 +1,7 @@
 """Sums over processes that come and go, against a simulation that knows the truth."""
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from hypothesis import example, given, settings
@@ -244,6 +246,83 @@ def test_no_history_makes_the_sum_fall_or_exceed_what_was_used(steps):
     assert sums == sorted(sums)
     for total, used in family.recorded_sums:
         assert total <= used + 1e-9
+
+
+class Reporting:
+    """A kernel that reports each end with what the process itself had used; looks may be torn, and owners change."""
+
+    def __init__(self):
+        self.family = Adopting()
+        self.owner: dict[int, str] = {}
+        self.looked: dict[int, float] = {}  # what a process had waited for at the last look
+        self.left: dict[int, Reading[int, str]] = {}
+        self.used = {"a": 0.0, "b": 0.0}
+        self.sums: list[dict[str, float]] = []
+        self.truths: list[dict[str, float]] = []
+
+    def play(self, step):
+        family = self.family
+        alive = sorted(family.own)
+        process = alive[step.number % len(alive)]
+        if step.action == "spawn":
+            family.spawn(process)
+            self.owner[family.next - 1] = self.owner.get(process, "a")
+        elif step.action == "burn":
+            family.burn(process, float(step.amount))
+            self.used[self.owner.get(process, "a")] += step.amount
+        elif step.action in {"end", "ignored"} and process != 0:
+            own, parent = family.own[process], family.parent[process]
+            counted = own + self.looked.get(process, 0.0)
+            self.left[process] = Reading(self.owner[process], (counted,), parent)
+            family.end(process, ignored=step.action == "ignored", late=0)
+        elif step.action == "move" and process in self.looked:
+            self.look()  # what it used until now is its owner's
+            self.owner[process] = "b"
+        elif step.action == "look":
+            self.look()
+
+    def look(self):
+        read = self.family.read(sorted(self.family.own))
+        live = {one: replace(reading, owner=self.owner.get(one, "a")) for one, reading in read.items()}
+        self.family.totals.update(live, left=self.left)
+        self.left, self.looked = {}, dict(self.family.waited)
+        totals = self.family.totals.totals()
+        self.sums.append({owner: totals.get(owner, (0.0,))[0] for owner in "ab"})
+        self.truths.append(dict(self.used))
+
+
+@given(
+    st.lists(
+        st.builds(
+            Step,
+            st.sampled_from(["spawn", "spawn", "burn", "burn", "burn", "end", "ignored", "look", "move"]),
+            st.integers(0, 10**6),
+            st.integers(1, 50),
+        ),
+        max_size=60,
+    )
+)
+@settings(max_examples=400)
+def test_when_every_end_is_reported_each_owner_has_what_its_processes_used(steps):
+    kernel = Reporting()
+    for step in steps:
+        kernel.play(step)
+    for _ in range(3):
+        kernel.look()
+    assert kernel.sums[-1] == kernel.truths[-1]
+    for before, after in pairwise(kernel.sums):
+        assert all(before[owner] <= after[owner] for owner in "ab")
+    for found, truth in zip(kernel.sums, kernel.truths, strict=True):
+        assert all(found[owner] <= truth[owner] for owner in "ab")
+
+
+def test_what_a_process_used_before_it_joined_is_nobodys():
+    totals: Totals[int, str] = Totals(1)
+    totals.update({1: Reading("a", (1.0,))})
+    totals.update({1: Reading("a", (2.0,)), 2: Reading("a", (1000.0,), late=True)})
+    assert totals.totals() == {"a": (2.0,)}
+    totals.update({1: Reading("a", (2.0,)), 2: Reading("a", (1003.0,), late=True)})
+    assert totals.totals() == {"a": (5.0,)}
 
 
 @given(st.integers(1, 30), st.integers(0, 3))

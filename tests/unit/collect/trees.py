@@ -155,22 +155,24 @@ def plant_process(
     *,
     start: int = 1000,
     ticks: int = 100,
+    waited: int = 0,
     resident: int = 256,
     threads: int = 1,
     state: str = "S",
     groups: str = "0::/\n",
     io: tuple[int, int] | None = (0, 0),
+    uid: int = 0,
     **variables: str,
 ) -> None:
-    """A process of the tree: ``ticks`` of CPU time, ``resident`` pages."""
+    """A process of the tree: ``ticks`` of CPU time, ``waited`` of children it waited for, ``resident`` pages."""
     fields = ["0"] * 50
     fields[0], fields[1], fields[11], fields[17], fields[19] = state, str(parent), str(ticks), str(threads), str(start)
-    fields[21] = str(resident)
+    fields[13], fields[21] = str(waited), str(resident)
     files = {
         "stat": f"{pid} (a (strange) name) " + " ".join(fields) + "\n",
         "cgroup": groups,
         "environ": "".join(f"{name}={value}\0" for name, value in {"SECRET": "x", **variables}.items()),
-        "status": "Name:\tx\nCpus_allowed_list:\t0-1\n",
+        "status": f"Name:\tx\nUid:\t{uid}\t0\t0\t0\nCpus_allowed_list:\t0-1\n",
     }
     if io is not None:
         files["io"] = f"rchar: 9\nwchar: 9\nread_bytes: {io[0]}\nwrite_bytes: {io[1]}\ncancelled_write_bytes: 0\n"

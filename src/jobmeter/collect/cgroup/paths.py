@@ -1,5 +1,6 @@
 """Where control groups are: the mounted hierarchies, and the groups that a process is in."""
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from jobmeter.collect import files
@@ -28,6 +29,14 @@ def parse_groups(text: str) -> Groups:
         else:
             groups.update({name: path for name in controllers.split(",") if name and not name.startswith("name=")})
     return groups
+
+
+def cpu_controller(groups: Mapping[str, str]) -> str | None:
+    """The controller by whose group CPU time is counted, None where these groups count none."""
+    if "cpuacct" in groups:
+        return "cpuacct"
+    # Beside version 1, a group of version 2 counts pressure alone.
+    return UNIFIED if set(groups) == {UNIFIED} else None
 
 
 class Hierarchies:

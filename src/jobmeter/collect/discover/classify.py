@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner
@@ -13,8 +13,9 @@ from jobmeter.collect.discover.containers import ContainerRuns
 from jobmeter.collect.discover.environ import local_rank, number, rank, read_environment
 from jobmeter.collect.discover.groups import PodPlace, SlurmPlace, pod_place, slurm_place
 from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.discover.owners import JobOwners, Principal, Principals
 from jobmeter.collect.discover.rules import JobRule, Match, Subject, first_match
-from jobmeter.collect.process.stat import ProcessStat, user_name
+from jobmeter.collect.process.stat import ProcessStat, real_user, user_name
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.pod import job_of_pod
 from jobmeter.model.series import check_job_id, check_name
@@ -40,8 +41,10 @@ class NodeClassifier:
         containers: ContainerRuns | None = None,
         rules: Sequence[JobRule] = (),
         clusters: SlurmClusters | None = None,
+        owners: JobOwners | None = None,
     ) -> None:
         self._rules = rules
+        self._owners = owners or JobOwners()
         self._clusters = clusters or SlurmClusters()
         self._node = node
         self._proc = proc_root
@@ -62,22 +65,34 @@ class NodeClassifier:
         group = groups.get("devices", "")
         return member if member is None or member.device_group == group else replace(member, device_group=group)
 
+    def displaced(self) -> set[str]:
+        """See ``Classifier.displaced``."""
+        return self._owners.displaced()
+
     def _member(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
         slurm, pod = slurm_place(groups), pod_place(groups)
+        claim = _Claim(pid, slurm, pod, parent)
         if "JOBMETER_JOB_ID" in variables:
-            return _tagged(variables, slurm.groups if slurm else pod.groups if pod else {})
+            tagged = _tagged(variables, slurm.groups if slurm else pod.groups if pod else {})
+            if self._accepts(tagged.owner.job, claim):
+                return tagged
         if parent is not None and parent.source is Source.TAGS:
             return parent
         if slurm is not None:
-            return self._in_slurm(pid, slurm, variables, parent)
+            return self._in_slurm(claim, slurm, variables)
         if pod is not None:
             run = self._containers.number(pod.uid, pod.container)
             # A sandbox only holds the pod's network. A container's link appears shortly after its process.
-            return None if run is None else _in_pod(pod, run, variables, parent)
+            if run is None:
+                return None
+            member = _in_pod(pod, run, variables, parent)
+            guess = member.guess
+            return member if guess is None or self._accepts(guess.job, claim) else replace(member, guess=None)
         if "SLURM_JOB_ID" in variables and "SLURM_PROCID" in variables:
-            return self._in_slurm(
-                pid, SlurmPlace(), variables, parent
-            )  # a cluster that tracks processes without groups
+            # A cluster that tracks processes without groups.
+            found = self._in_slurm(claim, SlurmPlace(), variables)
+            if found is not None:
+                return found
         return self._unscheduled(pid, groups, variables, parent)
 
     def _unscheduled(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
@@ -86,34 +101,59 @@ class NodeClassifier:
         if (match := first_match(self._rules, Subject(self._proc, pid, groups))) is not None:
             return _by_rule(match, variables)
         if variables.get("TORCHELASTIC_RUN_ID", "none") != "none":
-            return _by_torchrun(variables)
+            member = _by_torchrun(variables)
+            if self._accepts(member.owner.job, _Claim(pid, None, None, parent)):
+                return member
         return parent
+
+    def _accepts(self, job: str, claim: "_Claim") -> bool:
+        """True where a process may name this job in its environment: see ``JobOwners``."""
+        if claim.parent is not None and claim.parent.owner.job == job:
+            return True
+        return self._owners.accepts(job, self._principals(claim))
+
+    def _principals(self, claim: "_Claim") -> Principals:
+        """The marks by which a process belongs together with others; none of one that is gone."""
+        place = claim.pod or claim.slurm
+        group = tuple(Principal("group", path) for path in sorted({*place.groups.values()})[:1]) if place else ()
+        if claim.pod is not None:
+            return Principal("namespace", self._containers.namespace(claim.pod.uid)), *group
+        uid = real_user(self._proc, claim.pid)
+        return () if uid is None else (Principal("user", str(uid)), *group)
 
     def _before_exec(self, pid: int) -> bool:
         """Whether a process is Slurm's own still: a task between its fork and its exec has no rank."""
         return (files.read(f"{self._proc}/{pid}/comm") or b"").startswith(b"slurmstepd")
 
-    def _in_slurm(self, pid: int, place: SlurmPlace, variables: Variables, parent: Member | None) -> Member | None:
-        job = place.job or variables.get("SLURM_JOB_ID", "")
+    def _in_slurm(self, claim: "_Claim", place: SlurmPlace, variables: Variables) -> Member | None:
+        job, parent = place.job or variables.get("SLURM_JOB_ID", ""), claim.parent
         if place.step == "extern":
             return None
-        if not job:
+        beside = parent is not None and parent.source is Source.SLURM and parent.groups == place.groups != {}
+        if not place.job and parent is not None and beside and not self._clusters.is_job(parent, job):
             # Slurm 26.05: only the environment has the number, and a child may have changed its own.
-            return parent if parent and parent.source is Source.SLURM and parent.groups == place.groups != {} else None
+            return parent
+        if not job:
+            return None
         cluster = self._clusters.cluster(job, place, variables, parent)
         task = number(variables, "SLURM_PROCID")
         if task is None and parent is not None and self._clusters.is_job(parent, job):
             return parent
         if task is not None:
             replica = f"worker-{task}"
-        elif place.task is not None and not self._before_exec(pid):
+        elif place.task is not None and not self._before_exec(claim.pid):
             replica = f"{self._node}-task-{place.task}"
         else:
             # The job's own daemon, or a process whose environment may not be read before its task is known.
             return None
         restarts = number(variables, "SLURM_RESTART_COUNT") or 0
+        owner = Owner(check_job_id(self._clusters.job_id(job, cluster)), check_name(replica, "replica"), restarts)
+        if owner.job == place.job:
+            self._owners.assign(owner.job, self._principals(claim))
+        elif not self._accepts(owner.job, claim):
+            return None
         return Member(
-            owner=Owner(check_job_id(self._clusters.job_id(job, cluster)), check_name(replica, "replica"), restarts),
+            owner=owner,
             source=Source.SLURM,
             cluster=cluster,
             step=place.step or variables.get("SLURM_STEP_ID", ""),
@@ -126,6 +166,15 @@ class NodeClassifier:
             kind="Slurm",
             **_of_process(variables),
         )
+
+
+class _Claim(NamedTuple):
+    """A process that may name a job in its environment, where it is, and its parent's membership."""
+
+    pid: int
+    slurm: SlurmPlace | None
+    pod: PodPlace | None
+    parent: Member | None
 
 
 def _one_task_a_node(variables: Variables) -> bool:

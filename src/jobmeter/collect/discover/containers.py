@@ -18,7 +18,7 @@ class ContainerRuns:
     def __init__(self, folder: str = FOLDER) -> None:
         self._folder = folder
         self._runs: dict[str, int] = {}
-        self._pods: set[str] = set()
+        self._pods: dict[str, str] = {}
 
     def number(self, pod: str, container: str) -> int | None:
         """The number of the run, 0 where there are no links to the pod.
@@ -29,22 +29,28 @@ class ContainerRuns:
             self._read()
         return self._runs.get(container, None if container and pod in self._pods else 0)
 
+    def namespace(self, pod: str) -> str:
+        """The namespace of a pod, empty where there are no links to it."""
+        if pod not in self._pods:
+            self._read()
+        return self._pods.get(pod, "")
+
     def _read(self) -> None:
         try:
             names = [entry.name for entry in os.scandir(self._folder)]
         except OSError:
             names = []
         found: dict[str, int] = {}
-        pods: set[str] = set()
+        pods: dict[str, str] = {}
         for name in names[:_MOST]:
             container = name.removesuffix(".log").rpartition("-")[2]
             if (place := self._target(name)) is not None:
-                found[container], pod = place
-                pods.add(pod)
+                found[container], pod, namespace = place
+                pods[pod] = namespace
         self._runs, self._pods = found, pods
 
-    def _target(self, name: str) -> tuple[int, str] | None:
-        """The number of the run that a link leads to, and the uid of its pod."""
+    def _target(self, name: str) -> tuple[int, str, str] | None:
+        """The number of the run that a link leads to, the uid of its pod, and the pod's namespace."""
         try:
             path = PurePath(os.readlink(f"{self._folder}/{name}"))  # noqa: PTH115 - beside scandir
         except OSError:
@@ -52,4 +58,5 @@ class ContainerRuns:
         run = path.stem
         if not (run.isascii() and run.isdigit() and len(run) < 10):
             return None
-        return int(run), path.parent.parent.name.rpartition("_")[2]
+        folder = path.parent.parent.name
+        return int(run), folder.rpartition("_")[2], folder.partition("_")[0]

@@ -59,3 +59,7 @@ class Classifier(Protocol):
     def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
         """The process as a member of a job, None when it works for none. ``parent`` is its parent's membership."""
         ...
+
+    def displaced(self) -> set[str]:
+        """The jobs of which, since the last call, a process that is a member may be one no longer."""
+        ...

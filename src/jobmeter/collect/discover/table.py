@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from threading import Lock
 
-from jobmeter.collect.discover.member import Classifier, Member
+from jobmeter.collect.discover.member import Classifier, Member, Source
 from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, read_stat
 
 _SCANS = 2
@@ -53,6 +53,8 @@ class ProcessTable:
             self._members = {key: self._members[key] for key in current if key in self._members}
             self._scans = {key: self._scans[key] for key in current if key in self._scans}
             found = [(stat, self._look(stat)) for stat in stats]
+            if again := self._forget_members(self._classifier.displaced()):
+                found = [(stat, self._look(stat) if stat.key in again else member) for stat, member in found]
             processes = [Process(stat, member) for stat, member in found if member]
             self._found = processes
         return processes
@@ -71,10 +73,21 @@ class ProcessTable:
             stat = None if pid in self._strangers else read_stat(self._proc, pid)
             return self._classifier.member(stat, self._parent(stat)) if stat else None
 
+    def _forget_members(self, jobs: set[str]) -> set[Key]:
+        """Forget the members of these jobs; they are to be classified anew."""
+        keys = {key for key, member in self._members.items() if member and member.owner.job in jobs} if jobs else set()
+        for key in keys:
+            del self._members[key]
+            self._scans.pop(key, None)
+        return keys
+
     def _look(self, stat: ProcessStat) -> Member | None:
         scans = self._scans.get(stat.key, 0)
         if scans < _SCANS and not (scans and stat.ended):
-            self._members[stat.key] = self._classifier.member(stat, self._parent(stat))
+            parent, before = self._parent(stat), self._members.get(stat.key)
+            if parent is None and before is not None and before.source is Source.TAGS:
+                parent = before  # its parent has ended since
+            self._members[stat.key] = self._classifier.member(stat, parent)
             self._scans[stat.key] = scans = scans + 1
         member = self._members[stat.key]
         if member is None and scans >= _SCANS:

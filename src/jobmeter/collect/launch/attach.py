@@ -24,7 +24,7 @@ from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife
-from jobmeter.collect.launch.result import Result
+from jobmeter.collect.launch.result import Result, counted_by
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
@@ -167,7 +167,7 @@ class Attachment:
             figures=self._figures,
             undelivered="" if delivered else self._delivery.last_error or "no answer",
             set_aside=self._delivery.set_aside,
-            counted_by="process",
+            counted_by=counted_by("process", self._collectors.jobs),
             remaining=frozenset() if self._detached else remaining,
         )
 

@@ -4,17 +4,24 @@ import os
 
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.member import Member
-from jobmeter.collect.process.stat import ProcessStat
+from jobmeter.collect.process.stat import ProcessStat, read_stat, real_user
 
 
 class Family:
-    """See ``Classifier``. What a process started belongs to the same replica, even after its parent has ended."""
+    """See ``Classifier``. What a process started belongs to the same replica, even after its parent has ended.
 
-    def __init__(self, job: str, proc_root: str = "/proc") -> None:
-        self._job = job
+    What another program started for the job (a service manager, a container's daemon) is found by the tags of this run,
+    where it is of the same user.
+    """
+
+    def __init__(self, job: str, attempt: int = 0, proc_root: str = "/proc") -> None:
+        self._tags = {"JOBMETER_JOB_ID": job, "JOBMETER_ATTEMPT": str(attempt), "JOBMETER_MEASURED": "run"}
         self._proc = proc_root
         self._roots: dict[int, Member] = {}
         self._own = os.getpid()
+        stat = read_stat(proc_root, self._own)
+        self._began = stat.key.start if stat else 0
+        self._user = os.getuid()
 
     def add(self, pid: int, member: Member) -> None:
         """Name the first process of a replica."""
@@ -22,16 +29,26 @@ class Family:
 
     def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
         """See ``Classifier.member``."""
-        if stat.key.pid in self._roots:
-            return self._roots[stat.key.pid]
+        pid = stat.key.pid
+        if pid in self._roots:
+            return self._roots[pid]
         if parent is not None:
             return parent
+        # The caller's own tags, where this is a job inside of a job, are those of processes that began earlier.
+        if pid == self._own or stat.key.start < self._began:
+            return None
         # An orphan of the job comes to this process as its child, and so is the server that this process may start.
-        return self._by_tags(stat.key.pid) if stat.parent == self._own else None
+        if stat.parent != self._own and real_user(self._proc, pid) != self._user:
+            return None
+        return self._by_tags(pid)
+
+    def displaced(self) -> set[str]:
+        """See ``Classifier.displaced``."""
+        return set()
 
     def _by_tags(self, pid: int) -> Member | None:
         tags = read_environment(self._proc, pid)
-        if tags.get("JOBMETER_JOB_ID") != self._job:
+        if any(tags.get(name) != value for name, value in self._tags.items()):
             return None
         return next(
             (member for member in self._roots.values() if member.owner.replica == tags.get("JOBMETER_REPLICA")), None

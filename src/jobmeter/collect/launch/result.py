@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.launch.figures import Figures
+from jobmeter.collect.process.memory import MemoryMeasure
 from jobmeter.model.job import JobState
 
 
@@ -13,8 +15,8 @@ class Result:
     ``undelivered`` says why samples wait in the spool, empty when everything was acknowledged.
 
     ``lines`` of output were passed on to the server, ``lines_dropped`` were not; both None when none were to be taken.
-    ``set_aside`` says what the server refused, empty for nothing. ``counted_by`` says by what means CPU time was
-    counted, empty when it was not. ``remaining`` are processes of the command that outlive it.
+    ``set_aside`` says what the server refused, empty for nothing. ``counted_by`` says by what means CPU time and memory
+    were measured, empty when they were not. ``remaining`` are processes of the command that outlive it.
     """
 
     status: int | None
@@ -29,3 +31,9 @@ class Result:
     set_aside: str = ""
     counted_by: str = ""
     remaining: frozenset[int] = frozenset()
+
+
+def counted_by(means: str, jobs: JobsCollector) -> str:
+    """Return the means by which CPU time was counted, and how memory was measured where that was by process."""
+    measures = sorted({measure for measure in jobs.memory_measures.values() if measure is not MemoryMeasure.GROUP})
+    return "; memory as ".join([means, *measures])

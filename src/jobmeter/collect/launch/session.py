@@ -27,7 +27,7 @@ from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import Output
 from jobmeter.collect.launch.plan import Plan, environments
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
-from jobmeter.collect.launch.result import Result
+from jobmeter.collect.launch.result import Result, counted_by
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
@@ -129,7 +129,7 @@ class Session:
         self._logs = LogSender(plan, place, self._outbox, now_ns=clock.now_ns) if plan.logs else None
         self._output = Output(self._take) if self._logs else None
         self._delivery = Delivery(self._outbox, lambda: self._connected(connect), clock)
-        self._family = Family(plan.job)
+        self._family = Family(plan.job, plan.attempt)
         self._collectors = job_collectors(place, self._family, clock, alone=True)
         self._network = NetworkCollector(place)
         self._figures = Figures()
@@ -211,7 +211,7 @@ class Session:
 
     def _counted_by(self) -> str:
         problem = self._groups.problem if self._groups else "control groups could not be read"
-        return f"process ({problem})" if problem else "control group"
+        return counted_by(f"process ({problem})" if problem else "control group", self._collectors.jobs)
 
     def _living(self) -> frozenset[int]:
         """The processes of the command that still run."""

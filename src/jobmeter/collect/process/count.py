@@ -1,10 +1,12 @@
 """CPU time and storage traffic of replicas, summed over their processes."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.outside import Place
 from jobmeter.collect.discover.table import Process
 from jobmeter.collect.process.stat import Key, read_io
 from jobmeter.collect.process.totals import Reading, Totals
@@ -27,52 +29,98 @@ class Ended:
     waited_seconds: float | None = None
 
 
-def _final(ended: Ended) -> Reading[Key, Owner]:
-    waited = None if ended.waited_seconds is None else (ended.waited_seconds,)
-    return Reading(ended.owner, (ended.cpu_seconds,), waited=waited)
+_NAMES = {Place.INSIDE: "cpu", Place.OUTSIDE: "outside"}
+
+
+class Account(NamedTuple):
+    """CPU time of a replica by where it was used."""
+
+    owner: Owner
+    place: Place = Place.INSIDE
 
 
 class ProcessCounters:
-    """Counts that never decrease as processes come and go."""
+    """Counts that never decrease as processes come and go.
+
+    CPU time used outside of the replica's own groups is counted apart, and not at all in those of another replica. A
+    process that left them between two updates counts as inside until the later one, for when it left is unknown. So
+    does what a process used before its first update, unless its parent was outside.
+    """
 
     def __init__(self, proc_root: str, ticks_per_second: int = 0) -> None:
         self._proc = proc_root
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
-        self._cpu: Totals[Key, Owner] = Totals(1)
+        self._cpu: Totals[Key, Account] = Totals(1)
         self._io: Totals[Key, Owner] = Totals(2)
+        self._places: dict[Key, Place] = {}
+        self._accounts: dict[Key, Account] = {}
 
-    def update(self, processes: Iterable[Process], ended: Iterable[Ended]) -> None:
-        """Update with the current processes, and the final figures of those that were reaped."""
-        processes = list(processes)
+    def update(
+        self,
+        processes: Iterable[Process],
+        ended: Iterable[Ended],
+        places: Mapping[Key, Place] | None = None,
+        joined: Collection[Key] = frozenset(),
+    ) -> None:
+        """Update with the current processes, and the final figures of those that were reaped.
+
+        ``places`` has the processes that are not inside. Of those in ``joined`` that are new here, what
+        they have used until now was for nobody.
+        """
+        processes, ended, places = list(processes), list(ended), dict(places or {})
         keys = {process.stat.key.pid: process.stat.key for process in processes}
-        cpu: dict[Key, Reading[Key, Owner]] = {}
+        cpu: dict[Key, Reading[Key, Account]] = {}
         io: dict[Key, Reading[Key, Owner]] = {}
         for process in processes:
             stat, owner = process.stat, process.member.owner
             parent = keys.get(stat.parent)
-            cpu[stat.key] = Reading(owner, (stat.cpu_ticks / self._ticks,), parent, (stat.waited_ticks / self._ticks,))
+            account = Account(owner, self._place(stat.key, parent, cpu) if stat.key in places else Place.INSIDE)
+            used, waited = (stat.cpu_ticks / self._ticks,), (stat.waited_ticks / self._ticks,)
+            late = stat.key in joined
+            cpu[stat.key] = Reading(account, used, parent, waited, late=late)
             moved = read_io(self._proc, stat.key.pid)
             if moved is not None:
-                io[stat.key] = Reading(owner, moved, parent)
-        ended = list(ended)
-        self._cpu.update(cpu, {final.key: _final(final) for final in ended})
+                io[stat.key] = Reading(owner, moved, parent, late=late)
+        self._cpu.update(cpu, {final.key: self._final(final) for final in ended})
         self._io.update(io, {final.key: Reading(final.owner, final.io) for final in ended if final.io is not None})
+        self._places = places
+        self._accounts = {key: reading.owner for key, reading in cpu.items()}
 
     def totals(self) -> dict[Owner, dict[str, float]]:
-        """By replica: ``cpu`` in seconds, ``read`` and ``write`` in bytes, each only where it could be read."""
-        sums = {owner: {"cpu": values[0]} for owner, values in self._cpu.totals().items()}
+        """By replica: ``cpu`` and ``outside`` in seconds, ``read`` and ``write`` in bytes, each where it is known."""
+        sums: dict[Owner, dict[str, float]] = {}
+        for account, values in self._cpu.totals().items():
+            if (name := _NAMES.get(account.place)) is not None:
+                sums.setdefault(account.owner, {})[name] = values[0]
         for owner, values in self._io.totals().items():
             sums.setdefault(owner, {}).update(read=values[0], write=values[1])
         return sums
 
     def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
-        """Continue from the ``totals`` of an earlier process of the agent."""
-        self._cpu.resume({owner: (counts["cpu"],) for owner, counts in reached.items() if "cpu" in counts})
+        """Continue from the ``totals`` of an earlier process of the agent; CPU time of both kinds continues as one."""
+        self._cpu.resume(
+            {
+                Account(owner): (counts["cpu"] + counts.get("outside", 0.0),)
+                for owner, counts in reached.items()
+                if "cpu" in counts
+            }
+        )
         self._io.resume(
             {owner: (counts["read"], counts["write"]) for owner, counts in reached.items() if "read" in counts}
         )
 
     def forget(self, owners: set[Owner]) -> None:
         """Drop the counts of replicas that are over."""
-        self._cpu.forget(owners)
+        self._cpu.forget([Account(owner, place) for owner in owners for place in Place])
         self._io.forget(owners)
+
+    def _place(self, key: Key, parent: Key | None, found: Mapping[Key, Reading[Key, Account]]) -> Place:
+        """Where a process that is not inside was at the last update already, or began."""
+        if key in self._accounts:
+            return self._places.get(key, Place.INSIDE)
+        return found[parent].owner.place if parent is not None and parent in found else Place.INSIDE
+
+    def _final(self, ended: Ended) -> Reading[Key, Account]:
+        waited = None if ended.waited_seconds is None else (ended.waited_seconds,)
+        place = self._places.get(ended.key, Place.INSIDE)
+        return Reading(Account(ended.owner, place), (ended.cpu_seconds,), waited=waited)

@@ -68,6 +68,17 @@ def read_io(proc_root: str, pid: int) -> tuple[float, float] | None:
     return float(values[b"read_bytes"]), float(values[b"write_bytes"])
 
 
+def real_user(proc_root: str, pid: int) -> int | None:
+    """The number of the user who started a process, whoever's rights it has taken on; None when it is gone."""
+    for line in (files.read(f"{proc_root}/{pid}/status") or b"").splitlines():
+        if line.startswith(b"Uid:"):
+            return int(line.split()[1])
+    try:
+        return os.stat(f"{proc_root}/{pid}").st_uid  # noqa: PTH116 - beside the other readings
+    except OSError:
+        return None
+
+
 def user_name(uid: int) -> str:
     """The name of a user, its number where it has none."""
     try:

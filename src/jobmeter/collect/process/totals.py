@@ -7,6 +7,8 @@ update compares the usage of ended children with the amount that their parent to
 Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
 What a living ancestor has not taken over is therefore retained at the second update in which it has not. A process
 that was missing and is back, or whose final figures come late, is not counted twice.
+
+A process may change its owner: what it had used until then stays with the owner before.
 """
 
 from collections import defaultdict
@@ -27,13 +29,15 @@ _REMEMBERED = 4_096
 class Reading(Generic[K, O]):
     """The counts of one process, its owner, and its parent, which will take over its counts.
 
-    ``waited`` is the part of ``values`` that was taken over from children; None where that is unknown.
+    ``waited`` is the part of ``values`` that was taken over from children; None where that is unknown. A process that
+    is ``late`` is older than its membership: what it had used before its first reading is nobody's.
     """
 
     owner: O
     values: Values
     parent: K | None = None
     waited: Values | None = None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +73,24 @@ class Totals(Generic[K, O]):
         """Set the sums of an earlier run: the difference belongs to processes that are gone."""
         self._floors = dict(floors)
 
-    def update(self, live: Mapping[K, Reading[K, O]], ended: Mapping[K, Reading[K, O]] | None = None) -> None:
+    def update(
+        self,
+        live: Mapping[K, Reading[K, O]],
+        ended: Mapping[K, Reading[K, O]] | None = None,
+        left: Mapping[K, Reading[K, O]] | None = None,
+    ) -> None:
         """Update with the current counts.
 
-        ``ended`` are final counts of processes that were reaped since the last call.
+        ``ended`` are final counts of processes that were reaped since the last call by a parent that is none of these,
+        ``left`` those of processes whose parent may have taken them over. The latter hold of their children what those
+        had used that were reaped before the last call.
         """
-        final = ended or {}
+        final, last = ended or {}, left or {}
         now = {**live, **final}
-        for key in now.keys() & self._closed.keys():
+        for key, reading in (*last.items(), *now.items()):
+            self._begin_reading(key, reading)
+        self._last.update((key, reading) for key, reading in last.items() if key not in now)
+        for key in (now.keys() | last.keys()) & self._closed.keys():
             self._take_back(key)
         gone = {key: missing for key, missing in self._missing.items() if key not in now}
         gone |= {key: _Missing(reading, self._last) for key, reading in self._last.items() if key not in now}
@@ -90,7 +104,7 @@ class Totals(Generic[K, O]):
 
     def totals(self) -> dict[O, Values]:
         """The sums of every owner until it is forgotten. They never decrease."""
-        sums = dict(self._gone)
+        sums = {**dict.fromkeys(self._highest, self._zero), **self._gone}
         for key, reading in self._last.items():
             sums[reading.owner] = _add(sums.get(reading.owner, self._zero), self._own(key, reading))
         for owner in self._floors.keys() & sums.keys():
@@ -107,6 +121,18 @@ class Totals(Generic[K, O]):
             self._gone.pop(owner, None)
             self._floors.pop(owner, None)
             self._highest.pop(owner, None)
+
+    def _begin_reading(self, key: K, reading: Reading[K, O]) -> None:
+        """Leave to the owner before, or to nobody, what a process has used that is an owner's from now on."""
+        missing = self._missing.get(key)
+        before = missing.reading if missing else self._last.get(key)
+        if before is None:
+            if reading.late and key not in self._closed:
+                self._foreign[key] = reading.values
+        elif before.owner != reading.owner:
+            own = self._own(key, before)
+            self._add_to_owner(before.owner, own)
+            self._foreign[key] = _add(self._foreign.get(key, self._zero), own)
 
     def _divide_missing(
         self, gone: dict[K, _Missing[K, O]], now: Mapping[K, Reading[K, O]], final: Mapping[K, Reading[K, O]]

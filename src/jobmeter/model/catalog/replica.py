@@ -35,14 +35,17 @@ METRICS: tuple[Metric, ...] = (
     _amount(
         "memory.usage",
         "By",
-        "Working set: memory that cannot be reclaimed immediately.",
+        "Memory in use: the working set of its control group, without file cache that can be given back at once. "
+        "Without a group: the proportional set sizes of its processes (Pss), in which a page that several share counts "
+        "once.",
         names={"baseten": "cpu_memory_usage_bytes", "cms": "MEMORY_USED"},
     ),
     _amount("memory.limit", "By", "Memory that the replica may use."),
     _metric(
         "memory.peak",
         "By",
-        "Most memory in use at once so far: at a sample, or by one process that has ended.",
+        "Most memory in use at once so far: at a sample or, by the high-water marks of its processes, between two. "
+        "File cache that can be given back at once is not in it.",
         on_node=Aggregate.MAX,  # replicas may reach their peaks at different times
     ),
     _total("memory.oom.kills", "{process}", "Processes of the replica that were killed because memory ran out."),

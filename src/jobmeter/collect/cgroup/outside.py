@@ -1,0 +1,82 @@
+"""Finds the processes of a replica that are in none of its control groups: containers, daemons, who moved away.
+
+podman puts a container into a group of its own, and so do ``systemd-run --scope`` and ``cgexec``. What such a process
+uses its replica's groups do not count: it is counted by itself, unless the group of another replica counts it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.paths import cpu_controller, groups_of
+from jobmeter.collect.discover.table import Process
+from jobmeter.collect.process.stat import Key
+
+
+class Place(Enum):
+    """Where a process is: in its replica's groups, in no replica's, or in those of another one."""
+
+    INSIDE = 0
+    OUTSIDE = 1
+    ELSEWHERE = 2
+
+
+def places(processes: Iterable[Process], proc_root: str) -> dict[Key, Place]:
+    """Return the living processes that are not inside, of replicas that have control groups."""
+    processes = list(processes)
+    own: defaultdict[Owner, set[tuple[str, str]]] = defaultdict(set)
+    for process in processes:
+        for groups in (process.member.groups, process.member.job_groups):
+            if (controller := cpu_controller(groups)) is not None:
+                own[process.member.owner].add((controller, groups[controller]))
+    every = set().union(*own.values())
+    controllers = {controller for controller, _ in every}
+    found: dict[Key, Place] = {}
+    for process in processes:
+        if process.member.owner not in own or process.stat.ended:
+            continue
+        now = groups_of(proc_root, process.stat.key.pid) or {}
+        paths = [(controller, now[controller]) for controller in controllers if controller in now]
+        if paths and not any(_is_below(path, own[process.member.owner]) for path in paths):
+            elsewhere = any(_is_below(path, every) for path in paths)
+            found[process.stat.key] = Place.ELSEWHERE if elsewhere else Place.OUTSIDE
+    return found
+
+
+def _is_below(path: tuple[str, str], paths: set[tuple[str, str]]) -> bool:
+    """True for a path that is one of these, or in one of them."""
+    controller, name = path
+    while name and (controller, name) not in paths:
+        name = name.rpartition("/")[0]
+    return bool(name)
+
+
+class InsideTime:
+    """CPU time of replicas by their groups, or by their processes where these have used more than the groups counted.
+
+    A process may leave the groups, use something, and even end between two scans. Then those that waited for it, or its
+    own counters, grow by more than the groups do. Counters of both kinds are compared from the first scan on: what a
+    process had used before it entered the groups is none of this.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: dict[Owner, float] = {}
+        """The seconds by which the processes were ahead of the groups at the first scan; negative where behind."""
+
+    def resume(self, ahead: Mapping[Owner, float]) -> None:
+        """Continue from what an earlier process of the agent saved."""
+        self._ahead = dict(ahead)
+
+    def seconds(self, owner: Owner, by_process: float, by_group: float) -> float:
+        """Return the CPU time of a replica, without what its processes used that were found outside."""
+        return max(by_group, by_process - self._ahead.setdefault(owner, by_process - by_group))
+
+    def saved(self, owner: Owner, by_process: float, by_group: float) -> float:
+        """Return what ``resume`` needs after a restart, when all that was used outside is counted by process."""
+        return min(self._ahead[owner], by_process - by_group)
+
+    def forget(self, owners: Iterable[Owner]) -> None:
+        """Drop finished replicas."""
+        for owner in owners:
+            self._ahead.pop(owner, None)

@@ -1,0 +1,175 @@
+"""Decides whose a job on this node is, so that nobody's process becomes part of another user's job.
+
+Any process may have any environment: the name of a job in it proves nothing. The first process of a job on the node, or
+the scheduler's own control group, says whose the job is. A later process that names the job belongs to it when a
+process of the job started it, or when it is of the same user, or in the same control group. Of pods the namespace
+counts in place of the user: most containers run as root.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from jobmeter.collect.base import Place
+from jobmeter.collect.discover.table import Process
+from jobmeter.collect.process.stat import user_name
+from jobmeter.collect.state_file import StateFile
+from jobmeter.model.event import Level
+from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.time import HOUR
+
+MOST_JOBS = 10_000
+FORGET_MS = 24 * HOUR
+"""How long the owner of a job without a process is remembered: a job may pause, and its name may be given anew."""
+_FILE = "owners.json"
+_log = logging.getLogger(__name__)
+
+
+class Principal(NamedTuple):
+    """One mark by which processes belong together: ``kind`` is ``user``, ``namespace`` or ``group``."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        if self.kind == "user":
+            return f"user {user_name(int(self.name))}"
+        return f"{self.kind} {self.name}" if self.name else "a pod"
+
+
+Principals = tuple[Principal, ...]
+"""The marks of a process, the one to report first."""
+
+
+class _Owner(msgspec.Struct):
+    """``assigned``: by a scheduler's control group."""
+
+    principals: list[tuple[str, str]]
+    used_ms: int
+    assigned: bool = False
+
+    @property
+    def first(self) -> Principal:
+        return Principal(*self.principals[0])
+
+
+class Refusal(NamedTuple):
+    """A process named a job of another owner."""
+
+    job: str
+    claimant: Principal
+    owner: Principal
+
+
+class JobOwners:
+    """The owners of the jobs on a node. For one thread at a time.
+
+    A user with very many jobs displaces owners of jobs of their own alone, not those of others.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """``folder``: where to remember the owners over a restart of the agent."""
+        self._file = StateFile(
+            folder / _FILE if folder else None,
+            msgspec.json.Decoder(dict[str, _Owner]),
+            "the owners of jobs cannot be read from %s (%s): the first process of each job decides again",
+            logging.WARNING,
+        )
+        self._owners = self._file.load() or {}
+        self._jobs = Counter(owner.first for owner in self._owners.values())
+        self._changed = False
+        self._displaced: set[str] = set()
+        self._now_ms = 0
+        self._refusals: dict[Principal, Refusal] = {}
+        self._reported: dict[Principal, int] = {}
+
+    def assign(self, job: str, principals: Principals) -> None:
+        """Note whose a job is by a control group that only a scheduler makes."""
+        owner = self._owners.get(job)
+        if principals and (owner is None or not owner.assigned):
+            if owner is not None and owner.first != principals[0]:
+                self._displaced.add(job)
+            self._put(job, principals, assigned=True)
+
+    def accepts(self, job: str, principals: Principals) -> bool:
+        """True for a process that names a job of its own user, namespace or group, or one that has no owner yet."""
+        owner = self._owners.get(job)
+        if not principals:
+            return False
+        if owner is None:
+            self._put(job, principals)
+            return True
+        owner.used_ms = self._now_ms
+        if {*principals}.isdisjoint(Principal(*one) for one in owner.principals):
+            self._refusals.setdefault(principals[0], Refusal(job, principals[0], owner.first))
+            return False
+        return True
+
+    def displaced(self) -> set[str]:
+        """Return the jobs that have got another owner since the last call: whoever named them has to be tried again."""
+        found, self._displaced = self._displaced, set()
+        return found
+
+    def refresh(self, jobs: Iterable[str], now_ms: int) -> list[Refusal]:
+        """Note which jobs have processes now, and save the owners.
+
+        Returns refusals since the last call, of each claimant one in an hour.
+        """
+        for owner in self._owners.values() if not self._now_ms else ():
+            owner.used_ms = owner.used_ms or now_ms
+        self._now_ms = now_ms
+        for job in jobs:
+            if job in self._owners:
+                self._owners[job].used_ms = now_ms
+        self._drop([job for job, owner in self._owners.items() if now_ms - owner.used_ms > FORGET_MS])
+        if self._changed:
+            self._changed = False
+            self._file.save(self._owners)
+        self._reported = {one: time_ms for one, time_ms in self._reported.items() if 0 <= now_ms - time_ms < HOUR}
+        fresh = [refusal for refusal in self._refusals.values() if refusal.claimant not in self._reported]
+        self._reported.update((refusal.claimant, now_ms) for refusal in fresh)
+        self._refusals.clear()
+        return fresh
+
+    def _put(self, job: str, principals: Principals, *, assigned: bool = False) -> None:
+        if job in self._owners:
+            self._drop([job])
+        elif len(self._owners) >= MOST_JOBS:
+            ((most, count),) = self._jobs.most_common(1)
+            own = [(owner.used_ms, one) for one, owner in self._owners.items() if owner.first == most]
+            self._drop([one for _, one in sorted(own)[: count // 10 + 1]])
+        self._owners[job] = _Owner([(kind, name) for kind, name in principals], self._now_ms, assigned)
+        self._jobs[principals[0]] += 1
+        self._changed = True
+
+    def _drop(self, jobs: Iterable[str]) -> None:
+        for job in jobs:
+            self._jobs[self._owners.pop(job).first] -= 1
+            self._changed = True
+        self._jobs += Counter()  # without those that have none left
+
+
+class OwnerReporter:
+    """See ``RecordSource``: an event of the node for each user whose processes name a job of another one's."""
+
+    def __init__(self, place: Place, owners: JobOwners, processes: Callable[[], Iterable[Process]]) -> None:
+        self._place = place
+        self._owners = owners
+        self._processes = processes
+
+    def records(self, now_ms: int) -> Records:
+        """See ``RecordSource.records``."""
+        jobs = {process.member.owner.job for process in self._processes()}
+        return Records(events=[self._event(now_ms, refusal) for refusal in self._owners.refresh(jobs, now_ms)])
+
+    def _event(self, now_ms: int, refusal: Refusal) -> EventRecord:
+        message = (
+            f"A process of {refusal.claimant} names the job {refusal.job} in its environment, which belongs to "
+            f"{refusal.owner}. It is not counted for that job."
+        )
+        _log.warning("%s", message)
+        return self._place.event(now_ms, Level.WARNING, "JobNameRefused", message)

@@ -1,0 +1,139 @@
+"""Memory of single processes, read at a bounded pace: their proportional set sizes, and the most that each ever had.
+
+The resident size of a process includes every page that it shares: added up over forked data loaders a page counts once
+for each of them. The proportional set size (Pss) divides each page by the number of its users, so that sums are right
+(https://docs.kernel.org/filesystems/proc.html, ``smaps_rollup``). The kernel walks the whole page table for it, for
+about 10 ms a GiB: so there is a budget of CPU time, and what it does not cover is estimated from an earlier reading.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from jobmeter.collect import files
+from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
+
+SHARE = 0.0025
+"""The part of one core that readings may take over time."""
+BURST_SECONDS = 0.25
+"""CPU time that may be taken at once after a pause."""
+_KIB = 1024
+
+
+class MemoryMeasure(StrEnum):
+    """A way in which the memory of a replica is measured."""
+
+    GROUP = "working set of the control group"
+    PROPORTIONAL = "proportional set sizes"
+    RESIDENT = "resident sizes, in which a page that processes share counts for each"
+
+
+class _Reading(NamedTuple):
+    """``value`` is None where the process has none, or may not be read; ``resident`` its size at that time."""
+
+    turn: int
+    value: float | None
+    resident: int
+
+
+@dataclass(slots=True)
+class _Kind:
+    """A figure that a process has, the way to read it, and the last readings."""
+
+    read: Callable[[ProcessStat], float | None]
+    readings: dict[Key, _Reading] = field(default_factory=dict)
+
+
+class ProcessMemory:
+    """Remembers the last readings of the living processes. For one thread."""
+
+    def __init__(
+        self,
+        proc_root: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """``clock`` gives seconds that pass, ``cpu`` those that this thread has computed."""
+        self._proc = proc_root
+        self._clock = clock
+        self._cpu = cpu
+        self._proportional = _Kind(self._pss)
+        self._highest = _Kind(self._mark)
+        self._credit = BURST_SECONDS
+        self._at = clock()
+        self._turn = 0
+
+    def update(self, shared: Iterable[ProcessStat], own: Iterable[ProcessStat]) -> None:
+        """Read as many as the budget allows, the longest unread first, and forget all other processes.
+
+        Of ``shared`` the proportional set size is read, of ``own`` the most that each ever had.
+        """
+        now = self._clock()
+        self._credit = min(self._credit + (now - self._at) * SHARE, BURST_SECONDS)
+        self._at = now
+        self._turn += 1
+        due: list[tuple[int, int, _Kind, ProcessStat]] = []
+        for kind, stats in ((self._proportional, shared), (self._highest, own)):
+            living = {stat.key: stat for stat in stats}
+            kind.readings = {key: reading for key, reading in kind.readings.items() if key in living}
+            for key, stat in living.items():
+                turn = kind.readings[key].turn if key in kind.readings else 0
+                due.append((turn, len(due), kind, stat))
+        began = self._cpu()
+        for *_, kind, stat in sorted(due, key=lambda one: one[:2]):
+            if self._cpu() - began >= self._credit:
+                break
+            kind.readings[stat.key] = _Reading(self._turn, kind.read(stat), stat.memory)
+        self._credit -= self._cpu() - began
+
+    def proportional(self, stats: Iterable[ProcessStat]) -> tuple[float, MemoryMeasure]:
+        """The memory of these processes together, and how it was measured.
+
+        A process that is not read yet is taken to share as much as the others do.
+        """
+        read: list[tuple[float, int]] = []
+        unread: list[int] = []
+        resident = 0
+        for stat in stats:
+            reading = self._proportional.readings.get(stat.key)
+            if reading is None:
+                unread.append(stat.memory)
+            elif reading.value is None:
+                resident += stat.memory
+            else:
+                read.append((_since(reading.value, reading.resident, stat.memory), stat.memory))
+        found = sum(value for value, _ in read)
+        of_read = sum(size for _, size in read)
+        part = found / of_read if of_read else 1.0
+        measure = MemoryMeasure.RESIDENT if resident or (unread and not read) else MemoryMeasure.PROPORTIONAL
+        return found + part * sum(unread) + resident, measure
+
+    def highest(self, stat: ProcessStat) -> float | None:
+        """The most memory that this process ever had in use; None where the kernel does not say."""
+        reading = self._highest.readings.get(stat.key)
+        if reading is None:
+            return float(stat.memory)
+        return None if reading.value is None else max(reading.value, float(stat.memory))
+
+    def _pss(self, stat: ProcessStat) -> float | None:
+        found = files.read_pairs(f"{self._proc}/{stat.key.pid}/smaps_rollup")
+        value = found.get(b"Pss") if found else None
+        return None if value is None else float(value * _KIB)
+
+    def _mark(self, stat: ProcessStat) -> float | None:
+        found = files.read_pairs(f"{self._proc}/{stat.key.pid}/status") or {}
+        value = found.get(b"VmHWM")
+        if value is not None:
+            return float(value * _KIB)
+        again = read_stat(self._proc, stat.key.pid)
+        # One that is about to end has given back its memory.
+        return None if again and again.key == stat.key and again.memory and not again.ended else float(stat.memory)
+
+
+def _since(value: float, before: int, now: int) -> float:
+    """A proportional size of some time ago: what came since is the process's own, what went was of both kinds."""
+    if now >= before:
+        return value + now - before
+    return value * now / before if before else 0.0
