@@ -13,9 +13,9 @@ from typing import Any, Literal
 import msgspec
 
 from jobmeter.access.actions import names_of, services_of
-from jobmeter.access.glob import Glob
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.errors import InvalidRequestError
+from jobmeter.model.glob import Glob
 
 MOST_BYTES, MOST_STATEMENTS, MOST_POLICIES, MOST_TEXT = 64 * 1024, 100, 20, 512
 _SLOTS = 5

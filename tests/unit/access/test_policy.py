@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from jobmeter.access.actions import names_of, services_of
 from jobmeter.access.decide import UNNAMED, authorize, key_project
-from jobmeter.access.glob import Glob
 from jobmeter.access.policy import attached, compiled, documents
 from jobmeter.access.principal import Principal, Role, Scope
 from jobmeter.access.system_policies import SYSTEM_POLICIES
 from jobmeter.dialects.registry import dialects
 from jobmeter.errors import ForbiddenError, InvalidRequestError
+from jobmeter.model.glob import Glob
 from jobmeter.model.job import Job, Node
 from jobmeter.server.native.router import ENDPOINTS
 
