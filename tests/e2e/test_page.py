@@ -227,6 +227,14 @@ def test_the_log_is_searched(viewer):
     page.fill("[aria-label='Search in the log']", "step 3")
     wait_for_page(page, "document.querySelectorAll('.log .line').length === 1")
     assert page.inner_text(".log mark") == "step 3"
+    # In the language of searches: whole words and patterns of them, where the text above is found anywhere.
+    page.fill("[aria-label='Search in the log']", "st?p 3 | nothing*")
+    wait_for_page(page, "document.querySelectorAll('.log .line').length === 1")
+    wait_for_page(page, "document.querySelectorAll('.log mark').length === 0")
+    page.fill("[aria-label='Search in the log']", "*")
+    wait_for_page(page, "document.querySelectorAll('.log .line').length === 5")
+    page.fill("[aria-label='Search in the log']", "severity>=loud")
+    page.wait_for_selector("#logs .problem:has-text('level>=warning')")
 
 
 def test_what_is_shown_is_taken_along(viewer, server):

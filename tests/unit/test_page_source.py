@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tests.docs.test_reference import generator
 
+from jobmeter.model.log_fields import FIELDS
+
 WEB = Path(__file__).parents[2] / "web"
 
 
@@ -39,3 +41,9 @@ def test_nothing_is_put_into_the_page_as_markup():
         code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
         hosts = {host for host in re.findall(r"https?://[\w.-]+", code) if "www.w3.org" not in host}
         assert not hosts, (source, hosts)
+
+
+def test_the_search_box_knows_the_fields_of_the_language():
+    source = (WEB / "src/parts/log-tools.tsx").read_text()
+    (names,) = re.findall(r'const FIELDS = "([\w|]+)"', source)
+    assert set(names.split("|")) == set(FIELDS)

@@ -43,7 +43,7 @@ _GROUPS = {
 @click.command(short_help="Print log lines of a job, or of a node.", cls=GroupedCommand, groups=_GROUPS)
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--node", metavar="NAME", help="With JOB: only lines from this node. Without: the node's system log.")
-@click.option("--query", metavar="QUERY", help='Words, "quoted phrases", AND, OR, NOT, parentheses, field:value.')
+@click.option("--query", metavar="QUERY", help="Words, phrases, err*, a | b, NOT a, tag:sshd, severity>=4.")
 @click.option("--severity", metavar="NAME", help="Only lines of this severity or worse: err, warning, info.")
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")

@@ -10,7 +10,8 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError, NotFoundErr
 from jobmeter.model.event import Event, EventFilter, EventType
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
-from jobmeter.model.log_query import LogQuery, Property, matches, parse_log_query
+from jobmeter.model.log_query import parse_log_query
+from jobmeter.model.log_tree import LogQuery, Property, matches
 from jobmeter.model.time import NS_PER_MS, TimeRange
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, NodeRef
@@ -28,7 +29,7 @@ _KILL_MS = 30_000
 MOST_FAULTS = 200
 """Faults of devices that are read, the last ones: those that may have ended the job are among them."""
 _APART_MS, _COMPARED = 2_000, 500
-_KERNEL = Property("facility", "kern")
+_KERNEL = Property("facility", ("kern",))
 
 
 def kernel_lines(executor: Executor, scope: Scope, view: JobView, span: TimeRange) -> Sequence[LogLine]:

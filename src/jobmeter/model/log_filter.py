@@ -3,7 +3,7 @@
 import msgspec
 
 from jobmeter.model.event import Level
-from jobmeter.model.log_query import LogQuery
+from jobmeter.model.log_tree import LogQuery
 
 
 class LogFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,19 +1,20 @@
-"""The language in which log lines are searched for: words, quoted phrases, AND, OR, NOT, parentheses, field:value.
+"""The language in which log lines are searched for: words, phrases, patterns, operators, and fields of a line.
 
-A **word** is a run of letters, digits and characters beyond ASCII; everything else stands between words. A term matches
-a line that has its words next to each other and in order, whatever stands between them, in any letter case: ``Xid`` and
-``"page fault"``, which finds ``page-fault`` too. ``field:value`` compares a property of the line. Terms side by side
-must all match, as with AND; NOT binds more closely than AND, AND more closely than OR. Operators are in capitals.
+A term matches a line that has its words next to each other and in order, whatever stands between them, in any letter
+case: ``Xid`` and ``"page fault"``, which finds ``page-fault`` too. ``err*`` and ``er?or`` are patterns of a word.
+``field:value`` compares a property of the line. Terms side by side must all match, as with AND. NOT binds more closely
+than AND, AND more closely than OR, which is also written ``|``. Letter case of operators does not matter. What is no
+part of the language is refused with the reason: no text silently means something else.
 """
 
 import re
-from collections.abc import Callable, Mapping
 
 import msgspec
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
-from jobmeter.model.log import LogLine, level_of
-from jobmeter.model.syslog import FACILITIES, SEVERITIES, WORDS, severity_of, severity_of_level
+from jobmeter.model.log_fields import CHOICES, FIELDS, field_condition, words_condition
+from jobmeter.model.log_tree import Either, Every, LogQuery, Without
+from jobmeter.model.syslog import SEVERITIES, severity_of
 
 MAX_QUERY = 4_096
 """Longest query, in characters."""
@@ -21,225 +22,225 @@ MAX_TERMS = 64
 """Most terms of a query."""
 MAX_DEPTH = 32
 """Deepest nesting of parentheses and NOT."""
-# Digits, small letters, and all beyond ASCII: said as what is no part of a word it compiles sixty times as fast.
-_WORD = re.compile(r"[^\x00-/:-`{-\x7f]+")
-_TOKEN = re.compile(
-    r'\s*(?:(?P<bracket>[()])|(?P<field>[A-Za-z_]+):(?=[^\s()])|"(?P<phrase>[^"]*)"|(?P<word>[^\s()"]+))'
-)
-_VALUE = re.compile(r'"(?P<phrase>[^"]*)"|(?P<word>[^\s()"]+)')
+MAX_WILDCARDS = 64
+"""Most ``*`` and ``?`` of a query."""
+
+_BLANK = re.compile(r"\s*")
+_SIGN = re.compile(r"[()]|\|\|?|&&")
+_SIGNS = {"|": "OR", "||": "OR", "&&": "AND"}
 _OPERATORS = {"AND", "OR", "NOT"}
-
-
-class Words(msgspec.Struct, frozen=True):
-    """A line has these words next to each other, in this order."""
-
-    words: tuple[str, ...]
-
-
-class Property(msgspec.Struct, frozen=True):
-    """A property of a line has this value; ``severity`` is a digit, what is left out matches the empty value."""
-
-    field: str
-    value: str
-
-
-class Without(msgspec.Struct, frozen=True):
-    """The part does not match."""
-
-    part: "LogQuery"
-
-
-class Every(msgspec.Struct, frozen=True):
-    """All parts match."""
-
-    parts: tuple["LogQuery", ...]
-
-
-class Either(msgspec.Struct, frozen=True):
-    """One part matches at least."""
-
-    parts: tuple["LogQuery", ...]
-
-
-LogQuery = Words | Property | Without | Every | Either
-
-PROPERTIES: Mapping[str, Callable[[LogLine], str]] = {
-    "job": lambda line: line.job,
-    "replica": lambda line: line.replica,
-    "node": lambda line: line.node,
-    "stream": lambda line: line.stream,
-    "facility": lambda line: line.facility,
-    "severity": lambda line: "" if effective_severity(line) is None else str(effective_severity(line)),
-    "level": lambda line: line.level or "",
-    "tag": lambda line: line.tag,
-}
-"""The properties that may be compared, each with how it is read from a line."""
-
-
-def effective_severity(line: LogLine) -> int | None:
-    """The line's severity, else that of its level; None where it says neither."""
-    if line.severity is not None:
-        return line.severity
-    return None if line.level is None else severity_of_level(line.level)
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text, in lower case."""
-    return _WORD.findall(text.lower())
-
-
-def matches(query: LogQuery, line: LogLine) -> bool:
-    """True for a line that a query finds."""
-    match query:
-        case Words(words):
-            own, length = words_of(line.text), len(words)
-            return any(tuple(own[at : at + length]) == words for at in range(len(own) - length + 1))
-        case Property(field, value):
-            return PROPERTIES[field](line) == value
-        case Without(part):
-            return not matches(part, line)
-        case Every(parts):
-            return all(matches(part, line) for part in parts)
-        case Either(parts):
-            return any(matches(part, line) for part in parts)
+_FIELD = re.compile(r"(?P<name>[A-Za-z_]+)(?P<blank>\s*)(?P<compared>>=|<=|!=|==|=~|!~|[<>=:])")
+_COMPARED = re.compile(r"\s*(?:>=|<=|!=|[<>])")
+_PHRASE = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPED = re.compile(r'\\(["\\])')
+_WORD = re.compile(r'(?:(?!&&)[^\s()"|])+')
+_VALUE = re.compile(r'[^\s()"|]+')
+_REFUSED = (
+    (re.compile(r'[-+!](?=[A-Za-z_"(])'), "+word, -word and !word are not supported: write NOT word"),
+    (re.compile(r"/\S*(?:\.\*|[\[\]\\^$+{}])\S*/(?=[\s)]|$)"), "regular expressions are not supported: use * and ?"),
+    (re.compile(r'[^\s()"|]*\w[~^][\d.]*(?=[\s)]|$)'), "fuzzy words and weights (word~, word^2) are not supported"),
+)
+"""Forms of other languages that would silently mean something else here."""
+_QUOTE = "put text that is to be found as it is in quotation marks"
 
 
 def parse_log_query(text: str, field: str = "query") -> LogQuery | None:
-    """The query that a text means, None for an empty one. Raises InvalidRequestError naming ``field``."""
+    """Return the query that a text means, None for an empty one. Raises InvalidRequestError naming ``field``."""
     if len(text) > MAX_QUERY:
         raise LimitExceededError(f"{field} may have {MAX_QUERY} characters, this one has {len(text)}", field)
     if not text.strip():
         return None
-    return _Parser(text, field).whole()
-
-
-class _Token(msgspec.Struct, frozen=True):
-    """One token: ``kind`` is ``(``, ``)``, an operator, ``field`` or ``term``."""
-
-    kind: str
-    text: str
-
-
-class _Parser:
-    """Recursive descent over the tokens of one text."""
-
-    def __init__(self, text: str, field: str) -> None:
-        self._field = field
-        self._tokens = self._split(text)
-        self._at = 0
-        self._terms = 0
-
-    def whole(self) -> LogQuery:
-        """The query of all tokens."""
-        found = self._either(0)
-        if self._at < len(self._tokens):
-            raise self._wrong("a closing parenthesis has no opening one")
-        return found
-
-    def _split(self, text: str) -> list[_Token]:
-        tokens: list[_Token] = []
-        at, end = 0, len(text.rstrip())
-        while at < end:
-            is_value = bool(tokens) and tokens[-1].kind == "field"
-            found = (_VALUE if is_value else _TOKEN).match(text, at, end)
-            if found is None:
-                raise self._wrong("a quotation mark is not closed")
-            at = found.end()
-            tokens.append(_value_token(found) if is_value else _token(found))
-        return tokens
-
-    def _next(self) -> str:
-        return self._tokens[self._at].kind if self._at < len(self._tokens) else ""
-
-    def _either(self, depth: int) -> LogQuery:
-        parts = [self._every(depth)]
-        while self._next() == "OR":
-            self._at += 1
-            parts.append(self._every(depth))
-        return parts[0] if len(parts) == 1 else Either(tuple(parts))
-
-    def _every(self, depth: int) -> LogQuery:
-        parts = [self._one(depth)]
-        while self._next() not in {"", "OR", ")"}:
-            if self._next() == "AND":
-                self._at += 1
-            parts.append(self._one(depth))
-        return parts[0] if len(parts) == 1 else Every(tuple(parts))
-
-    def _one(self, depth: int) -> LogQuery:
-        if depth > MAX_DEPTH:
-            raise LimitExceededError(f"{self._field} may be nested {MAX_DEPTH} deep", self._field)
-        kind = self._next()
-        if kind in {"", "AND", "OR", ")"}:
-            raise self._wrong("a term is missing " + (f"before {kind}" if kind else "at the end"))
-        token = self._tokens[self._at]
-        self._at += 1
-        if kind == "NOT":
-            return Without(self._one(depth + 1))
-        if kind == "(":
-            found = self._either(depth + 1)
-            if self._next() != ")":
-                raise self._wrong("an opening parenthesis has no closing one")
-            self._at += 1
-            return found
-        self._terms += 1
-        if self._terms > MAX_TERMS:
-            raise LimitExceededError(f"{self._field} may have {MAX_TERMS} terms", self._field)
-        return self._property(token.text) if kind == "field" else self._words(token.text)
-
-    def _words(self, text: str) -> LogQuery:
-        words = tuple(words_of(text))
-        if not words:
-            raise self._wrong(f"{text[:40]!r} has no letter or digit to look for")
-        return Words(words)
-
-    def _property(self, name: str) -> LogQuery:
-        field = name.lower()
-        if field not in PROPERTIES:
-            names = ", ".join(PROPERTIES)
-            raise self._wrong(f"there is no field {name[:40]!r} ({names}); put text with a colon in quotation marks")
-        token = self._tokens[self._at]  # the pattern of a field sees that something follows
-        self._at += 1
-        return Property(field, self._value(field, token.text))
-
-    def _value(self, field: str, text: str) -> str:
-        if field == "severity":
-            severity = severity_of(text)
-            if severity is None:
-                raise self._wrong(f"severity {text[:40]!r} is not one of {', '.join(WORDS)}")
-            return str(severity)
-        if field == "level":
-            level = level_of(text)
-            if level is None:
-                raise self._wrong(f"level {text[:40]!r} is not one of {', '.join(WORDS)}")
-            return level
-        if field == "facility":
-            if text.lower() not in FACILITIES:
-                raise self._wrong(f"facility {text[:40]!r} is not one of {', '.join(FACILITIES)}")
-            return text.lower()
-        return text
-
-    def _wrong(self, why: str) -> InvalidRequestError:
-        return InvalidRequestError(f"{self._field} cannot be read: {why}", self._field)
-
-
-def _value_token(found: re.Match[str]) -> _Token:
-    return _Token("term", found["word"] if found["phrase"] is None else found["phrase"])
-
-
-def _token(found: re.Match[str]) -> _Token:
-    if found["bracket"]:
-        return _Token(found["bracket"], found["bracket"])
-    if found["field"]:
-        return _Token("field", found["field"])
-    if found["word"] in _OPERATORS:
-        return _Token(found["word"], found["word"])
-    return _value_token(found)
+    try:
+        return _Parser(text).whole()
+    except LimitExceededError as error:
+        raise LimitExceededError(f"{field} {error.message}", field) from None
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"{field} cannot be read: {error.message}", field) from None
 
 
 def parse_severity(text: str, field: str = "severity") -> int:
-    """The number of a severity. Raises InvalidRequestError naming ``field``."""
+    """Return the number of a severity. Raises InvalidRequestError naming ``field``."""
     severity = severity_of(text)
     if severity is None:
         raise InvalidRequestError(f"{field} {text[:40]!r} is not one of {', '.join(SEVERITIES)}", field)
     return severity
+
+
+class _Token(msgspec.Struct, frozen=True):
+    """One token that ends at ``end``.
+
+    ``kind`` is ``(``, ``)``, an operator, ``field``, ``word``, ``phrase``, or empty at the end of the text.
+    ``compared`` is how a field, or a value in a group of values, is compared.
+    """
+
+    kind: str
+    end: int
+    text: str = ""
+    compared: str = ":"
+
+
+class _Parser:
+    """Recursive descent over one text. ``group`` is the field whose values stand in the parentheses, if any."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.rstrip()
+        self._at = 0
+        self._terms = 0
+        self._wildcards = 0
+
+    def whole(self) -> LogQuery:
+        """Return the query of the whole text."""
+        found = self._either(0)
+        if self._next().kind:
+            raise _wrong("a closing parenthesis has no opening one")
+        return found
+
+    def _either(self, depth: int, group: str = "") -> LogQuery:
+        parts = [self._every(depth, group)]
+        while (token := self._next(group)).kind == "OR":
+            self._at = token.end
+            parts.append(self._every(depth, group))
+        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+
+    def _every(self, depth: int, group: str) -> LogQuery:
+        parts = [self._one(depth, group)]
+        while (token := self._next(group)).kind not in {"", "OR", ")"}:
+            if token.kind == "AND":
+                self._at = token.end
+            elif group not in {"", "text"}:
+                raise _wrong(f"a line has one {group}: put OR between the values in the parentheses")
+            parts.append(self._one(depth, group))
+        return parts[0] if len(parts) == 1 else Every(tuple(parts))
+
+    def _one(self, depth: int, group: str) -> LogQuery:
+        if depth > MAX_DEPTH:
+            raise LimitExceededError(f"may be nested {MAX_DEPTH} deep")
+        token = self._next(group)
+        if token.kind in {"", "AND", "OR", ")"}:
+            raise self._missing(token)
+        self._at = token.end
+        if token.kind == "NOT":
+            return Without(self._one(depth + 1, group))
+        if token.kind == "(":
+            return self._closed(self._either(depth + 1, group))
+        return self._field(depth, token) if token.kind == "field" else self._value(group, token)
+
+    def _missing(self, token: _Token) -> InvalidRequestError:
+        where = f"before {token.text}" if token.kind else "at the end"
+        words = self._text.split()
+        small = token.text.islower() or (words and words[-1] in {"and", "or", "not"})
+        hint = f"; and, or, not are operators, {_QUOTE}" if small else ""
+        return _wrong(f"a term is missing {where}{hint}")
+
+    def _closed(self, found: LogQuery) -> LogQuery:
+        token = self._next()
+        if token.kind != ")":
+            raise _wrong("an opening parenthesis has no closing one")
+        self._at = token.end
+        return found
+
+    def _field(self, depth: int, token: _Token) -> LogQuery:
+        """Return the condition of a field: of one value, of several with ``|`` between them, or of a group."""
+        value = self._next(token.text)
+        if value.kind == "(":
+            if token.compared not in {":", "!="}:
+                raise _wrong(f"{token.text}{token.compared} takes one value, no parentheses")
+            self._at = value.end
+            found = self._closed(self._either(depth + 1, token.text))
+            return Without(found) if token.compared == "!=" else found
+        values = [self._compared(token, value)]
+        while self._text.startswith("|", self._at) and _continues(self._text, self._at + 1):
+            self._at += 1
+            values.append(self._compared(token, self._next(token.text)))
+        found = values[0] if len(values) == 1 else Either(tuple(values))
+        return Without(found) if token.compared == "!=" else found
+
+    def _compared(self, field: _Token, value: _Token) -> LogQuery:
+        if value.kind not in {"word", "phrase", *_OPERATORS} or value.text in {"|", "||", "&&"}:
+            raise _wrong(f"{field.text}{field.compared} has no value")
+        self._at = value.end
+        compared = value.compared if field.compared in {":", "!="} else field.compared
+        if field.compared != ":" and value.compared != ":":
+            raise _wrong(f"{field.text}{field.compared}{value.compared} is not a comparison")
+        return self._value(field.text, msgspec.structs.replace(value, compared=compared))
+
+    def _value(self, field: str, token: _Token) -> LogQuery:
+        """Return the condition of a term, or of a value of a field."""
+        literal = token.kind == "phrase"
+        self._terms += 1
+        self._wildcards += 0 if literal else token.text.count("*") + token.text.count("?")
+        if self._terms > MAX_TERMS:
+            raise LimitExceededError(f"may have {MAX_TERMS} terms")
+        if self._wildcards > MAX_WILDCARDS:
+            raise LimitExceededError(f"may have {MAX_WILDCARDS} of * and ?")
+        if field:
+            return field_condition(field, token.compared, token.text, literal=literal)
+        return words_condition(token.text, literal=literal)
+
+    def _next(self, group: str = "") -> _Token:
+        """Return the next token without passing over it."""
+        text, at = self._text, _end_of(_BLANK, self._text, self._at)
+        if at >= len(text):
+            return _Token("", at)
+        sign = _SIGN.match(text, at)
+        if sign is not None:
+            return _Token(_SIGNS.get(sign[0], sign[0]), sign.end(), sign[0])
+        if not group and (field := _field_at(text, at)) is not None:
+            return field
+        compared = _COMPARED.match(text, at) if group else None
+        start = _end_of(_BLANK, text, compared.end()) if compared else at
+        how = compared[0].strip() if compared else ":"
+        if text.startswith('"', start):
+            phrase = _PHRASE.match(text, start)
+            if phrase is None:
+                raise _wrong("a quotation mark is not closed")
+            return _Token("phrase", phrase.end(), _ESCAPED.sub(r"\1", phrase["text"]), how)
+        word = (_VALUE if group else _WORD).match(text, start)
+        if word is None:
+            raise _wrong(f"{group} is compared with nothing")
+        if word[0].upper() in _OPERATORS:
+            return _Token(word[0].upper(), word.end(), word[0])
+        if not group:
+            _refuse_other_languages(text, at)
+        return _Token("word", word.end(), word[0], how)
+
+
+def _field_at(text: str, at: int) -> _Token | None:
+    """Return the field that stands there; None where none does, and what looks like one is text."""
+    found = _FIELD.match(text, at)
+    if found is None:
+        return None
+    name, compared = found["name"], found["compared"]
+    field = FIELDS.get(name.lower())
+    if field is None:
+        behind = text[found.end() : found.end() + 1]
+        apart = bool(found["blank"]) or (compared == ":" and (not behind.strip() or behind == ")"))
+        if compared == "=" or apart:
+            return None  # "rank=3" and "error: text" are words
+        raise _wrong(f"there is no field {name[:40]!r} ({CHOICES}); {_QUOTE}")
+    if compared in {"=~", "!~"}:
+        raise _wrong(f"{compared} is not supported: use {name}: or {name}!= with the patterns * and ?")
+    return _Token("field", found.end(), field, ":" if compared in {"=", "=="} else compared)
+
+
+def _continues(text: str, at: int) -> bool:
+    """Return True if another value of the field before ``|`` stands there: no blank, and no field of its own."""
+    if text[at : at + 1].strip(" \t\n|") == "":
+        return False
+    found = _FIELD.match(text, at)
+    return found is None or found["name"].lower() not in FIELDS
+
+
+def _refuse_other_languages(text: str, at: int) -> None:
+    for form, why in _REFUSED:
+        if form.match(text, at):
+            raise _wrong(f"{why}; {_QUOTE}")
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return at if found is None else found.end()
+
+
+def _wrong(why: str) -> InvalidRequestError:
+    return InvalidRequestError(why, "query")

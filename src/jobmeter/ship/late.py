@@ -7,7 +7,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from jobmeter.model.log import LogLine
-from jobmeter.model.log_query import Property
+from jobmeter.model.log_tree import Property
 from jobmeter.model.record import JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import Progress, Shipper
@@ -100,7 +100,7 @@ class LateGroups:
         """
         views = self._registry.job(frozenset({project}), job, self._clock.now_ms())
         nodes = sorted({replica.node for view in views for replica in view.replicas if replica.node})
-        about = Property("job", job)
+        about = Property("job", (job,))
         return [
             LogSelector(node=node, projects=frozenset({project}), query=about)
             for node in nodes

@@ -19,7 +19,7 @@ from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumn
 from jobmeter.model.catalog import Kind, find
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_query import effective_severity, matches
+from jobmeter.model.log_tree import effective_level, effective_severity, matches
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.shipper import OutboxRow
@@ -381,7 +381,8 @@ def _selects(line: LogLine, selector: LogSelector) -> bool:
         selector.end_ns is None or line.time_ns < selector.end_ns
     )
     least = selector.min_level
-    level = least is None or (line.level is not None and _LEVELS.index(line.level) >= _LEVELS.index(least))
+    own = effective_level(line)
+    level = least is None or (own is not None and _LEVELS.index(own) >= _LEVELS.index(least))
     return (
         names
         and times

@@ -1,6 +1,8 @@
 """The part of the store contract that is about system logs and searches; ``StoreTests`` inherits it."""
 
 import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,13 +15,9 @@ from jobmeter.store.base import LogSelector, Store
 from jobmeter.testing.samples import BUDGET, FOREVER
 from jobmeter.testing.slot import Slot
 
-_WORDS = ("xid", "Xid", "oom", "79", "é", "ÉTÉ", "page", "fault", "a_b")
-_FIELDS = {
-    "severity": ["err", "3", "warning"],
-    "facility": ["kern", "user"],
-    "tag": ["sshd", '"a b"'],
-    "level": ["error", "warn"],
-}
+_Search = tuple[str, Callable[[LogLine], bool]]
+"""A text in the language of searches, and in plain Python whether it finds a line."""
+_PARTS = ("xid", "Xid", "oom", "79", "é", "ÉTÉ", "page", "fault", "a_b", "error", "err", "errors", "eRR0r")
 
 
 def system_line(slot: Slot, at_ns: int, text: str, **parts: object) -> LogLine:
@@ -33,54 +31,119 @@ def _read(store: Store, slot: Slot, **parts: object) -> list[LogLine]:
     return store.read_logs(LogSelector(**values), BUDGET).lines  # type: ignore[arg-type]
 
 
-def _found(text: str, line: LogLine) -> bool:
-    """What a query finds, by Python's own operators: an oracle that shares nothing with the product's parser."""
-
-    def value(match: "re.Match[str]") -> str:
-        if match[1]:
-            return f" {_compared(match[1], match[2].strip(chr(34)), line)} "
-        if match[3]:
-            return f" {match[3].lower()} "
-        sought, own = (
-            " " + " ".join(re.split(r"[^0-9a-zé]+", part.lower())).strip() + " " for part in (match[4], line.text)
-        )
-        return f" {sought in own} "
-
-    pattern = r'(\w+):("[^"]*"|[^\s()]+)|\b(AND|OR|NOT)\b|"?([^\s()"]+(?: [^\s()"]+)?(?=")|[^\s()"]+)"?'
-    source = re.sub(pattern, value, text)
-    source = re.sub(r"(True|False|\))\s+(?=True|False|not|\()", r"\1 and ", source)
-    return bool(eval(source.strip()))  # noqa: S307 - made above of True, False, and, or, not and parentheses
+def _words(text: str) -> list[str]:
+    return re.findall(r"[0-9a-zé]+", text.lower())
 
 
-def _compared(field: str, value: str, line: LogLine) -> bool:
-    match field:
-        case "severity":
-            own = line.severity if line.severity is not None else {Level.ERROR: 3, Level.WARNING: 4}.get(line.level)  # type: ignore[arg-type]
-            return own == {"err": 3, "3": 3, "warning": 4}[value]
-        case "level":
-            return line.level == {"error": Level.ERROR, "warn": Level.WARNING}[value]
-        case "facility":
-            return line.facility == value
-        case _:
-            return line.tag == value
+def _has(*wanted: str) -> Callable[[LogLine], bool]:
+    """Return whether a line has words that fit these patterns, next to each other."""
+
+    def found(line: LogLine) -> bool:
+        own, size = _words(line.text), len(wanted)
+        runs = [own[at : at + size] for at in range(len(own) - size + 1)]
+        return any(all(map(fnmatchcase, run, wanted)) for run in runs)
+
+    return found
 
 
-_TERMS = st.one_of(
-    st.sampled_from([word for word in _WORDS if "_" not in word]),
-    st.sampled_from(['"page fault"', '"xid 79"', '"79 79"']),
-    st.sampled_from([f"{name}:{value}" for name, values in _FIELDS.items() for value in values]),
+def _severity(line: LogLine) -> int | None:
+    if line.severity is not None:
+        return line.severity
+    return {Level.ERROR: 3, Level.WARNING: 4, Level.INFO: 6, Level.DEBUG: 7}[line.level] if line.level else None
+
+
+def _level(line: LogLine) -> str:
+    if line.level is not None:
+        return line.level.value
+    if line.severity is None:
+        return ""
+    return ("error", "error", "error", "error", "warning", "info", "info", "debug")[line.severity]
+
+
+def _worse(line: LogLine, than: int) -> bool:
+    severity = _severity(line)
+    return severity is not None and severity <= than
+
+
+_AND = st.sampled_from(["", "AND", "and", "&&"])
+_TERMS: st.SearchStrategy[_Search] = st.one_of(
+    st.sampled_from(["xid", "Xid", "OOM", "79", "é", "Été", "page", "error", "errors"]).map(
+        lambda word: (word, _has(word.lower()))
+    ),
+    st.sampled_from(["err*", "er?or", "*r", "?", "e*r*s", "ERR?R", "pa?e", "*", "x?*", "é*", "*t*"]).map(
+        lambda word: (word, (lambda line: True) if word == "*" else _has(word.lower()))  # noqa: ARG005
+    ),
+    st.sampled_from(
+        [
+            ('"page fault"', _has("page", "fault")),
+            ("page-fault", _has("page", "fault")),
+            ('"xid 79"', _has("xid", "79")),
+            ('"err* 79"', _has("err", "79")),
+            ("page-f*", _has("page", "f*")),
+            ("*-79", _has("*", "79")),
+            ("Msg:err*", _has("err*")),
+            ('text:"page fault"', _has("page", "fault")),
+        ]
+    ),
+    st.sampled_from(
+        [
+            ("severity:err", lambda line: _severity(line) == 3),
+            ("Severity=WARN", lambda line: _severity(line) == 4),
+            ("severity>=4", lambda line: _severity(line) in {4, 5, 6, 7}),
+            ("severity < 4", lambda line: _worse(line, 3)),
+            ("severity:<=0", lambda line: _worse(line, 0)),
+            ("severity!=3", lambda line: _severity(line) != 3),
+            ("severity:(err or warning)", lambda line: _severity(line) in {3, 4}),
+            ("severity:e*", lambda line: _severity(line) in {0, 3}),
+            ("severity:*", lambda line: _severity(line) is not None),
+            ('severity:""', lambda line: _severity(line) is None),
+            ("level:error", lambda line: _level(line) == "error"),
+            ("level>=warn", lambda line: _level(line) in {"warning", "error"}),
+            ("Level:(info|debug)", lambda line: _level(line) in {"info", "debug"}),
+            ("facility:KERN", lambda line: line.facility == "kern"),
+            ("facility:k*|user", lambda line: line.facility in {"kern", "user"}),
+            ("tag:sshd", lambda line: line.tag == "sshd"),
+            ('Syslogtag:"a b"', lambda line: line.tag == "a b"),
+            ("tag:*b", lambda line: line.tag.endswith("b")),
+            ("tag:a?b", lambda line: len(line.tag) == 3 and line.tag[::2] == "ab"),
+            ("tag:*", lambda line: bool(line.tag)),
+            ('tag:"*"', lambda line: line.tag == "*"),
+            ("tag:sshd|100%", lambda line: line.tag in {"sshd", "100%"}),
+            ("tag:10?%", lambda line: line.tag == "100%"),
+            ("tag!=sshd", lambda line: line.tag != "sshd"),
+            ("source:file:/var/log/*.log", lambda line: line.stream.startswith("file:/var/log/")),
+            ("TagPath:/var/log/a_b.log", lambda line: line.stream == "file:/var/log/a_b.log"),
+            ("TagPath:/var/log/?x?.log", lambda line: line.stream == "file:/var/log/axb.log"),
+            ("stream:kernel", lambda line: line.stream == "kernel"),
+            ("attempt:0", lambda line: True),  # noqa: ARG005
+            ("attempt > 0", lambda line: False),  # noqa: ARG005
+        ]
+    ),
 )
-QUERIES = st.recursive(
+SEARCHES: st.SearchStrategy[_Search] = st.recursive(
     _TERMS,
     lambda inner: st.one_of(
-        st.builds("({} AND {})".format, inner, inner),
-        st.builds("({} OR {})".format, inner, inner),
-        st.builds("({} {})".format, inner, inner),
-        st.builds("(NOT {})".format, inner),
+        st.builds(
+            lambda one, how, other: (f"({one[0]} {how} {other[0]})", lambda line: one[1](line) and other[1](line)),
+            inner,
+            _AND,
+            inner,
+        ),
+        st.builds(
+            lambda one, how, other: (f"({one[0]} {how} {other[0]})", lambda line: one[1](line) or other[1](line)),
+            inner,
+            st.sampled_from(["OR", "or", "|", "||"]),
+            inner,
+        ),
+        st.builds(
+            lambda how, one: (f"({how} {one[0]})", lambda line: not one[1](line)),
+            st.sampled_from(["NOT", "not"]),
+            inner,
+        ),
     ),
     max_leaves=6,
 )
-"""Texts of queries, in parentheses, so that they mean the same to every reader."""
+"""Searches whose texts are in parentheses, so that they mean the same to every reader."""
 
 
 class SystemLogTests:
@@ -122,9 +185,9 @@ class SystemLogTests:
 
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
-    def test_any_query_finds_what_plain_python_finds(self, store: Store, data: st.DataObject) -> None:
+    def test_any_search_finds_what_plain_python_finds(self, store: Store, data: st.DataObject) -> None:
         slot = Slot()
-        texts = st.lists(st.sampled_from([*_WORDS, "-", ":", "  ", "\x00", "(", '"']), max_size=7).map(
+        texts = st.lists(st.sampled_from([*_PARTS, "-", ":", "  ", "\x00", "(", '"', "\n*"]), max_size=7).map(
             lambda parts: data.draw(st.sampled_from([" ", "", "-"])).join(parts)
         )
         lines = [
@@ -132,15 +195,32 @@ class SystemLogTests:
                 slot,
                 at,
                 text,
-                severity=data.draw(st.sampled_from([None, 0, 3, 4])),
-                level=data.draw(st.sampled_from([None, Level.ERROR, Level.WARNING])),
-                facility=data.draw(st.sampled_from(["kern", "user"])),
-                tag=data.draw(st.sampled_from(["", "sshd", "a b"])),
+                severity=data.draw(st.sampled_from([None, 0, 3, 4, 5, 7])),
+                level=data.draw(st.sampled_from([None, *Level])),
+                facility=data.draw(st.sampled_from(["kern", "user", "daemon"])),
+                tag=data.draw(st.sampled_from(["", "sshd", "a b", "axb", "*", "100%", "100"])),
+                stream=data.draw(st.sampled_from(["kernel", "file:/var/log/a_b.log", "file:/var/log/axb.log"])),
             )
             for at, text in enumerate(data.draw(st.lists(texts, max_size=20)))
         ]
         store.append_logs(lines, FOREVER)
         for _ in range(6):
-            text = data.draw(QUERIES)
+            text, finds = data.draw(SEARCHES)
             found = _read(store, slot, query=parse_log_query(text))
-            assert found == [line for line in lines if _found(text, line)], text
+            assert found == [line for line in lines if finds(line)], text
+
+    def test_moments_of_a_search_are_as_long_as_they_are_written(self, store: Store, slot: Slot) -> None:
+        second = slot.start // 1000
+        lines = [system_line(slot, at, str(at)) for at in (0, 999_999, 1_000_000, 10**9 - 1, 10**9, 60 * 10**9)]
+        store.append_logs(lines, FOREVER)
+        for text, places in (
+            (f"time:{second}", [0, 1, 2, 3]),
+            (f"Time={slot.start}", [0, 1]),
+            (f"time_ns:{lines[2].time_ns}", [2]),
+            (f"time>{second}", [4, 5]),
+            (f"time>={second}", [0, 1, 2, 3, 4, 5]),
+            (f"time<{slot.start + 1}", [0, 1]),
+            (f"time<={slot.start + 1}", [0, 1, 2]),
+            (f"time!={second}", [4, 5]),
+        ):
+            assert _read(store, slot, query=parse_log_query(text)) == [lines[place] for place in places], text

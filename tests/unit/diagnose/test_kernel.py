@@ -10,7 +10,7 @@ from jobmeter.errors import NotFoundError
 from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.job import Allocation, Job, JobView, Replica
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_query import matches
+from jobmeter.model.log_tree import matches
 from jobmeter.model.time import TimeRange
 from jobmeter.query.execute import Executor
 

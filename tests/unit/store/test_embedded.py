@@ -4,13 +4,15 @@ import pytest
 
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SeriesKeys
+from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.series import NamePart
 from jobmeter.model.time import DAY
-from jobmeter.store.base import Selector, Store
+from jobmeter.store.base import LogSelector, ReadBudget, Selector, Store
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.journal import JournalLimits
 from jobmeter.testing.samples import FOREVER, batch_of
 from jobmeter.testing.store import StoreTests
+from jobmeter.testing.system_logs import system_line
 
 
 class TestEmbedded(StoreTests):
@@ -54,3 +56,18 @@ class TestEmbedded(StoreTests):
                 chdb_store.find(Selector(jobs=(one.job_key,), limit=0))
             chdb_store._commit_log.flush()
             assert not chdb_store._commit_log.pending().descriptors()
+
+    def test_the_index_of_words_answers_patterns_too(self, chdb_store, slot):
+        texts = ["step loss"] * 40_000
+        texts[20_000] = "NVRM: Xid 79, GPU has fallen off the bus: errorful"
+        chdb_store.append_logs([system_line(slot, at, text) for at, text in enumerate(texts)], FOREVER)
+
+        def found(text):
+            query = parse_log_query(text)
+            selector = LogSelector(node=slot.job, projects=frozenset({"default"}), query=query)
+            return [line.text for line in chdb_store.read_logs(selector, ReadBudget(rows=20_000)).lines]
+
+        for text in ("xid", "err*", "erro?ful", "*rful", "fal* or oom", "gpu-has-f* severity!=3", "not step fallen"):
+            assert found(text) == [texts[20_000]], text
+        with pytest.raises(LimitExceededError, match="add a word that few lines have"):
+            found("s*")

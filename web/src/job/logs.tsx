@@ -7,7 +7,7 @@ import { useNewest, useRested, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import { keyOf, useLog } from "../parts/log";
 import { LogLines } from "../parts/log-lines";
-import { Follow, LogTools } from "../parts/log-tools";
+import { Follow, LogTools, searchOf } from "../parts/log-tools";
 import { Problem, Section } from "../parts/small";
 
 export const Logs = memo(function Logs(given: { job: { id: string; project: string }; range: Range | null; running: boolean; replica: string | null; cursor: Cursor; chosen: Mark | null; choose: (mark: Mark | null) => void; ready: boolean }) {
@@ -16,8 +16,9 @@ export const Logs = memo(function Logs(given: { job: { id: string; project: stri
   const [text, setText] = useState("");
   const [level, setLevel] = useState("");
   const [following, setFollowing] = useState(true);
-  const contains = useRested(text.trim(), 200);
-  const search = { project: job.project, contains, level: level || null, replica: replica ? [replica] : [] };
+  const searched = useRested(text.trim(), 200);
+  const asked = searchOf(searched);
+  const search = { project: job.project, ...asked, level: level || null, replica: replica ? [replica] : [] };
   const log = useLog({
     page: (query) => address("/api/jobmeter/v1/jobs/{job}/logs", { job: job.id }, { ...search, ...query }),
     live: running && following && !range ? address("/api/jobmeter/v1/jobs/{job}/logs/live", { job: job.id }, search) : null,
@@ -28,7 +29,7 @@ export const Logs = memo(function Logs(given: { job: { id: string; project: stri
   const { lines } = log;
   const box = useNewest(lines, following);
   const several = new Set(lines?.map((line) => line.replica)).size > 1;
-  const narrowed = Boolean(contains || level || replica || range);
+  const narrowed = Boolean(searched || level || replica || range);
   const aside = (
     <LogTools of="the log" text={text} level={level} setText={setText} setLevel={setLevel}>
       {running && !range && <Follow following={following} setFollowing={setFollowing} toEnd={box.toEnd} />}
@@ -58,7 +59,7 @@ export const Logs = memo(function Logs(given: { job: { id: string; project: stri
                 </button>
               </time>
               {several && <span class="where">{line.replica}</span>}
-              <span class="text">{marked(line.text, contains)}</span>
+              <span class="text">{marked(line.text, asked.contains ?? "")}</span>
             </div>
           )}
         />

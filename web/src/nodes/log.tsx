@@ -5,7 +5,7 @@ import { parts } from "../format";
 import { useNewest, useRested } from "../parts/hooks";
 import { useLog } from "../parts/log";
 import { LogLines } from "../parts/log-lines";
-import { Follow, LogTools } from "../parts/log-tools";
+import { Follow, LogTools, searchOf } from "../parts/log-tools";
 import { Problem, Section } from "../parts/small";
 
 /** The least severity that a level asks for. */
@@ -16,7 +16,8 @@ export function NodeLog({ node }: { node: string }) {
   const [level, setLevel] = useState("");
   const [following, setFollowing] = useState(true);
   // Lines of a system log say how severe they are; not all of them have a level.
-  const search = { contains: useRested(text.trim(), 200), severity: SEVERITIES[level] ?? null };
+  const searched = useRested(text.trim(), 200);
+  const search = { ...searchOf(searched), severity: SEVERITIES[level] ?? null };
   const log = useLog({
     page: (query) => address("/api/jobmeter/v1/nodes/{node}/logs", { node }, { ...search, ...query }),
     live: following ? address("/api/jobmeter/v1/nodes/{node}/logs/live", { node }, search) : null,
@@ -31,7 +32,7 @@ export function NodeLog({ node }: { node: string }) {
     <Section id="syslog" title="System log" aside={aside}>
       {log.error && <Problem error={log.error} again={log.again} />}
       {log.lines && !log.lines.length && (
-        <p class="hint">{search.contains || level ? "No line matches." : "No line was stored yet. The node's agent reads the kernel's log and the journal where it may: jobmeter agent --help."}</p>
+        <p class="hint">{searched || level ? "No line matches." : "No line was stored yet. The node's agent reads the kernel's log and the journal where it may: jobmeter agent --help."}</p>
       )}
       {log.lines && log.lines.length > 0 && (
         <LogLines

@@ -27,7 +27,11 @@ _TIME = "Seconds since 1970, as text."
     in_body("FromTime", _TIME, required=True),
     in_body("ToTime", f"{_TIME} Not included.", required=True),
     in_body("NodeId", "The node's name.", required=True),
-    in_body("Query", "Words, quoted phrases, AND, OR, NOT, parentheses, `field:value`."),
+    in_body(
+        "Query",
+        "Words, quoted phrases, patterns of words (`err*`, `er?or`), `AND`, `OR` or `|`, `NOT`, parentheses, "
+        "`field:value` with the names of the answer's fields, and comparisons (`Severity>=4`).",
+    ),
     in_body("Reverse", "`true` for the newest first. Default: `false`."),
     in_body("NextToken", "The token of the page before; valid for an hour, for the same query."),
     by_resource=True,

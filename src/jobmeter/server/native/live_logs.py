@@ -146,7 +146,7 @@ ENDPOINTS = tagged(
         answer_type=CONTENT_TYPE,
         queries=(
             REPLICA,
-            *(query for query in _FOLLOWED if query.name in {"level", "contains"}),
+            *(query for query in _FOLLOWED if query.name in {"level", "contains", "query"}),
             PROJECT,
         ),
         by_resource=True,

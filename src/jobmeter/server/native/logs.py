@@ -254,7 +254,12 @@ SEARCH = (
     Query("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
     Query("severity", "Only lines of this severity or worse: emerg, alert, crit, err, warning, notice, info, debug."),
     Query("contains", "Only lines that hold this text, in any case.", example="nan"),
-    Query("query", "Words, quoted phrases, AND, OR, NOT, parentheses, field:value.", example='Xid AND NOT "Xid 45"'),
+    Query(
+        "query",
+        "Words, quoted phrases, patterns of words (`err*`, `er?or`), `AND`, `OR` or `|`, `NOT`, parentheses, "
+        "`field:value`, and comparisons (`severity>=4`, `level>=warning`).",
+        example='Xid AND NOT "Xid 45"',
+    ),
     *RANGE,
 )
 """Parameters that choose lines."""

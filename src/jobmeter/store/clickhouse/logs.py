@@ -18,7 +18,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.syslog import SEVERITIES
 from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget
 from jobmeter.store.clickhouse.failures import translated
-from jobmeter.store.clickhouse.log_search import SEVERITY, condition
+from jobmeter.store.clickhouse.log_search import LEVEL, SETTINGS, SEVERITY, condition
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.reader import Meter, Reader
 
@@ -101,7 +101,7 @@ class LogReader:
     def _query(self, sql: str, where: "_Where", meter: Meter) -> Sequence[_Row]:
         settings = meter.settings() | {"max_result_bytes": 4 * PAGE_BYTES, "result_overflow_mode": "throw"}
         if where.searches:
-            settings |= {"max_rows_to_read": meter.rows, "read_overflow_mode": "throw"}
+            settings |= {"max_rows_to_read": meter.rows, "read_overflow_mode": "throw", **SETTINGS}
         try:
             with translated("read log lines"), self._pool.client() as client:
                 rows: Sequence[_Row] = client.query(sql, parameters=where.parameters, settings=settings).result_rows
@@ -160,7 +160,7 @@ class _Where(msgspec.Struct, frozen=True):
             ("replica IN {replicas:Array(String)}", "replicas", sorted(selector.replicas) or None),
             ("attempt = {attempt:UInt32}", "attempt", selector.attempt),
             ("stream = {stream:String}", "stream", selector.stream or None),
-            ("level >= {least:UInt8}", "least", least),
+            (f"{'level' if selector.job else LEVEL} >= {{least:UInt8}}", "least", least),
             ("positionCaseInsensitiveUTF8(text, {part:String}) > 0", "part", selector.contains or None),
         ]
         present = [(sql, name, value) for sql, name, value in given if value is not None]
