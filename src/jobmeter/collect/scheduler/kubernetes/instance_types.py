@@ -28,7 +28,7 @@ def instance_type(job: Job) -> InstanceType | None:
     found = [PodRequests(member.pod.spec.containers).instance_type for member in workers]
     if not workers:
         specified = [] if job.owner is None else list(_specified(job.owner.workload))
-        found = specified or [PodRequests(member.pod.spec.containers).instance_type for member in newest]
+        found = [*specified] or [PodRequests(member.pod.spec.containers).instance_type for member in newest]
     return _most_frequent([one for one in found if one is not None])
 
 
