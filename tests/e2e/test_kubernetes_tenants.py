@@ -62,9 +62,9 @@ def test_a_namespace_gets_no_pod_and_no_job_of_another(kubernetes: Kubernetes, t
         hostile.add(create(kubernetes, attacker, "Pod", metadata, pod_spec("sleep 1"))["metadata"]["uid"])
     node = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid, "controller": True}
     annotations = {f"kubernetes.io/config.{name}": next(iter(victims)) for name in ("mirror", "hash")}
-    metadata = {"name": f"{projects}-n1", "ownerReferences": [node], "annotations": annotations}
+    mirror: dict[str, Any] = {"name": f"{projects}-n1", "ownerReferences": [node], "annotations": annotations}
     placed = {**pod_spec("sleep 1"), "nodeName": "n1"}
-    hostile.add(create(kubernetes, attacker, "Pod", metadata, placed)["metadata"]["uid"])
+    hostile.add(create(kubernetes, attacker, "Pod", mirror, placed)["metadata"]["uid"])
     with running(tmp_path / "data") as server:
         command = [sys.executable, "-m", "jobmeter", "scheduler", "kubernetes", "--cluster", "c", "--interval", "1s"]
         options = ["--server", server.url, "--key", server.token, "--kubeconfig", str(kubernetes.kubeconfig)]

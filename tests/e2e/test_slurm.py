@@ -248,13 +248,29 @@ def oom_events(server: ServerProcess, number: int) -> list[dict[str, Any]]:
 
 def test_parts_of_a_heterogeneous_job_are_jobs_under_their_own_numbers(slurm, server, watching):
     slurm.command(
-        *("sbatch", "--parsable", "-n1", "--mem=50", ":", "-n1", "--mem=60", "--wrap", "srun --het-group=0,1 true")
+        *(
+            "sbatch",
+            "--parsable",
+            "-n1",
+            f"-w{slurm.nodes[0]}",
+            "--mem=50",
+            ":",
+            "-n1",
+            f"-w{slurm.nodes[1]}",
+            "--mem=60",
+            "--wrap",
+            "srun --het-group=0,1 sleep 3",
+        )
     )
     first = int(slurm.command("squeue", "-h", "-t", "all", "-o", "%i").split("+")[0].split()[-1])
     slurm.over(first, first + 1)
     for offset in (0, 1):
         same_as_slurm(server, slurm, first + offset)
         wait_until(partial(_shown_as, server, first + offset, f"{first}+{offset}"), "the label of a part")
+    # The only task of the second part has rank 1, and the part has no script of its own.
+    for offset, task in enumerate(["worker-0", "worker-1"]):
+        found = server.call("GET", f"/api/jobmeter/v1/jobs/{first + offset}").json()["replicas"]
+        assert [(one["name"], one["rank"], one["node"]) for one in found] == [(task, offset, slurm.nodes[offset])]
 
 
 def test_slurmrestd_reports_the_same_as_squeue(slurm, server):

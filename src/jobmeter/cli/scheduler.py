@@ -21,6 +21,7 @@ from jobmeter.client.transport import Transport
 from jobmeter.collect.deliver import Delivery
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Kind
+from jobmeter.collect.scheduler.health import Health
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
 from jobmeter.collect.scheduler.watch import InCluster, Watch
 from jobmeter.collect.spool import Spool
@@ -112,7 +113,7 @@ def _run(  # noqa: PLR0913 - one for each option
     scheduler = kind.make(cluster, options, spool_folder.directory)
     if job_ids == JobIds.CLUSTER:
         scheduler = InCluster(scheduler, cluster.lower())
-    watch = Watch(scheduler, outbox, clock, interval_ms)
+    watch = Watch(scheduler, outbox, clock, interval_ms, Health(name, cluster, interval_ms, outbox, clock))
     delivery.start()
     try:
         if once:

@@ -6,14 +6,14 @@ import click
 
 from jobmeter.cli import local
 from jobmeter.cli.output import cell, console, counted, duration, moment, print_json, quantity
-from jobmeter.model.answers import DamagedBody, Status
+from jobmeter.model.answers import DamagedBody, SchedulerStatus, Status
 
 
 @click.command(short_help="Show how the server does.")
 @click.option("--json", "as_json", is_flag=True, help="The server's own object.")
 @local.connection_options
 def command(as_json: bool, connection: local.Connection) -> None:
-    """Show the server's state: its sizes, its work, and damaged data."""
+    """Show the server's state: its sizes, its work, damaged data, and the schedulers of clusters."""
     api = connection.open()
     status = api.status()
     if as_json:
@@ -40,6 +40,16 @@ def _facts(status: Status) -> Iterator[tuple[str, str]]:
     yield "rolled up", "not yet" if status.rolled_until is None else f"until {moment(status.rolled_until)} UTC"
     for part in status.damaged:
         yield "damaged", _damaged(part)
+    for scheduler in status.schedulers:
+        yield "scheduler", _scheduler(scheduler)
+
+
+def _scheduler(one: SchedulerStatus) -> str:
+    name = f"{one.kind} of cluster {one.cluster}"
+    if not one.problem:
+        return f"{name}: answers, last heard of at {moment(one.heard)} UTC"
+    since = "" if one.since is None else f" since {moment(one.since)} UTC"
+    return f"{name}: jobs are not up to date{since}: {one.problem}"
 
 
 def _damaged(part: DamagedBody) -> str:

@@ -1,7 +1,6 @@
 """Sends the frames of the outbox to the server, and retries without end."""
 
 import logging
-import random
 from collections.abc import Callable
 from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +12,7 @@ from jobmeter.collect.clock import OVERLAP_MS
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.spool import Batch, Position
 from jobmeter.errors import InvalidRequestError, LimitExceededError, ThrottledError, UnavailableError
+from jobmeter.model.backoff import backoff_seconds
 from jobmeter.model.time import Clock, iso
 from jobmeter.wire.native.times import newest_time
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from jobmeter.collect.launch.lease import RunLease
 
 MAX_BODY = 4 * 2**20
-_RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
-_FIRST_WAIT = 0.5
+_FIRST_WAIT = 1.0
 _LONGEST_WAIT = 60.0
 _AGREE_MS = 60_000
 """Two clocks that differ by less agree, for a log."""
@@ -241,7 +240,6 @@ def _receipt(answer: Response) -> _Receipt:
 def _pause(error: Exception, failures: int) -> float:
     """Seconds until the next attempt: the server's Retry-After, else longer each time; with jitter."""
     retry_after_ms = error.retry_after_ms if isinstance(error, ThrottledError | UnavailableError) else None
-    jitter = _RANDOM.uniform(0.5, 1.0)
     if retry_after_ms is not None:
-        return float(min(retry_after_ms / 1000, 3600.0) + jitter)
-    return float(min(_FIRST_WAIT * 2 ** min(failures, 10), _LONGEST_WAIT) * jitter)
+        return min(retry_after_ms / 1000, 3600.0) + backoff_seconds(1, 1.0, 1.0)
+    return backoff_seconds(failures, _FIRST_WAIT, _LONGEST_WAIT)

@@ -15,6 +15,7 @@ from jobmeter.ingest.join import join, numbered, select, used
 from jobmeter.ingest.lines import by_project, prepared
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.receipt import PendingReceipt, Receipt
+from jobmeter.ingest.schedulers import SchedulerStates
 from jobmeter.ingest.sender_cache import SenderCache
 from jobmeter.ingest.series_cache import (
     MAX_UNKNOWN,
@@ -66,7 +67,8 @@ class IngestPipeline:
 
     Every method may be called from any thread, and returns when what it took is durable or gives a receipt that comes
     then. A request is taken as a whole or, with an error, not at all; samples that are too far ahead, too old for their
-    project, or of a metric that the catalogue does not have, are left out and counted.
+    project, or of a metric that the catalogue does not have, are left out and counted. ``schedulers`` are in
+    memory alone.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class IngestPipeline:
         self._lists = self.senders.series_lists
         self._series = SeriesCache(clock, limits.project_series)
         self._observer = Observer(registry, clock)
+        self.schedulers = SchedulerStates(clock)
         self._committer = SampleCommitter(store, self._observer.observe_all, self._observer.flush)
         self._log_committer = LogCommitter(store, self._observer.observe_lines, forward)
         self._span_committer = SpanCommitter(store, self._observer.observe_lines)
@@ -258,8 +261,9 @@ class IngestPipeline:
                 "records",
             )
         groups: dict[str, Records] = {}
-        if records.nodes:
-            groups[write_project(principal, None)] = Records(nodes=records.nodes)
+        if records.nodes or records.schedulers:
+            own = Records(nodes=records.nodes, schedulers=records.schedulers)
+            groups[write_project(principal, None)] = own
         for job in records.jobs:
             groups.setdefault(write_project(principal, job.project), Records()).jobs.append(job)
         for event in records.events:
@@ -274,6 +278,11 @@ class IngestPipeline:
 
     def _record_of(self, project: str, records: Records, now_ms: int) -> int:
         """Write records; where they first name the shipped group of a job or node, its lines of before go first."""
+        reports = self.schedulers.record(project, records.schedulers)
+        stored = replace(records, schedulers=[]) if reports else records
+        return reports + (self._write_records(project, stored, now_ms) if stored.count else 0)
+
+    def _write_records(self, project: str, records: Records, now_ms: int) -> int:
         if self._late is None or not self._late.grouped(project, records):
             return self._registry.record(project, records, now_ms)
         retention = self._registry.retention(project)

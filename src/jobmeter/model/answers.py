@@ -79,10 +79,26 @@ class DamagedBody(msgspec.Struct, frozen=True, kw_only=True):
     end: int | None = None
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server does: rows, bytes and samples in memory, work under way by lane.
+class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster's scheduler, as its ``jobmeter scheduler`` reported it last, at ``heard``. Times in epoch milliseconds.
 
-    ``kernel``: "loaded", or why the compiled kernel is missing; NumPy does its work then, more slowly.
+    ``problem`` says what is missing of the cluster's jobs, and ``since`` from when on; empty and null where nothing is.
+    """
+
+    kind: str
+    cluster: str = ""
+    project: str = ""
+    heard: int = 0
+    interval_ms: int = 0
+    problem: str = ""
+    since: int | None = None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server does: rows, bytes and samples in memory, work under way by lane, and the clusters' schedulers.
+
+    ``kernel``: "loaded", or why the compiled kernel is missing; NumPy does its work then, more slowly. A server
+    remembers the schedulers that reported to it since it started.
     """
 
     version: str = ""
@@ -95,6 +111,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     work: dict[str, int] = {}
     rolled_until: int | None = None
     damaged: list[DamagedBody] = []
+    schedulers: list[SchedulerStatus] = []
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.event import EventSource, Level
 from jobmeter.model.job import AllocationSource, JobState
 from jobmeter.model.series import MAX_NAME, check_job_id, check_name, check_project
-from jobmeter.model.time import parse_time
+from jobmeter.model.time import DAY, parse_time
 
 T = TypeVar("T")
 MAX_REPLICAS = 100_000
@@ -147,6 +147,21 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     info: dict[str, Any] = {}
 
 
+class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The state of a cluster's scheduler, as ``jobmeter scheduler`` reports it once a minute and where it changes.
+
+    ``kind`` is ``slurm``, ``kubernetes`` or ``flink``. ``problem`` says what is missing of its jobs, and ``since`` from
+    when on; empty and None where nothing is. ``time`` is that of the report, ``interval_ms`` how often it is polled.
+    """
+
+    kind: str
+    cluster: str
+    time: int | str
+    interval_ms: int
+    problem: str = ""
+    since: int | str | None = None
+
+
 class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The content of one frame of records."""
 
@@ -154,11 +169,13 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     nodes: list[NodeRecord] = []
     events: list[EventRecord] = []
     leases: list[LeaseRecord] = []
+    schedulers: list[SchedulerRecord] = []
 
     @property
     def count(self) -> int:
         """How many records these are."""
-        return len(self.jobs) + len(self.nodes) + len(self.events) + len(self.leases)
+        jobs, nodes, events = len(self.jobs), len(self.nodes), len(self.events)
+        return jobs + nodes + events + len(self.leases) + len(self.schedulers)
 
 
 def decode_record(data: bytes) -> JobRecord:
@@ -193,6 +210,8 @@ def check_records(records: Records) -> Records:
         if renewal.project:
             check_project(renewal.project, "leases.project")
         _check_lease(renewal.lease)
+    for scheduler in records.schedulers:
+        _check_scheduler(scheduler)
     return records
 
 
@@ -273,6 +292,17 @@ def _check_lease(lease: Lease) -> None:
         raise InvalidRequestError(f"a lease's owner has 1 to {MAX_LEASE_OWNER} printable characters", "lease.owner")
     if not 1 <= lease.seconds <= MAX_LEASE_SECONDS:
         raise InvalidRequestError(f"a lease lasts 1 to {MAX_LEASE_SECONDS} seconds", "lease.seconds")
+
+
+def _check_scheduler(record: SchedulerRecord) -> None:
+    for field in ("kind", "cluster"):
+        check_name(getattr(record, field), f"schedulers.{field}")
+    parse_time(record.time, "schedulers.time")
+    record_time(record.since, "schedulers.since")
+    if not 0 < record.interval_ms <= DAY:
+        raise InvalidRequestError(f"interval_ms {record.interval_ms} is not from 1 to {DAY}", "schedulers.interval_ms")
+    if len(record.problem) > MAX_TEXT:
+        raise InvalidRequestError(f"problem may have {MAX_TEXT} characters", "schedulers.problem")
 
 
 def _check_checkpoints(checkpoints: Sequence[CheckpointRecord]) -> None:

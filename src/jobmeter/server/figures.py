@@ -2,12 +2,13 @@
 
 import logging
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from jobmeter.access.memory import MemoryBudget
 from jobmeter.errors import JobmeterError
+from jobmeter.model.answers import SchedulerStatus
 from jobmeter.server.running import RunningJobs
 from jobmeter.server.services import Services
 from jobmeter.ship.shipping import Shipping, lag_seconds
@@ -56,6 +57,7 @@ def server_metrics(services: Services) -> Iterator[Metric]:
         "jobmeter_events_dropped", "Events that had to go from jobs with too many.", services.registry.events_dropped
     )
     yield from _memory_metrics(services.memory)
+    yield from scheduler_metrics(services.pipeline.schedulers.all())
     try:
         statistics = services.store.statistics()
     except JobmeterError as error:
@@ -71,6 +73,19 @@ def cache_metrics(cache: Cache) -> Iterator[Metric]:
     yield GaugeMetricFamily("jobmeter_cache_entries", "Entries of the cache of questions.", found.entries)
     yield CounterMetricFamily("jobmeter_cache_hits", "What questions found in the cache.", found.hits)
     yield CounterMetricFamily("jobmeter_cache_misses", "What questions did not find in the cache.", found.misses)
+
+
+def scheduler_metrics(found: Sequence[SchedulerStatus]) -> Iterator[Metric]:
+    """The schedulers of clusters that report to this server."""
+    names = ("project", "cluster", "scheduler")
+    text = "1 while nothing is missing of the cluster's jobs, 0 while its scheduler does not answer or is not heard of."
+    up = GaugeMetricFamily("jobmeter_scheduler_up", text, labels=names)
+    heard = GaugeMetricFamily("jobmeter_scheduler_report_seconds", "Time of the last report.", labels=names)
+    for one in found:
+        labels = one.project, one.cluster, one.kind
+        up.add_metric(labels, float(not one.problem))
+        heard.add_metric(labels, one.heard / 1000)
+    yield from (up, heard) if found else ()
 
 
 def store_metrics(found: StoreStatistics) -> Iterator[Metric]:

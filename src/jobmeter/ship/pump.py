@@ -8,6 +8,7 @@ from itertools import groupby
 import msgspec
 
 from jobmeter.errors import JobmeterError
+from jobmeter.model.backoff import backoff_seconds
 from jobmeter.model.log import LogLine
 from jobmeter.model.shipper import OutboxRow, Progress, Shipper
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
@@ -209,13 +210,12 @@ class Pump:
         """Store why it failed; gives how long to wait before the next attempt."""
         if not self._failed:
             _log.warning("shipper %s: its sink does not take lines: %s", self._shipper.id, error.message)
-        longest: float = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(self._failed, 20))
         self._failed += 1
         cursor = self._shipper.cursor
         failure = Progress(before=cursor, cursor=cursor, failures=1, error=error.message[:500], oldest=oldest)
         if self._advance(failure):
             self._events.failed(self._shipper, failure.error)
-        return longest * (0.5 + self._random() / 2)
+        return backoff_seconds(self._failed, FIRST_SECONDS, LONGEST_SECONDS, self._random)
 
     def _note_oldest(self, oldest: int) -> None:
         if self._shipper.oldest is None:

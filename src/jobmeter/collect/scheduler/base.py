@@ -15,9 +15,14 @@ class Scheduler(Protocol):
     def poll(self, now_ms: int) -> Records:
         """Records of changes since the last call that succeeded; may be empty.
 
-        Raises UnavailableError when the scheduler does not answer. Missed changes are returned later.
+        Raises UnavailableError when the scheduler does not answer. Missed changes are returned later. Each further
+        poll then waits longer, unless the error says when to poll again.
         """
         ...
+
+    def problem(self) -> str:
+        """Why the records of the last ``poll`` lack something although it succeeded; empty where they are whole."""
+        return ""
 
     def measure(self, now_ms: int) -> list[Sample]:  # noqa: ARG002 - for those that measure their jobs, where no agent can
         """Current samples, each at ``now_ms``, of the jobs that the last ``poll`` found; none unless it measures them.

@@ -1,6 +1,5 @@
 """Polls a scheduler every interval, and puts its records and samples into the outbox."""
 
-import logging
 from dataclasses import replace
 from threading import Event
 
@@ -8,7 +7,8 @@ import msgspec
 
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.errors import JobmeterError
+from jobmeter.collect.scheduler.health import Health
+from jobmeter.errors import JobmeterError, UnavailableError
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.record import Records
 from jobmeter.model.sample import Sample
@@ -21,19 +21,17 @@ _MOST_IN_FRAME = 500
 """Jobs in one frame: a server refuses bodies that are too long, and a frame is refused as a whole."""
 _MOST_SAMPLES = 10_000
 
-_log = logging.getLogger(__name__)
-
 
 class Watch:
-    """Polls at most once an interval. A failure and its end are logged once each; polls back off meanwhile."""
+    """Polls at most once an interval; less often while the scheduler does not answer. ``health`` hears of each poll."""
 
-    def __init__(self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int) -> None:
+    def __init__(self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int, health: Health) -> None:
         self._scheduler = scheduler
         self._outbox = outbox
         self._clock = clock
         self._interval = interval_ms / 1000
+        self._health = health
         self._failures = 0
-        self._reported = ""
 
     def run(self, stop: Event) -> None:
         """Poll now and every interval, until ``stop`` is set."""
@@ -50,11 +48,12 @@ class Watch:
             self._spool_records(self._scheduler.poll(self._clock.now_ms()))
             self._spool_samples(self._scheduler.measure(self._clock.now_ms()))
         except JobmeterError as error:
-            self._failed(error.message)
+            waits = not (isinstance(error, UnavailableError) and error.retry_after_ms == 0)
+            self._failures = self._failures + 1 if waits else 0
+            self._health.update(error.message)
             return error.message
-        if self._failures:
-            _log.info("the scheduler answers again")
-        self._failures, self._reported = 0, ""
+        self._failures = 0
+        self._health.update(self._scheduler.problem())
         return ""
 
     def _spool_records(self, records: Records) -> None:
@@ -66,12 +65,6 @@ class Watch:
     def _spool_samples(self, samples: list[Sample]) -> None:
         for first in range(0, len(samples), _MOST_SAMPLES):
             self._outbox.put(samples_frame(samples[first : first + _MOST_SAMPLES]))
-
-    def _failed(self, message: str) -> None:
-        self._failures += 1
-        if message != self._reported:
-            _log.warning("%s; tried again until it answers", message)
-            self._reported = message
 
 
 class InCluster(Scheduler):
@@ -87,6 +80,10 @@ class InCluster(Scheduler):
         jobs = [msgspec.structs.replace(one, job_id=self._named(one.job_id)) for one in found.jobs]
         events = [msgspec.structs.replace(one, job=self._named(one.job)) for one in found.events]
         return msgspec.structs.replace(found, jobs=jobs, events=events)
+
+    def problem(self) -> str:
+        """See ``Scheduler.problem``."""
+        return self._scheduler.problem()
 
     def measure(self, now_ms: int) -> list[Sample]:
         """See ``Scheduler.measure``."""

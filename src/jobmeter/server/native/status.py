@@ -38,7 +38,7 @@ def _health(context: CallContext) -> Health:  # noqa: ARG001 - the shape of ever
 
 
 def _status(context: CallContext) -> Status:
-    """Sizes, work under way, roll-ups."""
+    """Sizes, work under way, roll-ups, the schedulers of clusters."""
     services = context.services
     found = services.store.statistics()
     return Status(
@@ -52,6 +52,7 @@ def _status(context: CallContext) -> Status:
         work={lane.name: lane.busy for lane in services.lanes.all()},
         rolled_until=services.telemetry.rolled_until_ms,
         damaged=[_damaged(part) for part in found.damaged],
+        schedulers=services.pipeline.schedulers.all(),
     )
 
 

@@ -18,12 +18,12 @@ def recorded(name: str) -> list[bytes]:
 
 
 class Replay(ThreadingHTTPServer):
-    """``events`` are those of each path; ``gone`` are versions for which a watch is answered with 410."""
+    """``events`` are those of each path; ``gone`` are versions that are refused with 410. ``port`` 0: any."""
 
     daemon_threads = True
 
-    def __init__(self, events: Mapping[str, list[bytes]], gone: frozenset[str] = frozenset()) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, events: Mapping[str, list[bytes]], gone: frozenset[str] = frozenset(), *, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.events = events
         self.lists: Mapping[str, list[bytes]] = {}
         self.gone = gone

@@ -378,6 +378,10 @@ def test_a_pod_that_is_missing_from_a_list_ended_unseen() -> None:
         ("100k", 100_000),
         ("x", None),
         ("", None),
+        ("-1", None),
+        ("1e999", None),
+        ("9Pi", None),
+        ("8Pi", 2**53),
     ],
 )
 def test_quantities(text: str, number: float | None) -> None:

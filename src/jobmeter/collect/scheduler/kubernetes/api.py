@@ -30,6 +30,10 @@ class AbsentError(UnavailableError):
     """The API server has no such kind (404)."""
 
 
+class DeniedError(UnavailableError):
+    """The account may not read this kind (403)."""
+
+
 class HttpApi:
     """A client of an API server. Thread safe."""
 
@@ -69,7 +73,8 @@ class HttpApi:
     def page(self, path: str, token: str) -> bytes:
         """A page of a list; ``token`` is that of the page before, empty for the first.
 
-        Raises GoneError for a token that is too old, AbsentError for a path that is not there, else UnavailableError.
+        Raises GoneError for a token that is too old, AbsentError for a path that is not there, DeniedError for one that
+        may not be read, else UnavailableError.
         """
         parameters = {"limit": str(_PAGE), **({"continue": token} if token else {})}
         with self._stream(path, parameters, None) as answer:
@@ -81,7 +86,10 @@ class HttpApi:
             return bytes(body)
 
     def watch(self, path: str, version: str) -> Iterator[bytes]:
-        """The events since that version, one a line, until the server ends the watch. Raises as ``page``."""
+        """The events since that version, one a line, until the server ends the watch. Raises as ``page``.
+
+        An empty line comes first, when the server has accepted the watch.
+        """
         parameters = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -89,6 +97,7 @@ class HttpApi:
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
         with self._stream(path, parameters, self._watch_timeout) as answer:
+            yield b""
             rest = b""
             for chunk in answer.iter_bytes():
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -112,6 +121,5 @@ class HttpApi:
 
 def _refused(server: str, path: str, status: int, body: bytes) -> UnavailableError:
     text = f"the API server at {server} answers {status} for {path}: {body[:200].decode(errors='replace')}"
-    if status == 410:
-        return GoneError(text)
-    return AbsentError(text) if status == 404 else UnavailableError(text)
+    kinds = {403: DeniedError, 404: AbsentError, 410: GoneError}
+    return kinds.get(status, UnavailableError)(text)

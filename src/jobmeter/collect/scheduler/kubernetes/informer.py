@@ -4,7 +4,6 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
 """
 
 import logging
-import random
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -12,18 +11,27 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from jobmeter.collect.scheduler.kubernetes.api import AbsentError, GoneError, HttpApi
+from jobmeter.collect.scheduler.kubernetes.api import AbsentError, DeniedError, GoneError, HttpApi
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata
+from jobmeter.collect.scheduler.kubernetes.pages import read_page
 from jobmeter.errors import UnavailableError
+from jobmeter.model.backoff import backoff_seconds
+from jobmeter.model.time import Clock, SystemClock
 
-_RANDOM = random.Random()  # noqa: S311 - of its own: the shared one belongs to the program
 _MOST_CHANGES = 50_000
 """Changes that wait for the next poll, besides the objects of a list; a watch is read no faster than they are taken."""
-_FIRST_REST, _LONGEST_REST = 1.0, 60.0
-_ABSENT_REST = 300.0
-"""Seconds until a kind that the API server did not have is listed again."""
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+"""Seconds between attempts after one and after many failures."""
+_STEADY_SECONDS = 30.0
+"""A watch that lasted so long has worked: the next failure counts as the first one."""
+_ABSENT_WAIT = 300.0
+"""Seconds until a kind is listed again that the API server did not have, or refused to show."""
 _FULL_SECONDS = 1.0
+_LOG_SECONDS = 60.0
 _READY_SECONDS = 20.0
+
+_ODD = (msgspec.ValidationError, UnicodeDecodeError, RecursionError, OverflowError)
+"""Errors that are about one object, which whoever made it chose."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,16 +55,6 @@ class Change(Generic[T]):
     uids: frozenset[str] | None = None
 
 
-class _ListMetadata(msgspec.Struct, rename="camel", frozen=True):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct, frozen=True):
-    items: list[msgspec.Raw] | None = None
-    metadata: _ListMetadata = _ListMetadata()
-
-
 class _Event(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
@@ -70,26 +68,31 @@ class _Status(msgspec.Struct, frozen=True):
 class Informer(Generic[T]):
     """Reads on a thread of its own from ``start`` on. ``take`` belongs to one thread."""
 
-    def __init__(self, api: HttpApi, path: str, kind: type[T], *, optional: bool) -> None:
-        """``optional``: the API server may not have the kind."""
+    def __init__(self, api: HttpApi, path: str, kind: type[T], *, optional: bool, clock: Clock | None = None) -> None:
+        """``optional``: the API server may lack the kind, or refuse to show it."""
         self.path = path
         self._api = api
         self._kind = kind
         self._optional = optional
+        self._clock = clock or SystemClock()
         self._stop = Event()
         self._changes: SimpleQueue[Change[T]] = SimpleQueue()
         self._version = ""
+        self._failures = 0
+        self._answered: float | None = None
+        self._odd = 0
+        self._odd_logged: float | None = None
         self.ready = Event()
-        """Set when the first list was read, or the kind is known to be absent."""
+        """Set when the first list was read, or the kind is known to be absent or not to be shown."""
         self.problem = ""
-        """Why the API server does not answer, empty while it does."""
+        """Why the newest changes are missing, from the first failure until the API server answers; else empty."""
 
     def start(self) -> None:
         """Begin to read."""
         Thread(target=self.run, name=f"watch {self.path}", daemon=True).start()
 
     def wait_ready(self) -> bool:
-        """Whether the first list was read within 20 seconds, or the kind is known to be absent."""
+        """Wait up to 20 seconds for ``ready``, and return whether it is set."""
         return self.ready.wait(_READY_SECONDS)
 
     def stop(self) -> None:
@@ -97,87 +100,120 @@ class Informer(Generic[T]):
         self._stop.set()
 
     def take(self) -> list[Change[T]]:
-        """What has changed since the last call, oldest first."""
+        """Return the changes since the last call, oldest first."""
         changes = self._changes
         return [changes.get_nowait() for _ in range(changes.qsize())]
 
     def run(self) -> None:
         """List, watch, and begin again where that ends, until ``stop``."""
-        failures = 0
         while not self._stop.is_set():
-            try:
-                if not self._version:
-                    self._list()
-                failures, self.problem = 0, ""
-                self._watch()
-                wait = _FIRST_REST
-            except GoneError:
-                self._version = ""  # everything is listed again, and missing objects were deleted
-                wait = _FIRST_REST
-            except AbsentError as error:
-                wait = self._absent(error)
-            except (UnavailableError, msgspec.DecodeError) as error:
-                self.problem = str(error)
-                _log.debug("watching %s: %s", self.path, error)
-                # With jitter, so that not all clients reconnect to an API server at the same time.
-                spread = _RANDOM.uniform(0.5, 1.0)
-                wait = spread * min(_FIRST_REST * 2 ** min(failures, 8), _LONGEST_REST)
-                failures += 1
-            if self._stop.wait(wait):
+            if self._stop.wait(self._attempt()):
                 return
 
-    def _absent(self, error: AbsentError) -> float:
-        """Note that the API server lacks the kind; gives the seconds until it is listed again."""
+    def _attempt(self) -> float:
+        """List where that is due, and watch until that ends; returns the seconds until the next attempt."""
+        self._answered = None
+        try:
+            if not self._version:
+                self._list()
+            self._watch()
+        except GoneError:
+            self._version = ""  # everything is listed again, and missing objects were deleted
+            return self._wait(worked=False)
+        except (AbsentError, DeniedError) as error:
+            return self._not_shown(error)
+        except Exception as error:  # noqa: BLE001 - without this thread no change is read any more
+            expected = isinstance(error, UnavailableError | msgspec.DecodeError | UnicodeDecodeError)
+            text = str(error) if expected else f"reading {self.path} failed: {type(error).__name__}: {error}"
+            _log.log(logging.DEBUG if expected or text == self.problem else logging.ERROR, text, exc_info=not expected)
+            self.problem = text
+            return self._wait(worked=False)
+        return self._wait(worked=True)
+
+    def _wait(self, *, worked: bool) -> float:
+        """Seconds until the next attempt, longer each time where the API server refuses or ends each watch at once."""
+        lasted = 0.0 if self._answered is None else self._clock.monotonic() - self._answered
+        if lasted >= (_FIRST_WAIT if worked else _STEADY_SECONDS):
+            self._failures = 0
+        self._failures += 1
+        return backoff_seconds(self._failures, _FIRST_WAIT, _LONGEST_WAIT)
+
+    def _accepted(self) -> None:
+        """Note that the API server answers."""
+        self._answered, self.problem = self._clock.monotonic(), ""
+
+    def _not_shown(self, error: AbsentError | DeniedError) -> float:
+        """Note that the API server lacks the kind, or refuses to show it; returns the seconds until the next list."""
         self._version = ""
         if not self._optional:
             self.problem = error.message
-            return _LONGEST_REST
-        self.problem = ""
+            return self._wait(worked=False)
+        self.problem = "" if isinstance(error, AbsentError) else error.message
         self.ready.set()
-        return _ABSENT_REST
+        return _ABSENT_WAIT
 
     def _list(self) -> None:
         token, listed = "", SimpleQueue[Change[T]]()
         uids = set[str]()
         while True:
-            page = msgspec.json.decode(self._api.page(self.path, token), type=_Page)
-            for item in page.items or ():
+            page = read_page(self._api.page(self.path, token))
+            for item in page.items:
                 if (change := self._change(item)) is not None:
                     listed.put(change)
                     uids.add(change.uid)
-            token = page.metadata.continue_
+            token = page.token
             if not token:
                 break
         listed.put(Change("", None, frozenset(uids)))
         # A whole list says all that earlier changes say, which nobody took yet.
         self._changes = listed
-        self._version = page.metadata.resource_version
+        self._version = page.version
+        self._accepted()
         self.ready.set()
 
     def _watch(self) -> None:
         for line in self._api.watch(self.path, self._version):
-            event = msgspec.json.decode(line, type=_Event)
-            if event.type == "ERROR":
-                status = msgspec.json.decode(event.object, type=_Status)
-                raise (GoneError if status.code == 410 else UnavailableError)(status.message or "the watch ended")
-            metadata = msgspec.json.decode(event.object, type=_Object).metadata
-            if event.type != "BOOKMARK":
-                if (change := self._change(event.object)) is not None:
-                    self._changes.put(change)
-                if event.type == "DELETED":
-                    self._changes.put(Change(metadata.uid, None))
-            # Stored after it is in the queue: an event is read again if the watch breaks off in between.
-            self._version = metadata.resource_version
+            if self._answered is None or self.problem:
+                self._accepted()
+            if line:
+                self._take_event(line)
             while self._changes.qsize() >= _MOST_CHANGES and not self._stop.wait(_FULL_SECONDS):
                 pass
             if self._stop.is_set():
                 return
 
-    def _change(self, item: msgspec.Raw) -> Change[T] | None:
+    def _take_event(self, line: bytes) -> None:
+        try:
+            event = msgspec.json.decode(line, type=_Event)
+            metadata = msgspec.json.decode(event.object, type=_Object).metadata
+        except _ODD as error:
+            self._skipped(error)
+            return
+        if event.type == "ERROR":
+            status = msgspec.json.decode(event.object, type=_Status)
+            raise (GoneError if status.code == 410 else UnavailableError)(status.message or "the watch ended")
+        if event.type != "BOOKMARK":
+            if (change := self._change(event.object)) is not None:
+                self._changes.put(change)
+            if event.type == "DELETED":
+                self._changes.put(Change(metadata.uid, None))
+        self._failures = 0
+        # Stored after it is in the queue: an event is read again if the watch breaks off in between.
+        self._version = metadata.resource_version or self._version
+
+    def _change(self, item: msgspec.Raw | bytes) -> Change[T] | None:
         try:
             found = msgspec.json.decode(item, type=self._kind)
-        except msgspec.ValidationError as error:
-            # One object of an unexpected form must not hide all others.
-            _log.warning("an object of %s is not understood: %s", self.path, error)
+            uid = msgspec.json.decode(item, type=_Object).metadata.uid
+        except _ODD as error:
+            self._skipped(error)
             return None
-        return Change(msgspec.json.decode(item, type=_Object).metadata.uid, found)
+        return Change(uid, found)
+
+    def _skipped(self, error: Exception) -> None:
+        """Count an object that is left out: it must not hide all others. Log that at most once a minute."""
+        self._odd += 1
+        now = self._clock.monotonic()
+        if self._odd_logged is None or now - self._odd_logged >= _LOG_SECONDS:
+            _log.warning("objects of %s are not understood: %d more, the last one: %s", self.path, self._odd, error)
+            self._odd, self._odd_logged = 0, now

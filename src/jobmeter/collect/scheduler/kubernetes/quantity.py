@@ -18,11 +18,12 @@ _DEVICES = re.compile(r"(?:[a-z0-9.-]+/)(?:gpu|gpu\.shared|mig-.+|Ascend.+|npu)"
 
 
 def parse_quantity(value: str | float) -> Decimal | None:
-    """The number of a quantity, None for an invalid one."""
+    """The number of a quantity; None for an invalid one, and for one that no resource has: below 0, or above 2^53."""
     match = _QUANTITY.fullmatch(str(value).strip())
     if match is None or len(str(value)) > 64:
         return None
-    return Decimal(match["number"]) * _SUFFIXES.get(match["suffix"] or "", Decimal(1))
+    number = Decimal(match["number"]) * _SUFFIXES.get(match["suffix"] or "", Decimal(1))
+    return number if 0 <= number <= 2**53 else None
 
 
 class PodRequests:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from jobmeter.collect.scheduler.kubernetes.cluster_state import Job, Member
+from jobmeter.collect.scheduler.kubernetes.instance_types import instance_type, present
 from jobmeter.collect.scheduler.kubernetes.kinds import WorkloadStatus, by_pods
 from jobmeter.collect.scheduler.kubernetes.objects import Metadata, milliseconds
 from jobmeter.collect.scheduler.kubernetes.owners import Presence
@@ -30,7 +31,6 @@ def job_record(job: Job, cluster: str, user_label: str) -> JobRecord:
     state = status.state or _state(job, runs)
     over = state.finished
     metadata = _metadata(job)
-    wanted = [PodRequests(member.pod.spec.containers) for member in job.members.values()]
     return JobRecord(
         job_id=job.job_id,
         project=job.project or None,
@@ -45,7 +45,7 @@ def job_record(job: Job, cluster: str, user_label: str) -> JobRecord:
         end=status.end or max((run.end for run in runs if run.end is not None), default=None) if over else None,
         error=_error(job, status, state) if over else None,
         exit_code=_exit_code(job, state) if over else None,
-        instance_type=wanted[0].instance_type if wanted else None,
+        instance_type=instance_type(job),
         labels=_labels(job, cluster, metadata),
     )
 
@@ -150,7 +150,7 @@ def _exit_code(job: Job, state: JobState) -> int | None:
 
 
 def _labels(job: Job, cluster: str, metadata: Metadata | None) -> dict[str, str]:
-    wanted = [PodRequests(member.pod.spec.containers) for member in _present(job)]
+    wanted = [PodRequests(member.pod.spec.containers) for member in present(job)]
     cpus = [one.cpu for one in wanted if one.cpu is not None]
     memory = [one.memory for one in wanted if one.memory is not None]
     devices = [sum(one.devices.values()) for one in wanted if one.devices]
@@ -165,8 +165,3 @@ def _labels(job: Job, cluster: str, metadata: Metadata | None) -> dict[str, str]
     }
     theirs = sorted((metadata.labels if metadata and metadata.labels else {}).items())[:_MOST_LABELS]
     return {name: short_text(value) for name, value in {**dict(theirs), **own}.items() if value}
-
-
-def _present(job: Job) -> list[Member]:
-    """The newest pod of each replica: together they are the job's requests."""
-    return list({member.place.replica: member for member in job.members.values()}.values())

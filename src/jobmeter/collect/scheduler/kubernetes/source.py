@@ -44,7 +44,6 @@ class KubernetesScheduler(Scheduler):
         saved = self._file.load() or SavedState()
         self._cluster_state = ClusterState(saved, by_namespace=by_namespace, namespaces=namespaces)
         self._sent: dict[str, dict[tuple[str, int], bytes]] = {}
-        self._reported_problem = ""
         self._started = self._listed = False
 
     def poll(self, now_ms: int) -> Records:
@@ -59,9 +58,16 @@ class KubernetesScheduler(Scheduler):
         for job in list(self._cluster_state.touched()):
             jobs += self._changes(job)
         if not jobs and self._pods.problem:
-            raise UnavailableError(self._pods.problem)
-        self._report_problems()
+            # The informers back off by themselves: what they read is taken as often as ever.
+            raise UnavailableError(self._pods.problem, retry_after_ms=0)
         return Records(jobs=jobs)
+
+    def problem(self) -> str:
+        """See ``Scheduler.problem``."""
+        if self._pods.problem:
+            return self._pods.problem
+        problem = next((informer.problem for _, informer in self._owners if informer.problem), "")
+        return f"{problem}; jobs are reported without the missing data" if problem else ""
 
     def close(self) -> None:
         """See ``Scheduler.close``."""
@@ -79,7 +85,7 @@ class KubernetesScheduler(Scheduler):
             self._started = True
         for informer in informers:
             if not self._listed and not informer.wait_ready():
-                raise UnavailableError(informer.problem or "the API server has not answered yet")
+                raise UnavailableError(informer.problem or "the API server has not answered yet", retry_after_ms=0)
 
     def _take_workloads(self, kind: OwnerKind, informer: Informer[Workload], now_ms: int) -> None:
         for change in informer.take():
@@ -127,12 +133,6 @@ class KubernetesScheduler(Scheduler):
                 "%s %s/%s cannot be reported: %s", job.root.kind, job.root.namespace, job.root.name, error.message
             )
             return []
-
-    def _report_problems(self) -> None:
-        problem = next((informer.problem for _, informer in self._owners if informer.problem), "")
-        if problem and problem != self._reported_problem:
-            _log.warning("%s; jobs are reported without the missing data", problem)
-        self._reported_problem = problem
 
 
 def _changed(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: JobRecord | ReplicaRecord) -> bool:

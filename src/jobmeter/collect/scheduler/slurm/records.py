@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, WAITING, Attempt, SlurmJob, Step
+from jobmeter.collect.scheduler.slurm.slurm_job import LIVE, WAITING, Attempt, SlurmJob
 from jobmeter.collect.text import short_text
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
@@ -69,7 +69,7 @@ def _job(facts: SlurmJob, cluster: str, attempts: Sequence[tuple[int, Attempt]])
         end=_ms(now.end) if facts.over else None,
         error=_error(facts) if facts.over else None,
         exit_code=now.exit.status if facts.over and now.exit and now.start is not None else None,
-        instance_type=_share(facts, max((attempt_tasks(now), 1))),
+        instance_type=_share(facts, max(len(_nodes_of_ranks(facts, now)), 1)),
         labels=_labels(facts, cluster),
         replicas=list(replicas),
         allocations=_allocations(facts, cluster, attempts[-1][1]) if attempts else [],
@@ -89,9 +89,16 @@ def _numbered(facts: SlurmJob) -> Iterator[tuple[int, Attempt]]:
             yield last - back, attempt
 
 
-def attempt_tasks(attempt: Attempt) -> int:
-    """The most tasks that a step of it has: 1 where no step is known, for a job's script is a task."""
-    return min(max((step.tasks for step in attempt.steps), default=1), _MOST_REPLICAS)
+def _nodes_of_ranks(facts: SlurmJob, attempt: Attempt) -> dict[int, str]:
+    """The node of each rank that a step has, empty where it is unknown. A job's script is a task of rank 0."""
+    nodes: dict[int, str] = {}
+    for step in sorted(attempt.steps, key=lambda step: step.tasks, reverse=True):
+        for place in range(min(step.tasks, _MOST_REPLICAS - len(nodes))):
+            nodes.setdefault(step.first + place, _node(step.nodes, step.tasks, place))
+    has_script = facts.component is None or facts.component[1] == 0
+    if not attempt.steps and has_script:
+        nodes[0] = _node(attempt.nodes[:1], 1, 0)
+    return nodes
 
 
 def _replicas(facts: SlurmJob, cluster: str, number: int, attempt: Attempt) -> Iterator[ReplicaRecord]:
@@ -100,14 +107,13 @@ def _replicas(facts: SlurmJob, cluster: str, number: int, attempt: Attempt) -> I
     state = job_state(attempt.state)
     if over and not state.outcome:
         state = JobState.STOPPED  # it was requeued
-    widest = max(attempt.steps, key=lambda step: step.tasks, default=None)
-    for rank in range(attempt_tasks(attempt)):
+    for rank, node in sorted(_nodes_of_ranks(facts, attempt).items()):
         yield ReplicaRecord(
             name=f"worker-{rank}",
             attempt=number,
             rank=rank,
             cluster=cluster,
-            node=_node(attempt, widest, rank),
+            node=node,
             state=state,
             start=_ms(attempt.start),
             end=_ms(attempt.end) if over else None,
@@ -116,15 +122,14 @@ def _replicas(facts: SlurmJob, cluster: str, number: int, attempt: Attempt) -> I
         )
 
 
-def _node(attempt: Attempt, step: Step | None, rank: int) -> str:
-    """The node of a task, empty where unknown: Slurm gives only the number of tasks on each node."""
-    nodes = step.nodes if step else attempt.nodes[:1]
+def _node(nodes: Sequence[str], tasks: int, place: int) -> str:
+    """The node of a step's task, empty where unknown: Slurm gives only the number of tasks on each node."""
     if len(nodes) == 1:
         return nodes[0]
-    if step and step.tasks == len(nodes):
-        return nodes[rank]
+    if tasks == len(nodes):
+        return nodes[place]
     # The first task is on the first node, however the others are laid out.
-    return nodes[0] if rank == 0 and nodes else ""
+    return nodes[0] if place == 0 and nodes else ""
 
 
 def _reason(attempt: Attempt, *, latest: bool) -> str:
@@ -194,10 +199,10 @@ def _allocations(facts: SlurmJob, cluster: str, attempt: Attempt) -> list[Alloca
     A node with several tasks is left out: only their environment says which task has which GPU.
     """
     start = _ms(attempt.start)
-    widest = max(attempt.steps, key=lambda step: step.tasks, default=None)
-    if start is None or attempt_tasks(attempt) != len(attempt.nodes):
+    nodes = _nodes_of_ranks(facts, attempt)
+    if start is None or len(nodes) != len(attempt.nodes):
         return []
-    holders = {_node(attempt, widest, rank): rank for rank in range(attempt_tasks(attempt))}
+    holders = {node: rank for rank, node in nodes.items()}
     return [
         AllocationRecord(
             replica=f"worker-{holders[node]}",

@@ -1,5 +1,6 @@
 """A Slurm job in one form for all versions and both sources. Times in seconds."""
 
+import re
 from dataclasses import dataclass, field
 
 LIVE = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
@@ -17,6 +18,7 @@ WAITING = frozenset(
 )
 REQUEUED = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"})
 """States of an attempt that another one may follow."""
+_COMPONENT = re.compile(r"(\d+)\+(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,16 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of an attempt: ``id`` is ``batch``, ``interactive`` or its number. Nodes by name, in Slurm's order."""
+    """A step of an attempt: ``id`` is ``batch``, ``interactive`` or its number. Nodes by name, in Slurm's order.
+
+    ``first`` is the rank of its first task: above 0 only in a step that spans several components of a heterogeneous
+    job. The ranks of such a step go on from one component to the next.
+    """
 
     id: str
     tasks: int
     nodes: tuple[str, ...]
+    first: int = 0
     state: str = ""
     exit: Exit = Exit()
     end: int | None = None
@@ -84,6 +91,15 @@ class SlurmJob:
     restarts: int | None = None
     attempts: tuple[Attempt, ...] = ()
     gpus: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def component(self) -> tuple[int, int] | None:
+        """The number of the heterogeneous job that this is a component of, and its place there; None for any other.
+
+        Component 0 has the job's script; the others have no task but those of steps.
+        """
+        match = _COMPONENT.fullmatch(self.label)
+        return (int(match[1]), int(match[2])) if match else None
 
     @property
     def now(self) -> Attempt:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
+from jobmeter.collect.scheduler.slurm.components import Components
 from jobmeter.collect.scheduler.slurm.records import job_events, records
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
 from jobmeter.collect.state_file import StateFile
@@ -82,8 +83,10 @@ class SlurmScheduler(Scheduler):
             self._observe(number, facts)
         for number, facts in accounted.items():
             self._update_accounting(number, facts, listed=number in listed)
-        found = [record for number in sorted(self._jobs) for record in self._changes(number)]
-        events = [event for job in self._jobs.values() for event in self._events(job)]
+        whole = {number: _merged(job.current, job.accounted) for number, job in sorted(self._jobs.items())}
+        components = Components(whole.values())
+        found = [record for number, facts in whole.items() for record in self._changes(number, components, facts)]
+        events = [event for number, facts in whole.items() for event in self._events(self._jobs[number], facts)]
         self._forget(listed)
         if not self._silent:
             self._answered_ms = now_ms
@@ -148,20 +151,23 @@ class SlurmScheduler(Scheduler):
             if changed or (job is not None and job.tries > 0):
                 numbers.add(number)
         gone = self._jobs.keys() - listed.keys()
-        return sorted(numbers | {number for number in gone if not self._jobs[number].final})
+        numbers |= {number for number in gone if not self._jobs[number].final}
+        # The ranks of a component's tasks depend on the steps of the others at the same time.
+        whole = {_heterogeneous(listed[number]) for number in numbers & listed.keys()} - {None}
+        return sorted(numbers | {number for number, facts in listed.items() if _heterogeneous(facts) in whole})
 
-    def _changes(self, number: int) -> Iterable[JobRecord]:
+    def _changes(self, number: int, components: Components, facts: SlurmJob) -> Iterable[JobRecord]:
         job = self._jobs[number]
-        fresh = records(_merged(job.current, job.accounted), self._cluster)
+        fresh = records(components.with_ranks(facts), self._cluster)
         body = msgspec.json.encode(fresh[-1:])
         if body == job.sent:
             return []
         first_time, job.sent = not job.sent, body
         return fresh if first_time else fresh[-1:]
 
-    def _events(self, job: _Job) -> list[EventRecord]:
+    def _events(self, job: _Job, facts: SlurmJob) -> list[EventRecord]:
         """New events; a step's state comes from the accounting and is final."""
-        events = list(job_events(_merged(job.current, job.accounted), self._cluster))
+        events = list(job_events(facts, self._cluster))
         fresh, job.events = events[job.events :], len(events)
         return fresh
 
@@ -180,6 +186,11 @@ class SlurmScheduler(Scheduler):
 def _identity(facts: SlurmJob) -> tuple[object, ...]:
     """The identity of a job besides its number, which Slurm may reuse."""
     return facts.user, facts.restarts is not None and not facts.restarts and facts.now.submit
+
+
+def _heterogeneous(facts: SlurmJob) -> int | None:
+    """The number of the heterogeneous job that a job is a component of."""
+    return facts.component[0] if facts.component else None
 
 
 def _moment(facts: SlurmJob) -> tuple[object, ...]:

@@ -1,0 +1,69 @@
+"""The instance type of a job: the requests of one of the pods that do its work."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from jobmeter.collect.scheduler.kubernetes.cluster_state import Job, Member
+from jobmeter.collect.scheduler.kubernetes.objects import Container, Workload
+from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
+
+InstanceType = dict[str, int | float | str]
+_COORDINATORS = frozenset({"launcher", "head", "ps"})
+"""Roles that direct or serve the work of others: MPIJob's launcher, Ray's head, TensorFlow's parameter servers."""
+_ORDER = ("gpu_count", "cpu", "memory")
+
+
+def instance_type(job: Job) -> InstanceType | None:
+    """What most pods of the job request, None where nothing is requested.
+
+    Coordinators count only in a job that consists of them: where their workers are gone, or not there yet, those of the
+    owner's specification count. Of several that are equally frequent it is the largest. The order in which pods arrive
+    does not matter.
+    """
+    newest = present(job)
+    workers = [member for member in newest if _role(member) not in _COORDINATORS]
+    found = [PodRequests(member.pod.spec.containers).instance_type for member in workers]
+    if not workers:
+        specified = [] if job.owner is None else list(_specified(job.owner.workload))
+        found = [*specified] or [PodRequests(member.pod.spec.containers).instance_type for member in newest]
+    return _most_frequent([one for one in found if one is not None])
+
+
+def present(job: Job) -> list[Member]:
+    """The newest pod of each replica: together they are the job's requests."""
+    return list({member.place.replica: member for member in job.members.values()}.values())
+
+
+def _role(member: Member) -> str:
+    return member.place.replica.rpartition("-")[0]
+
+
+def _most_frequent(found: Sequence[InstanceType]) -> InstanceType | None:
+    count = Counter(tuple(sorted(one.items())) for one in found)
+
+    def rank(one: InstanceType) -> tuple[int, list[int | float | str], str]:
+        kind = tuple(sorted(one.items()))
+        return count[kind], [one.get(name, 0) for name in _ORDER], str(kind)
+
+    return max(found, key=rank, default=None)
+
+
+def _specified(workload: Workload) -> Iterator[InstanceType]:
+    """The requests of each worker that a job of Kubeflow is to have (``mpiReplicaSpecs.Worker`` and the like)."""
+    for field, roles in workload.spec.items():
+        if not (field.endswith("ReplicaSpecs") and isinstance(roles, dict)):
+            continue
+        for role, spec in roles.items():
+            requested = PodRequests(_containers(spec)).instance_type
+            if requested is not None and role.lower() not in _COORDINATORS and spec.get("replicas") != 0:
+                yield requested
+
+
+def _containers(spec: Any) -> list[Container]:  # noqa: ANN401 - any JSON
+    try:
+        return msgspec.convert(spec["template"]["spec"]["containers"], list[Container])
+    except (KeyError, TypeError, msgspec.ValidationError):
+        return []

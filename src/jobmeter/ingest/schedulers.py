@@ -1,0 +1,65 @@
+"""The newest report of each cluster's scheduler, in memory: programs report again once a minute."""
+
+import threading
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from jobmeter.model.answers import SchedulerStatus
+from jobmeter.model.record import SchedulerRecord, record_time
+from jobmeter.model.time import MINUTE, Clock, iso, parse_time
+
+MOST, MOST_OF_PROJECT = 1_000, 64
+"""Schedulers that are remembered, in all and of one project; those heard of longest ago are forgotten first."""
+_SILENT_MS = 10 * MINUTE
+_SILENT_INTERVALS = 3
+"""A program is silent that did not report for ten minutes, and for three of its intervals: it polls each five minutes
+at least."""
+
+
+class SchedulerStates:
+    """Safe to use from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._states: dict[tuple[str, str, str], SchedulerStatus] = {}
+
+    def record(self, project: str, records: Iterable[SchedulerRecord]) -> int:
+        """Take reports that were written with a key of that project; returns their number."""
+        now_ms, reports = self._clock.now_ms(), list(records)
+        with self._lock:
+            for one in reports:
+                key = project, one.cluster, one.kind
+                time = min(parse_time(one.time, "schedulers.time"), now_ms)
+                before = self._states.get(key)
+                if before is not None and before.heard > time:
+                    continue  # it was delivered late
+                self._states.pop(key, None)
+                self._states[key] = SchedulerStatus(
+                    kind=one.kind,
+                    cluster=one.cluster,
+                    project=project,
+                    heard=time,
+                    interval_ms=one.interval_ms,
+                    problem=one.problem,
+                    since=record_time(one.since, "schedulers.since"),
+                )
+                own = [key for key in self._states if key[0] == project]
+                for key in own[:-MOST_OF_PROJECT] or list(self._states)[:-MOST]:
+                    del self._states[key]
+        return len(reports)
+
+    def all(self) -> list[SchedulerStatus]:
+        """The states of all, by project, cluster and kind."""
+        with self._lock:
+            states = sorted(self._states.items())
+        now_ms = self._clock.now_ms()
+        return [_with_silence(state, now_ms) for _, state in states]
+
+
+def _with_silence(state: SchedulerStatus, now_ms: int) -> SchedulerStatus:
+    if now_ms - state.heard < max(_SILENT_MS, _SILENT_INTERVALS * state.interval_ms):
+        return state
+    text = f"nothing was heard of `jobmeter scheduler {state.kind}` since {iso(state.heard)}: is it running?"
+    return replace(state, problem=text, since=state.heard)
