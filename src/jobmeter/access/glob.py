@@ -15,6 +15,12 @@ class Glob:
         self._first, self._middle, self._last = first, rest[:-1], rest[-1] if rest else None
         self._last_length = len(parts[-1])
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Glob) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
     def matches(self, text: str) -> bool:
         """True when the whole text fits."""
         if self._last is None:
