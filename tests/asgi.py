@@ -2,11 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.waiting import never
+
+
+class HangupError(Exception):
+    """The client has read enough."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,12 @@ async def send(
     body: bytes | Sequence[bytes] = b"",
     headers: Mapping[str, str] | None = None,
     gone_after: float | None = None,
+    take: Callable[[bytes], Awaitable[object]] | None = None,
 ) -> Reply:
+    """As ``call``; ``take`` gets each part of the answer as it comes, and the client reads on when it has returned.
+
+    Where it raises ``HangupError`` the client closes its connection.
+    """
     path, _, query = target.partition("?")
     named = {name.lower() for name in headers or {}}
     if body and "content-length" not in named:
@@ -69,17 +78,26 @@ async def send(
     waiting = [{"type": "http.request", "body": part, "more_body": True} for part in chunks[:-1]]
     waiting.append({"type": "http.request", "body": chunks[-1] if chunks else b"", "more_body": False})
     sent: list[dict[str, Any]] = []
+    gone = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
         if waiting:
             return waiting.pop(0)
-        await (never() if gone_after is None else never(gone_after))
+        if gone_after is None:
+            await gone.wait()
+        else:
+            await never(gone_after)
         return {"type": "http.disconnect"}
 
-    async def take(message: dict[str, Any]) -> None:
+    async def taken(message: dict[str, Any]) -> None:
         sent.append(message)
+        if take is not None and message.get("body"):
+            try:
+                await take(message["body"])
+            except HangupError:
+                gone.set()
 
-    await application(scope, receive, take)
+    await application(scope, receive, taken)
     if not sent:
         return Reply(0, {}, ())
     head = sent[0]

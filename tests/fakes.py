@@ -9,7 +9,19 @@ import msgspec
 from jobmeter.access.principal import Principal, Role
 from jobmeter.model.event import Event, EventFilter, EventPage
 from jobmeter.model.finding import FindingSummary
-from jobmeter.model.job import Allocation, Job, JobFilter, JobGroup, JobPage, JobSize, JobState, JobView, Node, Project, Replica
+from jobmeter.model.job import (
+    Allocation,
+    Job,
+    JobFilter,
+    JobGroup,
+    JobPage,
+    JobSize,
+    JobState,
+    JobView,
+    Node,
+    Project,
+    Replica,
+)
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import TimeRange

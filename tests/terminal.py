@@ -21,6 +21,8 @@ class Terminal:
 
     def __init__(self, columns: int, rows: int, *arguments: str, **environment: str) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=10_000)
+        self.written = b""
+        """Every byte that reached the terminal."""
         self._stream = pyte.ByteStream(self.screen)
         self._master, own = pty.openpty()
         fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -43,6 +45,7 @@ class Terminal:
                 return
             if not written:
                 return
+            self.written += written
             self._stream.feed(written)
 
     def press(self, keys: str) -> None:

@@ -136,6 +136,17 @@ class Authenticator:
         self._note_use(key)
         return credential.principal
 
+    def renew(self, call: Call, schemes: Sequence[Scheme]) -> Principal:
+        """Return who sent a call that was proved before and is still being answered.
+
+        A signature is not checked again, and no nonce is used up. Raises as ``identify`` where the key, session, link
+        or token has ended meanwhile.
+        """
+        credential = self.identify(call, schemes)
+        if credential.key is not None:
+            self._note_use(credential.key)
+        return credential.principal
+
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
         """The claim of a call, not verified. Raises UnauthenticatedError when there is none, or a malformed one."""
         shares: list[tuple[Scheme, Claim]] = []

@@ -126,8 +126,8 @@ def _permitted(
         return replace(scope, grant=grant)
     if action in WHOLE_SERVER or action.startswith("keys:") or whole is None:
         raise ForbiddenError(
-            f"the key's policies allow {names_of(*operation)[0]} on some resources only, and this operation answers for "
-            "whole projects: it needs a policy that allows a whole project and denies nothing in it"
+            f"the key's policies allow {names_of(*operation)[0]} on some resources only, and this operation answers "
+            "for whole projects: it needs a policy that allows a whole project and denies nothing in it"
         )
     if writes(action):
         whole &= frozenset({named or principal.project or ""}) if principal.project else frozenset()

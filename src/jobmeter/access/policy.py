@@ -62,8 +62,11 @@ class Resource(msgspec.Struct, frozen=True):
         return self.account.matches(account) and any(map(self.relative.matches, relatives))
 
 
-class Grant(msgspec.Struct, frozen=True, eq=False):
-    """A key's policies for one operation: the resources on which they allow it, and deny it."""
+class Grant(msgspec.Struct, frozen=True):
+    """A key's policies for one operation: the resources on which they allow it, and deny it.
+
+    Two grants of the same patterns are equal, whoever holds them.
+    """
 
     allow: tuple[Resource, ...]
     deny: tuple[Resource, ...]

@@ -9,7 +9,8 @@ from rich.markup import escape
 
 from jobmeter.cli import local
 from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, key_option
-from jobmeter.cli.output import console, print_json, printable
+from jobmeter.cli.output import console, print_json
+from jobmeter.cli.terminal import printable
 from jobmeter.client.transport import Transport
 from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.collect.doctor.examine import Questions, examine

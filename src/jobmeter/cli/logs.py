@@ -1,7 +1,6 @@
 """``jobmeter logs``: what the processes of a job wrote, and the system logs of nodes."""
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.named import existing_parts, in_milliseconds
 from jobmeter.cli.output import piped
+from jobmeter.cli.terminal import printable, printable_colours, printable_json
 from jobmeter.client.bodies import LogEntry
 from jobmeter.client.searches import JobSearch, LogSearch
 from jobmeter.errors import UnavailableError
@@ -28,8 +28,6 @@ _STATE_EVERY = 3
 """Polls between two checks whether the job still runs."""
 _COLOURS = {"error": "31", "warning": "33", "debug": "2"}
 _INTERRUPTED = 130
-# Colours may reach a terminal; nothing else that it would act on.
-_UNSAFE = re.compile(r"(\x1b\[[0-9;]*m)|([\x00-\x08\x0b-\x1f\x7f-\x9f])")
 _GROUPS = {
     "Which lines": (
         *("node", "replicas", "attempt", "stream", "query", "contains", "level", "severity"),
@@ -201,17 +199,17 @@ class _Form:
             parts.append(f"{entry.replica or '-'}{attempt} | ")
         if self.system:
             severity = f".{SEVERITIES[entry.severity]}" if entry.severity is not None else ""
-            tag = f" {_UNSAFE.sub(chr(0xFFFD), entry.tag)}" if entry.tag else ""
+            tag = f" {printable(entry.tag)}" if entry.tag else ""
             parts.append(f"{entry.stream} {entry.facility}{severity}{tag}: ")
         if not self.terminal:
             return "".join((*parts, entry.text))
-        text = _UNSAFE.sub(lambda found: found[1] or "\ufffd", entry.text)
+        text = printable_colours(entry.text)
         colour = _COLOURS.get(entry.level or "")
         if "\x1b" in text:
             text += "\x1b[0m"
         elif colour and not os.environ.get("NO_COLOR"):
             text = f"\x1b[{colour}m{text}\x1b[0m"
-        return "".join((*parts, text))
+        return "".join((*map(printable, parts), text))
 
 
 def _moment(time_ns: int) -> str:
@@ -229,10 +227,11 @@ def _write_text(lines: Iterable[LogEntry], form: _Form) -> None:
 
 
 def _write_json(lines: Iterable[LogEntry], *, as_array: bool) -> None:
-    out = sys.stdout.buffer
+    out, terminal = sys.stdout.buffer, sys.stdout.isatty()
     separator = b"[\n" if as_array else b""
     for entry in lines:
-        out.write(separator + msgspec.json.encode(entry))
+        encoded = msgspec.json.encode(entry)
+        out.write(separator + (printable_json(encoded.decode()).encode() if terminal else encoded))
         separator = b",\n" if as_array else b""
         if not as_array:
             out.write(b"\n")

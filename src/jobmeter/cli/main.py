@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from jobmeter import __version__
+from jobmeter.cli.terminal import guard
 from jobmeter.errors import JobmeterError
 from jobmeter.model.nearest import did_you_mean
 
@@ -81,6 +82,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit status: 1 for a failure, 2 for wrong usage, 130 when interrupted."""
+    guard()
     try:
         sys.exit(cli.main(args=arguments, prog_name="jobmeter", standalone_mode=False))
     except click.exceptions.Abort:

@@ -14,10 +14,12 @@ from typing import IO, Literal
 
 import msgspec
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
+from jobmeter.cli.terminal import printable, printable_json, printable_text, unguarded
 from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -38,13 +40,24 @@ _STATE_STYLES = {
 }
 
 
+class GuardedConsole(Console):
+    """Rich's console, which writes text as ``printable_text`` and its own colours and movements as they are."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """See ``Console.render``."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable_text(segment.text))
+
+
 def console(stream: IO[str] | None = None) -> Console:
     """Where people read: the terminal's width and colours, or wide and plain."""
-    file = stream or sys.stdout
+    file = unguarded(stream or sys.stdout)
     if isinstance(file, TextIOWrapper):
         # An encoding without bars shows question marks instead of failing.
         file.reconfigure(errors="replace")
-    return Console(file=file, width=None if file.isatty() else _WIDE, highlight=False, soft_wrap=not file.isatty())
+    return GuardedConsole(
+        file=file, width=None if file.isatty() else _WIDE, highlight=False, soft_wrap=not file.isatty()
+    )
 
 
 @contextmanager
@@ -60,7 +73,7 @@ def piped() -> Iterator[None]:
 
 def print_json(value: object, stream: IO[str] | None = None) -> None:
     """JSON for programs, indented, in UTF-8; a struct as it is sent."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    text = printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
     (stream or sys.stdout).write(text + "\n")
 
 
@@ -95,11 +108,6 @@ def state_cell(state: str) -> str:
     """Return a state as markup, in its colour. Only for a state: a job may have the name ``Failed``."""
     style = _STATE_STYLES.get(state)
     return f"[{style}]{state}[/]" if style else cell(state)
-
-
-def printable(text: str) -> str:
-    """The text with a replacement for each character that a terminal would act on."""
-    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def counted(number: int, what: str) -> str:

@@ -4,10 +4,9 @@ import sys
 from collections.abc import Iterator
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from jobmeter.cli.output import BARS, duration, quantity
+from jobmeter.cli.output import BARS, console, duration, quantity
 from jobmeter.collect.launch.figures import Figure, Figures
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.result import Result
@@ -42,12 +41,12 @@ def show(plan: Plan, result: Result) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for row in rows:
         table.add_row(*row)
-    console = Console(stderr=True, highlight=False)
-    console.print(head, style=_COLORS.get(result.state, ""), markup=False)
-    console.print(table, markup=False)
+    out = console(sys.stderr)
+    out.print(head, style=_COLORS.get(result.state, ""), markup=False)
+    out.print(table, markup=False)
     if result.reason:
-        console.print(f"reason: {result.reason}", markup=False)
-    console.print(f"jobmeter show {plan.job}", style="dim", markup=False)
+        out.print(f"reason: {result.reason}", markup=False)
+    out.print(f"jobmeter show {plan.job}", style="dim", markup=False)
 
 
 def _ending(result: Result) -> str:

@@ -1,6 +1,7 @@
 """Writing an answer of any length as it arrives, to a file or to standard output."""
 
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,9 +19,12 @@ def save(pieces: Iterator[bytes], output: Path | None) -> None:
     """
     if output is None:
         with piped():
-            for piece in pieces:
-                sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
+            if sys.stdout.isatty():
+                _show(pieces)
+            else:
+                for piece in pieces:
+                    sys.stdout.buffer.write(piece)
+                sys.stdout.buffer.flush()
         return
     part = output.with_name(f"{output.name}.part")
     try:
@@ -33,6 +37,14 @@ def save(pieces: Iterator[bytes], output: Path | None) -> None:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def _show(pieces: Iterator[bytes]) -> None:
+    """Write UTF-8 as text, which the terminal's guard filters; a character may be in two pieces."""
+    decoder = getincrementaldecoder("utf-8")(errors="replace")
+    for piece in pieces:
+        sys.stdout.write(decoder.decode(piece))
+    sys.stdout.flush()
 
 
 @contextmanager

@@ -29,6 +29,12 @@ class Glob:
         for part in self._parts:
             part.compile()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Glob) and (self.text, self._classes) == (other.text, other._classes)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
     def matches(self, text: str) -> bool:
         """True when the whole text fits."""
         return self._starts(text) is not None

@@ -13,7 +13,7 @@ from jobmeter.model.catalog import METRICS, with_derived
 from jobmeter.model.event import EventFilter, EventPage
 from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, Project, ProjectsQuestion, SizesQuestion
 from jobmeter.model.log import LogLine, LogPage
-from jobmeter.model.log_query import Every
+from jobmeter.model.log_tree import Every
 from jobmeter.model.order import natural
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.question import Question

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError, LimitExceededError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, Node, Operator, Project
-from jobmeter.model.log_query import Either, LogQuery, Property
+from jobmeter.model.log_tree import Either, LogQuery, Property
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 from jobmeter.query.defaults import job_created

@@ -40,13 +40,13 @@ class Feed(msgspec.Struct, frozen=True):
     """A live stream of one authorised viewer.
 
     Viewers of one ``topic`` share its updates: the ``question`` of one of them runs for all, on a thread.
-    ``check`` raises JobmeterError once the viewer's credential is no longer valid. ``seconds`` is the least time
+    ``renew`` raises JobmeterError once the viewer may not see it any more. ``seconds`` is the least time
     between two queries; 0: the hub's.
     """
 
     topic: Hashable
     question: Callable[[], Update]
-    check: Callable[[], object]
+    renew: Callable[[], object]
     seconds: float = 0.0
 
 
@@ -185,34 +185,47 @@ class Hub:
 
     async def _update(self, topic: _Topic) -> tuple[_Event, bool]:
         """The next event, and whether it is the last."""
-        viewers = list(topic.viewers)
+        viewers = [viewer for viewer in topic.viewers if not viewer.over]
+        if not viewers:
+            return _NOTHING, False
         try:
             gone, event, over = await self._lane.run(partial(_updated, viewers))
-        except NotFoundError:
-            return _END, True
         except JobmeterError as error:
-            return _Event(b"event: problem\ndata: %s\n\n" % msgspec.json.encode({"message": error.message})), False
+            return _problem(error), False
         for viewer in gone:
             viewer.send(_REFUSED, over=True)
         return event, over
 
 
 def _updated(viewers: list[_Viewer]) -> tuple[list[_Viewer], _Event, bool]:
-    """The viewers whose credential is no longer valid, the event for the others, and whether it is the last."""
-    gone = [viewer for viewer in viewers if not _is_valid(viewer)]
-    source = next((viewer for viewer in viewers if viewer not in gone), None)
-    if source is None:
-        return gone, _NOTHING, False
-    update = source.feed.question()
-    event = _Event(b"data: %s\n\n%s" % (update.data, _END.text if update.last else b""))
+    """Return the viewers who may not see the topic any more, the event for the others, and whether it is the last.
+
+    Viewers are looked at when their event is there, so that none is sent to a viewer whose permission ended meanwhile.
+    """
+    event, over = _answered(viewers[0].feed)
+    gone = [viewer for viewer in viewers if not _may_see(viewer)]
     if any(viewer.gzip for viewer in viewers):
         _ = event.part  # here, and not on the event loop
-    return gone, event, update.last
+    return gone, event, over
 
 
-def _is_valid(viewer: _Viewer) -> bool:
+def _answered(feed: Feed) -> tuple[_Event, bool]:
     try:
-        viewer.feed.check()
+        update = feed.question()
+    except NotFoundError:
+        return _END, True
+    except JobmeterError as error:
+        return _problem(error), False
+    return _Event(b"data: %s\n\n%s" % (update.data, _END.text if update.last else b"")), update.last
+
+
+def _problem(error: JobmeterError) -> _Event:
+    return _Event(b"event: problem\ndata: %s\n\n" % msgspec.json.encode({"message": error.message}))
+
+
+def _may_see(viewer: _Viewer) -> bool:
+    try:
+        viewer.feed.renew()
     except JobmeterError as error:
         _log.debug("a viewer is sent away: %s", error.message)
         return False

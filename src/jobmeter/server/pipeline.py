@@ -294,6 +294,25 @@ def authorise(services: Services, request: Request, project: str | None) -> Scop
         raise
 
 
+def renew(services: Services, request: Request) -> None:
+    """Authenticate and authorise again the caller of a request whose answer is still being sent.
+
+    Raises UnauthenticatedError where the credential has ended, ForbiddenError where the permission has ended or what it
+    opens has changed: a caller that still has a permission calls again.
+    """
+    rule = request.rule
+    if rule.action is None:
+        return
+    again = Request(request.source, request.router, rule)
+    try:
+        again.principal = services.authenticator.renew(request.call, rule.schemes)
+    except UnauthenticatedError as error:
+        _refused(services, again, error, error.reason)
+        raise
+    if authorise(services, again, request.project) != request.scope:
+        raise ForbiddenError("what this key may see has changed: call again")
+
+
 def _authenticated(services: Services, request: Request, *, from_memory: bool) -> Credential | None:
     """The credential that the headers name; None where memory is not enough."""
     authenticator = services.authenticator

@@ -34,7 +34,7 @@ from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.batch import SampleBatch
 from jobmeter.server.exchange import new_request_id
 from jobmeter.server.http.limits import MOST_TELNET, Connections, Reason
-from jobmeter.server.pipeline import AccessRule, Incoming, Request, authorise, enter, finish, own_project
+from jobmeter.server.pipeline import AccessRule, Incoming, Request, enter, finish, own_project
 from jobmeter.server.services import Services
 from jobmeter.wire.opentsdb.line import Command, LineReader, Wrong
 from jobmeter.wire.opentsdb.point import Points
@@ -336,24 +336,26 @@ class _Connection:
         """The connection has no key any more: its data points are not read."""
         self._principal, self._reader.points = None, None
 
-    def _authenticate(self, token: str) -> Principal:
-        request = self._request(token)
+    def _authenticate(self, token: str, rule: AccessRule = _PUT) -> Principal:
+        request = self._request(token, rule)
         enter(self._services, request, own_project)
         return request.principal
 
-    def _request(self, token: str) -> Request:
+    def _request(self, token: str, rule: AccessRule = _PUT) -> Request:
         call = Call("PUT", "/telnet", "", (("authorization", f"Bearer {token}"),), client=self._client)
-        return Request(Incoming(call, self._id), API, _PUT)
+        return Request(Incoming(call, self._id), API, rule)
 
     async def _stats(self) -> None:
         if self._principal is None:
             self._say("stats: not authorized\n")
             return
-        call = Call("GET", "/telnet", "", (), client=self._client)
-        request = Request(Incoming(call, self._id), API, _STATS, principal=self._principal)
+        loop = asyncio.get_running_loop()
         try:
-            authorise(self._services, request, None)
+            # The key is looked up each time, so that a revoked one stops immediately.
+            await loop.run_in_executor(self._pool, self._authenticate, self._token, _STATS)
         except JobmeterError as error:
+            if isinstance(error, UnauthenticatedError):
+                self._leave()
             self._say(f"stats: {error.message}\n")
             return
         seconds = self._services.clock.now_ms() // 1000

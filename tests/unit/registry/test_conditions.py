@@ -181,7 +181,9 @@ NESTED = tuple(f"extra.{dialect}.{key}" for dialect in ("pai_dlc", "foas", "none
 DEEP = ("extra.foas.deep/er/name", "extra.foas.deep/Priority", "extra.foas.deep/er", "extra.foas.Priority/x")
 LABELS = tuple(f"labels.{key}" for key in (*KEYS, "team", "none"))
 values = st.one_of(
-    st.sampled_from((*HOSTILE, "job-1", "p-1", "g0", "PyTorchJob", "t1", "ss", "1.5", "1e22", "2.0", "true", "True", "x" * 60_000)),
+    st.sampled_from(
+        (*HOSTILE, "job-1", "p-1", "g0", "PyTorchJob", "t1", "ss", "1.5", "1e22", "2.0", "true", "True", "x" * 60_000)
+    ),
     st.integers(-8, 3),
     st.text(max_size=5),
 )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import pytest
+from tests.asgi import HangupError, send
 from tests.fakes import NOW
 from tests.frames import records, samples
 from tests.otlp import JSON as OTLP_JSON
@@ -360,42 +361,18 @@ def every_call(ids: Mapping[tuple[str, str], str]) -> list[Asked]:
 
 def answer(server: Serving, call: Asked, token: str) -> tuple[int, bytes]:
     """Status and body; of a stream without an end its first event."""
-    return asyncio.run(_answer(server, call, token))
-
-
-async def _answer(server: Serving, call: Asked, token: str) -> tuple[int, bytes]:
-    path, _, query = call.target.partition("?")
-    headers = {"host": "127.0.0.1:8400", **call.headers}
+    target, headers = call.target, dict(call.headers)
     if token.startswith("jms_"):
-        query = f"{query}&{urlencode({'Token': token})}"
+        target = f"{target}&{urlencode({'Token': token})}"
     else:
-        headers["authorization"] = f"Bearer {token}"
-    if call.body:
-        headers["content-length"] = str(len(call.body))
-    scope = {
-        "method": call.method,
-        "raw_path": path.encode(),
-        "query_string": query.encode(),
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1),
-    }
-    enough = asyncio.Event()
-    waiting = [{"type": "http.request", "body": call.body, "more_body": False}]
-    sent: list[Any] = []
+        headers["Authorization"] = f"Bearer {token}"
 
-    async def receive() -> Any:
-        if waiting:
-            return waiting.pop()
-        await enough.wait()
-        return {"type": "http.disconnect"}
+    async def one_event(part: bytes) -> None:
+        if part.startswith(b"data: "):
+            raise HangupError
 
-    async def take(message: Any) -> None:
-        sent.append(message)
-        if b"data: " in message.get("body", b""):
-            enough.set()
-
-    await server.application(scope, receive, take)
-    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+    reply = asyncio.run(send(server.application, call.method, target, call.body, headers, take=one_event))
+    return reply.status, reply.body
 
 
 _RANDOM = re.compile(

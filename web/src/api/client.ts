@@ -170,10 +170,11 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
       close();
       changed("over");
     });
+    // The session has ended, which the next call shows, or what it may see has changed: then the stream opens again.
     source.addEventListener("refused", () => {
-      over = true;
       close();
-      signedOut.forEach((listener) => listener());
+      changed("lost");
+      later();
     });
   };
   const takeInTurn = async (text: string, turn: Turn) => {

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from jobmeter.cli.output import BARS, Course, printable, state_cell
+from jobmeter.cli.output import BARS, Course, state_cell
+from jobmeter.cli.terminal import printable
 from jobmeter.cli.use import MISSING, Joined
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

@@ -22,13 +22,15 @@ from jobmeter.server.admission import Slot, Waiting
 from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
 from jobmeter.server.native.arguments import Arguments, Query
-from jobmeter.server.pipeline import AccessRule, Request
+from jobmeter.server.pipeline import AccessRule, Request, renew
 from jobmeter.server.services import Services
 from jobmeter.store.damage import DamagedPart
 from jobmeter.wire.json_shape import shape_of
 
 T = TypeVar("T")
 
+RENEW_SECONDS = 2.0
+"""How long a stream of any length goes on before its caller is authorised again."""
 _MOST_DAMAGED = 10
 """Damaged parts that one answer names."""
 
@@ -110,6 +112,10 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
     path: Mapping[str, str]
     most_bytes: int
     """Largest body, uncompressed."""
+
+    def renew(self) -> None:
+        """Raise UnauthenticatedError or ForbiddenError once the caller may not see the answer any more."""
+        renew(self.services, self.request)
 
     @property
     def projects(self) -> frozenset[str] | None:
@@ -292,12 +298,29 @@ def _accounted(stream: Stream, turn: Slot) -> Stream:
     return replace(stream, chunks=chunks(), over=over)
 
 
+def _renewed(stream: Stream, context: CallContext) -> Stream:
+    """Return the same stream, which fails once the caller may not see it any more."""
+
+    def chunks() -> Generator[bytes]:
+        clock = context.services.clock
+        due = clock.monotonic() + RENEW_SECONDS
+        for piece in stream.chunks:
+            if clock.monotonic() >= due:
+                context.renew()
+                due = clock.monotonic() + RENEW_SECONDS
+            yield piece
+
+    return replace(stream, chunks=chunks(), over=stream.close)
+
+
 def work(endpoint: Endpoint, context: CallContext) -> Result:
     """The answer to an authorised call."""
     answer = endpoint.work(context)
     if isinstance(answer, Generator):
         executor = context.services.executor
         answer = drive(answer, lambda question: executor.run(question, context.scope))
+    if isinstance(answer, Stream):
+        answer = _renewed(answer, context)
     if not isinstance(answer, Answer | Stream | Feed | Awaitable):
         answer = Answer(200, msgspec.json.encode(answer))
     damaged = context.services.store.damaged()

@@ -13,7 +13,6 @@ from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
-from jobmeter.server.native.live import still
 from jobmeter.server.services import Services
 
 EVERY_SECONDS = 5.0
@@ -162,7 +161,7 @@ def _follow(context: CallContext) -> Feed:
     Server-sent events: `data` is the whole of `getFleet`, every five seconds or more rarely where that costs much. All
     who may see the same are answered by one question.
     """
-    return Feed(("fleet", context.scope), partial(_now, context.services, context.scope), still(context), EVERY_SECONDS)
+    return Feed(("fleet", context.scope), partial(_now, context.services, context.scope), context.renew, EVERY_SECONDS)
 
 
 def _now(services: Services, scope: Scope) -> Update:

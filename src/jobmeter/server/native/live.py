@@ -4,7 +4,7 @@ from functools import partial
 
 import msgspec
 
-from jobmeter.access.principal import Principal, Scope
+from jobmeter.access.principal import Scope
 from jobmeter.errors import JobmeterError
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.finding import FindingSummary
@@ -71,7 +71,7 @@ def _follow_job(context: CallContext) -> Feed:
     job = context.services.executor.head(job_ref(context), context.scope)
     ref = JobRef(job.id, job.project)
     question = partial(_job_now, context.services, context.scope, ref, metrics, step_ms, by, bodies)
-    return Feed(("job", ref, context.scope, metrics, step_ms, by, bodies), question, still(context))
+    return Feed(("job", ref, context.scope, metrics, step_ms, by, bodies), question, context.renew)
 
 
 def _job_now(
@@ -88,7 +88,7 @@ def _job_now(
 
 def _follow_jobs(context: CallContext) -> Feed:
     """Follow the jobs that run or change."""
-    return Feed(("jobs", context.scope), partial(_jobs_now, context.services, context.scope), still(context))
+    return Feed(("jobs", context.scope), partial(_jobs_now, context.services, context.scope), context.renew)
 
 
 def _jobs_now(services: Services, scope: Scope) -> Update:
@@ -109,15 +109,11 @@ def _use(services: Services, scope: Scope, job: Job) -> list[LatestValue]:
         return []  # deleted meanwhile, or too large for one question: the list goes on without
 
 
-def still(context: CallContext) -> partial[Principal]:
-    """Raises once the viewer's credential holds no longer."""
-    return partial(context.services.authenticator.authenticate, context.call, _SCHEMES)
-
-
 _TEXT = (
     "Server-sent events: `data` is an update, every two seconds or more rarely where that costs much. `end` is the "
-    "last, `refused` says that the credential holds no longer, `problem` that this update could not be made. All who "
-    "ask the same see the same answers, asked for once."
+    "last. `refused` is the last too: the credential has ended, or what it may see has changed; a caller that may "
+    "still see something connects again. `problem` says that this update could not be made. All who ask the same see "
+    "the same answers, asked for once."
 )
 
 ENDPOINTS = tagged(
@@ -154,4 +150,3 @@ ENDPOINTS = tagged(
         by_resource=True,
     ),
 )
-_SCHEMES = ENDPOINTS[0].schemes

@@ -14,7 +14,6 @@ from jobmeter.query.request import JobRef, LogQuestion, NodeRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import RANGE, REPLICA
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_ref, node_ref, tagged
-from jobmeter.server.native.live import still
 from jobmeter.server.native.logs import SEARCH, LogLineBody, LogList, base_question, line_body
 from jobmeter.server.native.node_logs import STREAM, NodeLogList
 from jobmeter.server.services import Services
@@ -101,7 +100,7 @@ def _follow_job(context: CallContext) -> Feed:
     ref = JobRef(job.id, job.project)
     question = replace(base_question(context, ref, MOST_LINES), replicas=frozenset(context.arguments.texts("replica")))
     newest = NewestLines(services, scope, question)
-    return Feed(("logs", question, scope), partial(_job_now, services, scope, ref, newest), still(context))
+    return Feed(("logs", question, scope), partial(_job_now, services, scope, ref, newest), context.renew)
 
 
 def _job_now(services: Services, scope: Scope, ref: JobRef, newest: NewestLines) -> Update:
@@ -118,7 +117,7 @@ def _follow_node(context: CallContext) -> Feed:
     services.executor.nodes(ref, scope)
     question = base_question(context, ref, MOST_LINES)
     newest = NewestLines(services, scope, question)
-    return Feed(("logs", question, scope), partial(_node_now, ref, newest), still(context))
+    return Feed(("logs", question, scope), partial(_node_now, ref, newest), context.renew)
 
 
 def _node_now(ref: NodeRef, newest: NewestLines) -> Update:
