@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from jobmeter.access.principal import Scope
 from jobmeter.errors import ForbiddenError, LimitExceededError, NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, Node, Operator, Project
-from jobmeter.model.log_tree import Either, LogQuery, Property
+from jobmeter.model.log_tree import LogQuery, Property
 from jobmeter.model.series import Series
 from jobmeter.model.time import TimeRange
 from jobmeter.query.defaults import job_created
@@ -93,7 +93,7 @@ def permitted_about(registry: Registry, nodes: Sequence[Node], scope: Scope, now
     on_nodes = Condition("node", Operator.IN, tuple(sorted({node.name for node in nodes})))
     question = JobFilter(projects=frozenset(node.project for node in nodes), conditions=(on_nodes,), limit=_MOST_ABOUT)
     jobs = permitted_jobs(registry, question, scope, now_ms).jobs
-    return Either((Property("job", ""), *(Property("job", name) for name in sorted({job.id for job in jobs}))))
+    return Property("job", ("", *sorted({job.id for job in jobs})))
 
 
 def _every(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
