@@ -67,7 +67,17 @@ from jobmeter.model.shipper import Shipper
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import parse_time
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
-from jobmeter.query.group import NodeLoad, NodeLoadsQuestion, ResourceGroup, ResourceGroupsQuestion
+from jobmeter.query.group import (
+    Amounts,
+    CapacityQuestion,
+    GroupNode,
+    GroupNodesQuestion,
+    NodeLoad,
+    NodeLoadsQuestion,
+    RequestsQuestion,
+    ResourceGroup,
+    ResourceGroupsQuestion,
+)
 from jobmeter.query.nodes import NodesQuestion, NodeStatus
 from jobmeter.query.request import (
     GroupRef,
@@ -297,6 +307,8 @@ _RESULTS: Mapping[type, Callable[[Any, Any], Any]] = {
     SizesQuestion: _sizes,
     NodesQuestion: _converted(list[NodeStatus], []),
     NodeLoadsQuestion: _converted(list[NodeLoad], []),
+    GroupNodesQuestion: _converted(list[GroupNode], []),
+    **dict.fromkeys((CapacityQuestion, RequestsQuestion), _converted(Amounts, {})),
     ResourceGroupsQuestion: _converted(list[ResourceGroup], []),
     LogQuestion: _converted(LogPage, {"lines": []}),
     EventFilter: _converted(EventPage, {"events": [], "total": 0}),

@@ -3,14 +3,13 @@
 https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12-03-listecsspecs
 """
 
-import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from jobmeter.dialects.alibaba.listing import in_order, present
 from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, listed, operation
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, execute, whole
 from jobmeter.dialects.pai_dlc.filters import MAX_PAGE
 from jobmeter.dialects.pai_dlc.specs import GIB
 from jobmeter.model.instance_types import MOST_JOBS, named_types, type_id
@@ -90,7 +89,7 @@ def _spec(kind: InstanceType) -> dict[str, Any]:
         "InstanceType": type_id(kind),
         "AcceleratorType": _accelerator(kind),
         "ResourceType": _resource_type(kind),
-        "Cpu": None if kind.cpu is None else math.ceil(kind.cpu),
+        "Cpu": None if kind.cpu is None else whole(kind.cpu),
         "Memory": _gibibytes(kind.memory),
         "Gpu": kind.gpu_count,
         "GpuType": kind.gpu_type,
@@ -100,4 +99,4 @@ def _spec(kind: InstanceType) -> dict[str, Any]:
 
 
 def _gibibytes(size: int | None) -> int | None:
-    return None if size is None else math.ceil(size / GIB)
+    return None if size is None else whole(size / GIB)
