@@ -6,6 +6,7 @@ the caller is, what they may see, and answering the questions is the server's pa
 one line in ``jobmeter.dialects.registry``.
 """
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -477,3 +478,8 @@ def not_negative(value: float) -> float:
 def rounded(value: float) -> float:
     """The value to 12 significant digits, without the rounding noise of unit conversion."""
     return float(f"{value:.12g}")
+
+
+def whole(amount: float) -> int:
+    """An amount rounded up to a whole number."""
+    return math.ceil(rounded(amount))

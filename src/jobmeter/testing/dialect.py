@@ -67,10 +67,23 @@ from jobmeter.model.shipper import Shipper
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import parse_time
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
+from jobmeter.query.group import (
+    Amounts,
+    CapacityQuestion,
+    GroupNode,
+    GroupNodesQuestion,
+    NodeLoad,
+    NodeLoadsQuestion,
+    RequestsQuestion,
+    ResourceGroup,
+    ResourceGroupsQuestion,
+)
+from jobmeter.query.nodes import NodesQuestion, NodeStatus
 from jobmeter.query.request import (
     GroupRef,
     JobQuestion,
     JobRef,
+    JobViewsQuestion,
     Line,
     LogQuestion,
     MetricQuery,
@@ -248,6 +261,12 @@ def _job_view(given: Any, question: JobQuestion) -> JobView:  # noqa: ANN401
     return msgspec.convert({"job": job, "replicas": [], "allocations": [], **(given or {})}, JobView)
 
 
+def _job_views(given: Any, question: JobViewsQuestion) -> list[JobView]:  # noqa: ANN401
+    named = [{"job": {"project": project, "id": job}} for project, job in question.jobs]
+    views = [*(given or ()), *named[len(given or ()) :]]
+    return msgspec.convert([{"replicas": [], "allocations": [], **view} for view in views], list[JobView])
+
+
 def _sizes(given: Any, question: SizesQuestion) -> list[JobSize]:  # noqa: ANN401
     return msgspec.convert([*(given or ()), *({} for _ in question.jobs)][: len(question.jobs)], list[JobSize])
 
@@ -282,9 +301,15 @@ def _metric_result(given: Any, question: MetricQuery) -> MetricResult:  # noqa: 
 _RESULTS: Mapping[type, Callable[[Any, Any], Any]] = {
     MetricQuery: _metric_result,
     JobQuestion: _job_view,
+    JobViewsQuestion: _job_views,
     JobFilter: _converted(JobPage, {"jobs": [], "total": 0}),
     ProjectsQuestion: _converted(list[Project], []),
     SizesQuestion: _sizes,
+    NodesQuestion: _converted(list[NodeStatus], []),
+    NodeLoadsQuestion: _converted(list[NodeLoad], []),
+    GroupNodesQuestion: _converted(list[GroupNode], []),
+    **dict.fromkeys((CapacityQuestion, RequestsQuestion), _converted(Amounts, {})),
+    ResourceGroupsQuestion: _converted(list[ResourceGroup], []),
     LogQuestion: _converted(LogPage, {"lines": []}),
     EventFilter: _converted(EventPage, {"events": [], "total": 0}),
     TraceFilter: _converted(TracePage, {"traces": [], "total": 0}),

@@ -1,24 +1,41 @@
-"""DescribeMetricList, DescribeMetricLast and DescribeMetricMetaList: points, and the list of metrics.
+"""DescribeMetricList, DescribeMetricLast, DescribeMetricData, DescribeMetricTop: points of one metric.
 
 https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-describemetriclist
-https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-describemetricmetalist
+https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-describemetricdata
+https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-describemetrictop
 """
 
-from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, STATISTICS, Measure
-from jobmeter.dialects.alibaba.cloudmonitor.read import newest, page
-from jobmeter.dialects.alibaba.cloudmonitor.request import METRIC_NAME, NEXT_TOKEN, PERIOD, Request, request_of
-from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, json_text, operation
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from jobmeter.access.limit import Per, Rate
+from jobmeter.dialects.alibaba.cloudmonitor.names import NAMESPACE
+from jobmeter.dialects.alibaba.cloudmonitor.read import newest, newest_points, page
+from jobmeter.dialects.alibaba.cloudmonitor.request import (
+    DEFAULT_LENGTH,
+    METRIC_NAME,
+    NEXT_TOKEN,
+    PERIOD,
+    Request,
+    period_of,
+    request_of,
+)
+from jobmeter.dialects.alibaba.listing import in_order
+from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, json_text, listed, operation
 from jobmeter.dialects.base import Answer, Steps
-from jobmeter.model.time import HOUR
+from jobmeter.model.time import DAY, HOUR, MINUTE
 
 MOST = 1440
 """The longest page of points, as documented."""
-DEFAULT_PAGE, MAX_PAGE = 30, 10_000
-"""Sizes of a page of the list of metrics."""
+DEFAULT_TOP = 10
+ORDERS = ("Average", "Minimum", "Maximum")
 _LATELY_MS = 2 * HOUR
+_LONGEST_MS: Mapping[int, int] = MappingProxyType({5: 20 * MINUTE, 15: 20 * MINUTE, 3600: 2 * DAY})
+"""How long the range of DescribeMetricData and DescribeMetricTop may be, by the period; else ``_LATELY_MS``."""
 
 _TIME = "Epoch milliseconds, `YYYY-MM-DD hh:mm:ss` or ISO 8601, UTC where no zone is named."
-_PARAMETERS = (
+_METRIC = (
     in_query("Namespace", f"`{NAMESPACE}`.", required=True),
     METRIC_NAME,
     in_query(
@@ -28,8 +45,15 @@ _PARAMETERS = (
         "these are at most 50.",
     ),
     PERIOD,
-    in_query("Length", f"Points in a page, 1 to {MOST}. Default: 1000."),
-    NEXT_TOKEN,
+)
+_PARAMETERS = (*_METRIC, in_query("Length", f"Points in a page, 1 to {MOST}. Default: 1000."), NEXT_TOKEN)
+_SHORT_RANGE = (
+    in_query("StartTime", f"{_TIME} Default: the longest range before EndTime."),
+    in_query(
+        "EndTime",
+        f"{_TIME} Default: now. Not included. At most 20 minutes after StartTime for periods up to 15 seconds, two "
+        "days for 3600, else two hours.",
+    ),
 )
 
 
@@ -69,28 +93,55 @@ def describe_metric_last(arguments: Arguments) -> Steps:
 
 @operation(
     "POST /",
-    "catalog:read",
-    in_query("Namespace", f"`{NAMESPACE}`; another one has no metrics. Default: all."),
-    in_query("MetricName", "One metric. Default: all."),
-    in_query("PageNumber", "From 1, the default."),
-    in_query("PageSize", f"1 to {MAX_PAGE}. Default: {DEFAULT_PAGE}."),
+    "metrics:read",
+    *_METRIC,
+    in_query("Length", f"At most so many points, 1 to {MOST}. Default: 1000."),
+    *_SHORT_RANGE,
+    by_resource=True,
 )
-def describe_metric_meta_list(arguments: Arguments) -> Steps:
-    """Which metrics there are, in which unit.
+def describe_metric_data(arguments: Arguments) -> Steps:
+    """The newest point of each line in the range as JSON text: `{Code, Datapoints, Period, RequestId}`.
 
-    `{TotalCount, Resources: {Resource: [{MetricName, Periods, Description, Dimensions, Labels, Unit, Statistics,
-    Namespace}]}, Code, Success, RequestId}`.
+    The points are those of DescribeMetricLast, in one page.
     """
-    namespace, name = arguments.text("Namespace", NAMESPACE), arguments.text("MetricName")
-    start, size = arguments.page(DEFAULT_PAGE, MAX_PAGE, 10**6)
-    found = [one for one in MEASURES.values() if namespace == NAMESPACE and name in {"", one.name}]
-    body = {
-        "TotalCount": str(len(found)),
-        "Resources": {"Resource": [_described(one) for one in found[start : start + size]]},
-        "Code": "200",
-        "Success": True,
-    }
-    yield from ()
+    request = _in_short_range(arguments, "DescribeMetricData", DEFAULT_LENGTH)
+    points = yield from newest_points(request)
+    return _one_page(arguments, request, points)
+
+
+@operation(
+    "POST /",
+    "metrics:read",
+    *_METRIC,
+    in_query("Orderby", f"One of {listed(ORDERS)}.", required=True),
+    in_query("OrderDesc", "`False` (default): the greatest first; `True`: the least first. So the vendor has it."),
+    in_query("Length", f"At most so many points, 1 to {MOST}. Default: {DEFAULT_TOP}."),
+    *_SHORT_RANGE,
+    # Documented: at most 10 calls a second for an account.
+    rate=Rate(10, 10, Per.ACCOUNT),
+    by_resource=True,
+)
+def describe_metric_top(arguments: Arguments) -> Steps:
+    """The lines whose newest point in the range is the greatest, or the least: `{Code, Datapoints, Period, RequestId}`.
+
+    The points are those of DescribeMetricLast with their place, from 1, as `order`.
+    """
+    arguments.required("Orderby")
+    field, ascending = arguments.word("Orderby", ORDERS), arguments.flag("OrderDesc")
+    request = _in_short_range(arguments, "DescribeMetricTop", DEFAULT_TOP)
+    found = yield from newest_points(request)
+    points = in_order(found, lambda point: point[field], descending=not ascending)
+    return _one_page(arguments, request, [{"order": at, **point} for at, point in enumerate(points, 1)])
+
+
+def _in_short_range(arguments: Arguments, name: str, length: int) -> Request:
+    arguments.required("Namespace")
+    longest_ms = _LONGEST_MS.get(period_of(arguments), _LATELY_MS)
+    return request_of(arguments, name, most=MOST, length=length, back_ms=longest_ms, longest_ms=longest_ms)
+
+
+def _one_page(arguments: Arguments, request: Request, points: list[dict[str, Any]]) -> Answer:
+    body = {"Code": "200", "Datapoints": json_text(points[: request.length]), "Period": str(request.period)}
     return answer(body, arguments)
 
 
@@ -108,16 +159,3 @@ def _points(arguments: Arguments, request: Request, points: list[dict[str, objec
         "Success": True,
     }
     return answer(body, arguments)
-
-
-def _described(measure: Measure) -> dict[str, str]:
-    return {
-        "MetricName": measure.name,
-        "Periods": ",".join(map(str, PERIODS)),
-        "Description": measure.text,
-        "Dimensions": measure.dimensions,
-        "Labels": json_text([{"name": "productCategory", "value": "pai_dlc"}]),
-        "Unit": measure.unit,
-        "Statistics": ",".join(STATISTICS),
-        "Namespace": NAMESPACE,
-    }

@@ -8,9 +8,9 @@ import msgspec
 from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.operation import Arguments, answer, in_body, in_path, missing, operation
 from jobmeter.dialects.base import CreateShipper, DeleteShipper, ShipperQuestion, Steps, execute
+from jobmeter.dialects.eas.names import READY, UNAVAILABLE
 from jobmeter.model.shipper import Shipper
 
-READY, UNAVAILABLE = "ResourceReady", "ResourceUnavailable"
 _PATH = "/api/v2/resources/{ClusterId}/{ResourceId}/log"
 _PARAMETERS = (
     in_path("ClusterId", "The vendor's region. Every one means this server."),

@@ -1,4 +1,4 @@
-"""Alibaba Cloud eflo-controller 2022-12-15: system logs of nodes, and diagnostic tasks. Sources and gaps: SPEC.md."""
+"""Alibaba Cloud eflo-controller 2022-12-15: nodes, their logs, and diagnostic tasks. Sources and gaps: SPEC.md."""
 
 from jobmeter.dialects.alibaba.product import Product, never
 from jobmeter.dialects.eflo.diagnostics import (
@@ -6,6 +6,7 @@ from jobmeter.dialects.eflo.diagnostics import (
     describe_diagnostic_result,
     list_diagnostic_results,
 )
+from jobmeter.dialects.eflo.nodes import describe_node, list_cluster_nodes
 from jobmeter.dialects.eflo.syslogs import list_syslogs
 
 EFLO = Product(
@@ -13,11 +14,22 @@ EFLO = Product(
     title="Alibaba Cloud Lingjun (eflo-controller), API version 2022-12-15",
     version="2022-12-15",
     url_names=("eflo-controller", "eflo"),
-    operations=(create_diagnostic_task, list_diagnostic_results, describe_diagnostic_result, list_syslogs),
+    operations=(
+        create_diagnostic_task,
+        list_diagnostic_results,
+        describe_diagnostic_result,
+        list_syslogs,
+        list_cluster_nodes,
+        describe_node,
+    ),
     gaps=(
         never(
             "Clusters, nodes, images, networks: their administration, and sessions",
             "Jobmeter runs no machines; nodes are known by their agents, and nothing has to be created.",
+        ),
+        never(
+            "Images, machine types, networks, disks, zones, serial numbers, node groups and tags of a node",
+            "Nobody reports them: they are left out of the answer, or empty lists.",
         ),
         never(
             "`Ip`, `Domain`, `Sn`, `TagPackId`, `TagUserDefinedId` of a line",
@@ -40,5 +52,5 @@ EFLO = Product(
         "type": "DiagnosticType",
         "project": "ClusterId",
     },
-    not_found={"node": "ResourceNotFound", "task": "ResourceNotFound", "job": "ResourceNotFound"},
+    not_found=dict.fromkeys(("node", "cluster", "task", "job"), "ResourceNotFound"),
 )

@@ -4,6 +4,7 @@ from jobmeter.access.signatures import ALIBABA, SHARE
 from jobmeter.dialects.alibaba.product import Product, never
 from jobmeter.dialects.base import Gap
 from jobmeter.dialects.pai_dlc.names import NAME
+from jobmeter.dialects.pai_dlc.operations.ecs_specs import list_ecs_specs
 from jobmeter.dialects.pai_dlc.operations.events import get_job_events, get_pod_events
 from jobmeter.dialects.pai_dlc.operations.job_metrics import get_job_metrics
 from jobmeter.dialects.pai_dlc.operations.jobs import get_job, list_jobs
@@ -29,6 +30,7 @@ PAI_DLC = Product(
         get_pod_logs,
         list_job_sanity_check_results,
         get_job_sanity_check_result,
+        list_ecs_specs,
         get_token,
         create_job,
         update_job,
@@ -46,13 +48,16 @@ PAI_DLC = Product(
         ),
         never("GetDashboard, GetRayDashboard, GetWebTerminal", "They hand out addresses of the vendor's own pages."),
         never(
-            "Tensorboards, job templates, Ray history servers, signals, `ListEcsSpecs`, `TagResources`,"
-            " `UntagResources`",
+            "Tensorboards, job templates, Ray history servers, signals, `TagResources`, `UntagResources`",
             "They manage other things of the vendor than jobs and their measurements.",
         ),
         Gap(
             "ListJobs' `TimeRangeField=GmtModifiedTime`, further fields of `NumericRangeField`",
             "No document names the values of these two; those that are taken are in the table.",
+        ),
+        never(
+            "ListEcsSpecs' `IsAvailable`, prices, stock and drivers",
+            "Jobmeter offers no machines: the types are those that jobs name.",
         ),
         never("GetPodLogs' `DownloadToFile`", "The lines come in the answer; no file is made."),
         never(

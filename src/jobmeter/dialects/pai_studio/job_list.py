@@ -172,8 +172,8 @@ def _resource(job: Job, size: JobSize) -> dict[str, Any]:
 
 def _transitions(job: Job) -> list[dict[str, Any]]:
     states = states_of(job)
-    ends = [*(time for time, _ in states[1:]), None]
+    ends = [stamp(time) for time, _ in states[1:]] + [""]
     return [
-        present({"Status": STATUS.words[state], "StartTime": stamp(start), "EndTime": stamp(end)})
-        for (start, state), end in zip(states, ends, strict=True)
+        present({"Status": STATUS.words[state], "StartTime": stamp(start), "EndTime": end})
+        for (start, state), end in zip(states, ends, strict=False)
     ]

@@ -12,7 +12,7 @@ from jobmeter.dialects.alibaba.groups import NOW_MS
 from jobmeter.dialects.alibaba.listing import in_order, present
 from jobmeter.dialects.alibaba.operation import Arguments, Lookup, answer, in_path, in_query, listed, operation
 from jobmeter.dialects.alibaba.times import stamp
-from jobmeter.dialects.base import Steps, execute
+from jobmeter.dialects.base import Steps, execute, whole
 from jobmeter.dialects.pai_studio.groups import ORDER, ready
 from jobmeter.dialects.pai_studio.names import (
     GIB,
@@ -20,7 +20,6 @@ from jobmeter.dialects.pai_studio.names import (
     READY,
     device_models,
     page,
-    whole,
 )
 from jobmeter.query.group import NodeLoad, NodeLoadsQuestion
 from jobmeter.query.request import GroupRef

@@ -1,13 +1,12 @@
 """PaiStudio's names for metrics, units and types, and ours; parameters that its operations share."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
 from jobmeter.dialects.alibaba.operation import Arguments, in_query
-from jobmeter.dialects.base import not_negative, rounded
+from jobmeter.dialects.base import not_negative, rounded, whole
 from jobmeter.model.catalog import by_dialect_name
 from jobmeter.model.time import MINUTE
 
@@ -73,11 +72,6 @@ def percent_text(ratio: float) -> str:
 def megabytes_text(rate: float) -> str:
     """Bytes a second as the text of MB/s."""
     return number_text(rate * 1e-6)
-
-
-def whole(amount: float) -> int:
-    """An amount rounded up to a whole number."""
-    return math.ceil(rounded(amount))
 
 
 def kilobytes(size: float) -> int:

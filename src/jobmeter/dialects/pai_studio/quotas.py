@@ -137,6 +137,8 @@ def _quota(one: SizedGroup) -> dict[str, Any]:
 def _details(arguments: Arguments, one: SizedGroup) -> Lookup[dict[str, Any]]:
     submitted = yield from requests_of(one.group, arguments.lately(NOW_MS), JobState.RUNNING, JobState.QUEUED)
     whole, running = _amount(one.capacity), _amount(one.running)
+    # No machine has no core and no memory: of these nothing is known.
+    whole = {name: value for name, value in whole.items() if name == "GPU" or value not in {"0", "0Gi"}}
     return {
         **dict.fromkeys(("ActualMinQuota", "DesiredMinQuota"), whole),
         **dict.fromkeys(("AllocatedQuota", "SelfAllocatedQuota", "RequestedQuota", "UsedQuota"), running),

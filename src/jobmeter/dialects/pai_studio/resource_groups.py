@@ -12,7 +12,7 @@ from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.groups import NOW_MS
 from jobmeter.dialects.alibaba.listing import in_order
 from jobmeter.dialects.alibaba.operation import Arguments, answer, in_path, in_query, in_their_unit, listed, operation
-from jobmeter.dialects.base import Answer, Steps, execute
+from jobmeter.dialects.base import Answer, Steps, execute, whole
 from jobmeter.dialects.pai_studio.names import (
     DEFAULT_STEP_MS,
     NODE_METRICS,
@@ -26,7 +26,6 @@ from jobmeter.dialects.pai_studio.names import (
     number_text,
     page,
     percent_text,
-    whole,
 )
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.job import JobState

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from jobmeter.dialects.alibaba.instances import replicas_named
 from jobmeter.dialects.alibaba.operation import (
     Arguments,
     answer,
@@ -17,9 +18,9 @@ from jobmeter.dialects.alibaba.operation import (
 )
 from jobmeter.dialects.base import Steps, execute, rounded
 from jobmeter.dialects.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS, PAGES, TIME, page
-from jobmeter.errors import InvalidRequestError, NotFoundError
+from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter
-from jobmeter.model.job import Job, JobView
+from jobmeter.model.job import Job
 from jobmeter.model.time import HOUR, MAX_TIME_MS, SECOND, TimeRange, ceil_to, iso
 from jobmeter.query.defaults import job_end, job_start
 from jobmeter.query.reported import Report, ReportedQuestion
@@ -128,7 +129,7 @@ def list_training_job_instance_metrics(arguments: Arguments) -> Steps:
             range=_job_range(arguments, view.job, step_ms),
             step_ms=step_ms,
             by=By.REPLICA,
-            replicas=_replicas(view, arguments.text("InstanceId")),
+            replicas=replicas_named(view, arguments.text("InstanceId")),
         )
     )
     pods = pod_ids(view)
@@ -178,7 +179,7 @@ def _events(arguments: Arguments, instance: str) -> Steps:
         EventFilter(
             projects=frozenset({view.job.project}),
             jobs=(view.job.id,),
-            replicas=_replicas(view, instance),
+            replicas=replicas_named(view, instance),
             start=start,
             end=end,
             offset=offset,
@@ -212,7 +213,7 @@ def list_training_job_logs(arguments: Arguments) -> Steps:
     found = yield from execute(
         LogQuestion(
             ref=JobRef(view.job.id, view.job.project),
-            replicas=_replicas(view, arguments.text("InstanceId") or arguments.text("WorkerId")),
+            replicas=replicas_named(view, arguments.text("InstanceId") or arguments.text("WorkerId")),
             start_ns=None if start is None else start * _NS,
             end_ns=None if end is None else end * _NS,
             offset=offset,
@@ -233,19 +234,6 @@ def _job_range(arguments: Arguments, job: Job, step_ms: int = 1) -> TimeRange:
     end = arguments.time("EndTime", now_ms if ended is None else min(now_ms, ceil_to(ended + 1, step_ms)))
     start = arguments.time("StartTime", min(end, max(0, end - HOUR) if begun is None else begun))
     return ordered_range(start, end)
-
-
-def _replicas(view: JobView, instance: str) -> frozenset[str]:
-    """The replica of an instance id: that of any of its attempts' pods, ``<job>-<replica>`` or its name.
-
-    None of no text. Raises NotFoundError (``instance``).
-    """
-    if not instance:
-        return frozenset()
-    for replica in view.replicas:
-        if instance in {replica.pod_id, f"{view.job.id}-{replica.name}", replica.name}:
-            return frozenset({replica.name})
-    raise NotFoundError(f"The specified InstanceId {instance} does not exist.", "instance", instance)
 
 
 def _reported(reports: Iterable[Report]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.log import LogLine
 from jobmeter.model.task import DiagnosticTask, NewTask, TaskFilter, TaskPage
 from jobmeter.query.log_pages import FoundLines, LogSearch
+from jobmeter.query.nodes import NodesQuestion, NodeStatus
 from jobmeter.testing.dialect import DialectTests
 
 
@@ -61,30 +62,61 @@ CALLS: dict[str, dict[str, Any]] = {
         "Reverse": True,
         "NextToken": "t/+=",
     },
+    "ListClusterNodes": {
+        "ClusterId": "c1",
+        "ResourceGroupId": "rg",
+        "OperatingStates": ["Using", "Stopped"],
+        "NodeGroupId": "",
+        "Tags": [],
+        "MaxResults": 1,
+        "NextToken": "bjE",
+    },
+    "DescribeNode": {"NodeId": "n1"},
 }
 """Every parameter of every operation."""
 OTHERS = {
     ("CreateDiagnosticTask", "DiagnosticType"): {"DiagnosticType": "NodeCheck"},
     ("ListDiagnosticResults", "DiagType"): {"DiagnosticType": "Another"},
     ("ListDiagnosticResults", "DiagnosticType"): {"DiagType": "Another"},
+    ("ListClusterNodes", "NodeGroupId"): {"NodeGroupId": "ng"},
+    ("ListClusterNodes", "Tags"): {"Tags": [{"Key": "team", "Value": "nlp"}]},
 }
-"""Further parameters of a call without one, where its absence alone means the same."""
+"""Parameters of a call without one, or with another value of it, where its absence alone means the same."""
+STATES = ((1, "rg", "up"), (2, "", "up"), (3, "rg", "unknown"), (4, "rg", "down"), (5, "rg", "up"))
+NODES = [
+    {"node": {"name": f"n{number}", "cluster": "c1", "resource_group": group, "first_seen": 0}, "state": state}
+    for number, group, state in STATES
+]
+
+
+def objects(value):
+    return isinstance(value, list) and any(isinstance(one, dict) for one in value)
+
+
+def in_one_text(value):
+    return ",".join(value) if isinstance(value, list) else json.dumps(value) if isinstance(value, dict) else value
+
+
+def numbered_members(name, members):
+    """As the vendor's SDKs flatten a list: ``Name.1``, or ``Name.1.Key`` of an object."""
+    for number, member in enumerate(members, 1):
+        if isinstance(member, dict):
+            yield from ((f"{name}.{number}.{key}", value) for key, value in member.items())
+        else:
+            yield f"{name}.{number}", member
 
 
 def forms(action, values):
     """The ways in which a call can have its parameters."""
     flat = {
-        name: ",".join(value) if isinstance(value, list) else json.dumps(value) if isinstance(value, dict) else value
-        for name, value in values.items()
+        name: flattened
+        for key, value in values.items()
+        for name, flattened in (numbered_members(key, value) if objects(value) else [(key, in_one_text(value))])
     }
     numbered = {
-        **{name: value for name, value in flat.items() if not isinstance(values[name], list)},
-        **{
-            f"{name}.{number}": one
-            for name, value in values.items()
-            if isinstance(value, list)
-            for number, one in enumerate(value, 1)
-        },
+        name: flattened
+        for key, value in values.items()
+        for name, flattened in (numbered_members(key, value) if isinstance(value, list) else [(key, flat[key])])
     }
     sdk = (("x-acs-version", EFLO.version), ("x-acs-action", action))
     form = (*sdk, ("content-type", "application/x-www-form-urlencoded"))
@@ -99,11 +131,17 @@ def forms(action, values):
 
 
 def asked(call):
-    """What the operation asks first, or the field that it refuses."""
+    """What the operation asks first, or the field that it refuses; and what it answers for some nodes."""
     match = EFLO.match(call)
     assert match is not None
+    steps = match.operation.answer(call, Context(MINUTE * 1000, "id", match.path))
     try:
-        return next(match.operation.answer(call, Context(MINUTE * 1000, "id", match.path)))
+        question = next(steps)
+        if not isinstance(question, NodesQuestion):
+            return question
+        steps.send(msgspec.convert(NODES, list[NodeStatus]))
+    except StopIteration as end:
+        return question, end.value.body
     except InvalidRequestError as error:
         return error.field
 

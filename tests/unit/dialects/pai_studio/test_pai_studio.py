@@ -16,13 +16,8 @@ from jobmeter.dialects.pai_studio.resource_groups import by_field
 from jobmeter.errors import JobmeterError, NotFoundError, QueryTimeoutError
 from jobmeter.model.catalog import CATALOG
 from jobmeter.query.group import (
-    Amounts,
-    CapacityQuestion,
-    GroupNode,
-    GroupNodesQuestion,
     GroupQuestion,
     GroupUsage,
-    RequestsQuestion,
 )
 from jobmeter.query.reported import Reported, ReportedQuestion
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests, result_of
@@ -40,10 +35,6 @@ class TestPaiStudio(DialectTests):
         match question:
             case GroupQuestion():
                 return msgspec.convert(given or NOTHING, GroupUsage)
-            case CapacityQuestion() | RequestsQuestion():
-                return msgspec.convert(given or {}, Amounts)
-            case GroupNodesQuestion():
-                return msgspec.convert(given or [], list[GroupNode])
             case ReportedQuestion():
                 return msgspec.convert(given or {"reports": [], "total": 0}, Reported)
             case _:

@@ -67,12 +67,23 @@ def page(request: Request, *, strict: bool) -> Points:
 
 
 def newest(request: Request) -> Points:
-    """The newest point of each line, in the order of (job, pod, card)."""
+    """One page of the newest points of each line, in the order of (job, pod, card), and the token of the next one."""
+    found = yield from _newest(request)
+    after = request.after and request.after[1:]
+    return _page(request, [one for one in found if after is None or one[0][1:] > after])
+
+
+def newest_points(request: Request) -> Lookup[list[dict[str, Any]]]:
+    """The newest point of each line, of any length, in the order of (job, pod, card)."""
+    found = yield from _newest(request)
+    return [point for _, point in found]
+
+
+def _newest(request: Request) -> Lookup[list[_Point]]:
     targets = yield from _targets(request, strict=False)
     points = yield from _points(request, targets, request.span)
     last = {place[1:]: (place, point) for place, point in points}
-    after = request.after and request.after[1:]
-    return _page(request, [last[line] for line in sorted(last) if after is None or line > after])
+    return [last[line] for line in sorted(last)]
 
 
 def _page(request: Request, found: Sequence[_Point]) -> tuple[list[dict[str, Any]], str]:

@@ -12,12 +12,13 @@ from jobmeter.dialects.alibaba.cloudmonitor.dimensions import FIELD, Resource, r
 from jobmeter.dialects.alibaba.cloudmonitor.names import MEASURES, NAMESPACE, PERIODS, Measure
 from jobmeter.dialects.alibaba.operation import Arguments, in_query, listed, ordered_range
 from jobmeter.errors import InvalidRequestError, NotFoundError
-from jobmeter.model.time import DAY, HOUR, SECOND, TimeRange, parse_time
+from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, parse_time
 
 LONGEST_MS = 31 * DAY
 DEFAULT_PERIOD = 60
 DEFAULT_LENGTH = 1000
 _TOKEN_VERSION = 1
+_LENGTHS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"))
 
 METRIC_NAME = in_query("MetricName", f"One of {listed(MEASURES)}.", required=True)
 PERIOD = in_query("Period", f"Seconds: {', '.join(map(str, PERIODS))}. Default: {DEFAULT_PERIOD}.")
@@ -74,19 +75,29 @@ def measure_of(arguments: Arguments) -> Measure:
     return MEASURES[name]
 
 
-def request_of(arguments: Arguments, operation: str, *, most: int, job: str = "", back_ms: int = HOUR) -> Request:
-    """The request of a call. ``most`` is the longest page, ``back_ms`` how long ago the range begins by default.
+def request_of(
+    arguments: Arguments,
+    operation: str,
+    *,
+    most: int,
+    length: int = DEFAULT_LENGTH,
+    job: str = "",
+    back_ms: int = HOUR,
+    longest_ms: int = LONGEST_MS,
+) -> Request:
+    """The request of a call.
 
-    Further pages have the range of the first one.
+    ``length`` is the default page, ``most`` the longest one; ``back_ms`` is how long ago the range begins by default,
+    ``longest_ms`` how long it may be. Further pages have the range of the first one.
     """
     if arguments.text("Express"):
         raise InvalidRequestError("Express is not supported", "Express")
     request = Request(
         measure=measure_of(arguments),
         resources=read(arguments.text(FIELD), job),
-        span=_span(arguments, back_ms),
-        period=_period(arguments),
-        length=arguments.integer("Length", min(DEFAULT_LENGTH, most), 1, most),
+        span=_span(arguments, back_ms, longest_ms),
+        period=period_of(arguments),
+        length=arguments.integer("Length", min(length, most), 1, most),
     )
     content = msgspec.json.encode(
         (operation, request.measure.name, request.period, [*map(msgspec.structs.astuple, request.resources)])
@@ -109,20 +120,22 @@ def _continued(request: Request, text: str) -> Request:
     return replace(request, span=span, after=token.place)
 
 
-def _period(arguments: Arguments) -> int:
+def period_of(arguments: Arguments) -> int:
+    """The seconds of Period."""
     period = arguments.integer("Period", DEFAULT_PERIOD, 1, 10**9)
     if period not in PERIODS:
         raise InvalidRequestError(f"Period {period} is not one of {', '.join(map(str, PERIODS))} seconds", "Period")
     return period
 
 
-def _span(arguments: Arguments, back_ms: int) -> TimeRange:
+def _span(arguments: Arguments, back_ms: int, longest_ms: int) -> TimeRange:
     start, end = (_time(arguments, name) for name in ("StartTime", "EndTime"))
     end = arguments.context.now_ms if end is None else end
     start = max(0, end - back_ms) if start is None else start
     span = ordered_range(start, end)
-    if span.length_ms > LONGEST_MS:
-        raise InvalidRequestError("EndTime may be at most 31 days after StartTime", "EndTime")
+    if span.length_ms > longest_ms:
+        longest = next(f"{longest_ms // unit} {name}" for unit, name in _LENGTHS if longest_ms % unit == 0)
+        raise InvalidRequestError(f"EndTime may be at most {longest} after StartTime", "EndTime")
     return span
 
 

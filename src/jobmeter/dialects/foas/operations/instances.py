@@ -47,13 +47,13 @@ STORED_FIELDS = ("ApiType", "Code", "Properties", "Packages", "PlanJson", "Engin
 
 PROJECT = in_path("projectName", "The project; `_` stands for `-`.")
 JOB_NAME = in_path("jobName", "The id of a job, or its name.")
-_ID = in_path("instanceId", "An instance; `-1`: the running one of a streaming job, or its last.")
+ID = in_path("instanceId", "An instance; `-1`: the running one of a streaming job, or its last.")
 _TYPE = in_query("jobType", f"`{STREAM}` or `{BATCH}`, in any letter case.", required=True)
 PAGES = (
     in_query("pageIndex", "From 1 (default)."),
     in_query("pageSize", f"{DEFAULT_PAGE} by default, at most {LARGEST_PAGE}."),
 )
-_INSTANCE = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instanceId}"
+INSTANCE_PATH = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instanceId}"
 
 
 @operation(
@@ -90,18 +90,18 @@ def list_instance(arguments: Arguments) -> Steps:
     return reply(arguments, "ListInstance", body)
 
 
-@operation(f"GET {_INSTANCE}", "jobs:read", PROJECT, JOB_NAME, _ID, by_resource=True)
+@operation(f"GET {INSTANCE_PATH}", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance(arguments: Arguments) -> Steps:
     """One instance; `InputDelay` is the latest `delay` of one that runs."""
-    project, _, job = yield from _job_of(arguments)
+    project, _, job = yield from job_of(arguments)
     delay = yield from _delay(job, arguments.context.now_ms)
     return reply(arguments, "GetInstance", {"Instance": {**instance(project, job), **delay}})
 
 
-@operation(f"GET {_INSTANCE}/runsummary", "jobs:read", PROJECT, JOB_NAME, _ID, by_resource=True)
+@operation(f"GET {INSTANCE_PATH}/runsummary", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_run_summary(arguments: Arguments) -> Steps:
     """Whether an instance runs, its last error, and how late it is."""
-    _, name, job = yield from _job_of(arguments)
+    _, name, job = yield from job_of(arguments)
     delay = yield from _delay(job, arguments.context.now_ms)
     return reply(arguments, "GetInstanceRunSummary", {"RunSummary": {**summary(name, job), **delay}})
 
@@ -131,11 +131,11 @@ def batch_get_instance_run_summary(arguments: Arguments) -> Steps:
 
 
 @operation(
-    f"PUT {_INSTANCE}/expectstate",
+    f"PUT {INSTANCE_PATH}/expectstate",
     "jobs:write",
     PROJECT,
     JOB_NAME,
-    _ID,
+    ID,
     in_body("expectState", "`TERMINATED`.", required=True),
 )
 def modify_instance_state(arguments: Arguments) -> Steps:
@@ -147,7 +147,7 @@ def modify_instance_state(arguments: Arguments) -> Steps:
             " (TERMINATED)",
             "expectState",
         )
-    _, _, job = yield from _job_of(arguments)
+    _, _, job = yield from job_of(arguments)
     yield from execute(StopJob(JobRef(job.id, job.project)))
     return reply(arguments, "ModifyInstanceState", {})
 
@@ -196,7 +196,8 @@ def summary(name: str, job: Job) -> dict[str, Any]:
     }
 
 
-def _job_of(arguments: Arguments) -> Lookup[tuple[str, str, Job]]:
+def job_of(arguments: Arguments) -> Lookup[tuple[str, str, Job]]:
+    """The project and the job's name of a call, as it has them, and the instance. Raises as ``instance_of``."""
     project, name = arguments.required("projectName"), arguments.required("jobName")
     number = arguments.integer("instanceId", None, CURRENT, LARGEST_ID)
     return project, name, (yield from instance_of(project, name, number))

@@ -1,6 +1,6 @@
 """ShowTrainingJobFlavors and ShowTrainingJobEngines: instance types and engines of the project's jobs.
 
-Jobmeter offers no machines and no images, so both list what its jobs used: the newest ``MAX_JOBS`` jobs.
+Jobmeter offers no machines and no images, so both list what its jobs used: the newest ``MOST_JOBS`` jobs.
 """
 
 from typing import Any
@@ -12,24 +12,22 @@ from jobmeter.dialects.modelarts.arguments import project_of, query_choice
 from jobmeter.dialects.modelarts.flavors import TYPES, flavor_info, flavor_type
 from jobmeter.dialects.modelarts.job_body import extra_of
 from jobmeter.dialects.modelarts.operations.common import operation
+from jobmeter.model.instance_types import MOST_JOBS, named_types, type_id
 from jobmeter.model.job import InstanceType, JobFilter
-
-MAX_JOBS = 1000
 
 
 def show_training_job_flavors(call: Call, context: Context) -> Steps:
     """The instance types of the project's jobs, each once."""
-    question = JobFilter(projects=frozenset({project_of(call, context)}), limit=MAX_JOBS)
+    question = JobFilter(projects=frozenset({project_of(call, context)}), limit=MOST_JOBS)
     only = query_choice(call, "flavor_type", TYPES, "")
     page = yield from execute(question)
-    kinds = {_identity(kind): kind for job in reversed(page.jobs) if (kind := job.instance_type) and _identity(kind)}
-    flavors = [_flavor(kind) for _, kind in sorted(kinds.items()) if only in {"", flavor_type(kind)}]
+    flavors = [_flavor(kind) for kind, _ in named_types(page.jobs) if only in {"", flavor_type(kind)}]
     return answer({"total_count": len(flavors), "flavors": flavors}, context)
 
 
 def show_training_job_engines(call: Call, context: Context) -> Steps:
     """The engines that the records of the project's jobs name, each once."""
-    page = yield from execute(JobFilter(projects=frozenset({project_of(call, context)}), limit=MAX_JOBS))
+    page = yield from execute(JobFilter(projects=frozenset({project_of(call, context)}), limit=MOST_JOBS))
     engines: dict[str, dict[str, Any]] = {}
     for job in reversed(page.jobs):
         algorithm = extra_of(job).get("algorithm")
@@ -42,13 +40,9 @@ def show_training_job_engines(call: Call, context: Context) -> Steps:
     return answer({"total": len(items), "items": items}, context)
 
 
-def _identity(kind: InstanceType) -> str:
-    return kind.id or kind.name
-
-
 def _flavor(kind: InstanceType) -> dict[str, Any]:
     return {
-        "flavor_id": kind.id or kind.name,
+        "flavor_id": type_id(kind),
         "flavor_name": kind.name or kind.id,
         "flavor_type": flavor_type(kind),
         "flavor_info": flavor_info(kind),
@@ -62,7 +56,7 @@ OPERATIONS = (
         "training-job-flavors",
         show_training_job_flavors,
         (
-            f"`{{total_count, flavors}}`: the instance types of the project's newest {MAX_JOBS} jobs. Sizes are in "
+            f"`{{total_count, flavors}}`: the instance types of the project's newest {MOST_JOBS} jobs. Sizes are in "
             "the largest unit (powers of 1024) that leaves a whole number."
         ),
         Parameter("flavor_type", "query", "`CPU`, `GPU` or `Ascend`. Default: all."),
@@ -74,7 +68,7 @@ OPERATIONS = (
         "training-job-engines",
         show_training_job_engines,
         (
-            f"`{{total, items}}`: what the newest {MAX_JOBS} jobs of the project keep as "
+            f"`{{total, items}}`: what the newest {MOST_JOBS} jobs of the project keep as "
             '`extra["modelarts"]["algorithm"]["engine"]`, each once.'
         ),
         by_resource=True,

@@ -3,6 +3,7 @@
 https://help.aliyun.com/document_detail/459678.html
 """
 
+from jobmeter.dialects.alibaba.instances import CONTAINER
 from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, operation
 from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.pai_dlc.operations.common import JOB, LAST_WEEK, POD, WEEK, job_view
@@ -12,8 +13,6 @@ from jobmeter.query.request import JobRef, LogQuestion
 
 DEFAULT_LINES = 2000
 MAX_LINES = 10_000
-CONTAINER = "main"
-"""A pod's one container: what its processes write is stored by pod."""
 
 _NS = 1_000_000
 

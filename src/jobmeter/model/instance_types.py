@@ -1,0 +1,22 @@
+"""The instance types that jobs name: nobody else says which there are."""
+
+from collections.abc import Iterable
+
+from jobmeter.model.job import InstanceType, Job
+
+MOST_JOBS = 1_000
+"""Newest jobs whose types are listed."""
+
+
+def type_id(kind: InstanceType) -> str:
+    """Return the id of an instance type, else its name; empty for a type that has neither."""
+    return kind.id or kind.name
+
+
+def named_types(jobs: Iterable[Job]) -> list[tuple[InstanceType, Job]]:
+    """Return each instance type that the jobs name with the first job that does, sorted by the type's id."""
+    found: dict[str, tuple[InstanceType, Job]] = {}
+    for job in jobs:
+        if job.instance_type is not None and type_id(job.instance_type):
+            found.setdefault(type_id(job.instance_type), (job.instance_type, job))
+    return [found[name] for name in sorted(found)]
