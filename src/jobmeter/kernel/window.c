@@ -81,24 +81,31 @@ EXPORTED void jobmeter_window_measure(
     *buckets = made;
 }
 
-/* The samples of the rows in [start, end), by their place in rows, then by time. */
-EXPORTED void jobmeter_window_read(
-    const struct Pages *pages, int64_t count, const int64_t *rows, int64_t start, int64_t end, int64_t room,
-    uint32_t *index, int64_t *time, double *value) {
+/* The first samples of the rows in [start, end), by their place in rows, then by time: as many as there is room for.
+   Those of the first row begin at first instead of start. Gives how many they are. */
+EXPORTED int64_t jobmeter_window_read(
+    const struct Pages *pages, int64_t count, const int64_t *rows, int64_t first, int64_t start, int64_t end,
+    int64_t room, uint32_t *index, int64_t *time, double *value) {
     int64_t at = 0;
-    for (int64_t series = 0; series < count; series++) {
-        int64_t row = rows[series];
-        struct Place place = seek(pages, row, start);
+    for (int64_t series = 0; series < count && at < room; series++) {
+        struct Place place = seek(pages, rows[series], series == 0 ? first : start);
         while (place.page >= 0 && at < room) {
-            int64_t when = time_at(pages, place.page, place.at);
-            if (when >= end) break;
-            index[at] = (uint32_t)series;
-            time[at] = when;
-            value[at] = pages->value[(int64_t)place.page * PAGE + place.at];
-            at++;
-            step_on(pages, &place);
+            const int32_t *distance = pages->distance + (int64_t)place.page * PAGE;
+            const double *own = pages->value + (int64_t)place.page * PAGE;
+            int64_t base = pages->base[place.page], limit = end - base, left = room - at;
+            int32_t one = place.at, last = left < place.filled - one ? one + (int32_t)left : place.filled;
+            for (; one < last && distance[one] < limit; one++, at++) {
+                index[at] = (uint32_t)series;
+                time[at] = base + distance[one];
+                value[at] = own[one];
+            }
+            if (one < place.filled) break;
+            place.page = pages->next[place.page];
+            place.at = 0;
+            if (place.page >= 0) place.filled = pages->filled[place.page];
         }
     }
+    return at;
 }
 
 /* The samples in buckets; the arrays have room for so many. whole has the rows time, count, first_time, last_time and

@@ -43,7 +43,7 @@ def pages_of(
 
 _ROWS = [PLACE, SIZE, PLACE]
 _MEASURE = bind("jobmeter_window_measure", [*_ROWS, *[SIZE] * 3, *[PLACE] * 2])
-_READ = bind("jobmeter_window_read", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3])
+_READ = bind("jobmeter_window_read", [*_ROWS, *[SIZE] * 4, *[PLACE] * 3], SIZE)
 _BUCKET = bind("jobmeter_window_bucket", [*_ROWS, *[SIZE] * 3, *[PLACE] * 3, *[SIZE] * 2, *[PLACE] * 3], SIZE)
 _PREVIOUS = bind("jobmeter_window_previous", [*_ROWS, SIZE, *[PLACE] * 2])
 _LINES = bind("jobmeter_window_lines", [*_ROWS, PLACE, PLACE, SIZE, *[SIZE] * 4, PLACE], SIZE, short=True)
@@ -60,12 +60,19 @@ def measure(pages: Pages, rows: Int64s, start: int, end: int, step: int) -> tupl
     return samples.value, buckets.value
 
 
-def read(pages: Pages, rows: Int64s, start: int, end: int, size: int) -> Samples:
-    """The ``size`` samples of the rows in a span, by their place in ``rows``, then by time."""
+def read(pages: Pages, rows: Int64s, first: int, start: int, end: int, most: int) -> Samples:
+    """Return the first samples of the rows in ``[start, end)``, by their place in ``rows``, then by time.
+
+    They are at most ``most``. Those of the first row begin at ``first`` instead of ``start``.
+    """
     assert _READ is not None  # noqa: S101 - callers look at AVAILABLE
-    index, time, value = np.empty(size, np.uint32), np.empty(size, np.int64), np.empty(size)
-    _READ(pages, len(rows), pointer(rows), start, end, size, pointer(index), pointer(time), pointer(value))
-    return index, time, value
+    index, time, value = np.empty(most, np.uint32), np.empty(most, np.int64), np.empty(most)
+    size = _READ(
+        pages, len(rows), pointer(rows), first, start, end, most, pointer(index), pointer(time), pointer(value)
+    )
+    if 2 * size < most:  # or a few samples hold the memory of many
+        return index[:size].copy(), time[:size].copy(), value[:size].copy()
+    return index[:size], time[:size], value[:size]
 
 
 def bucket(

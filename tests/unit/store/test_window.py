@@ -2,19 +2,23 @@
 
 import contextlib
 import random
+import tracemalloc
 import weakref
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from jobmeter.errors import UnavailableError
-from jobmeter.model.batch import SeriesKeys
+from jobmeter.errors import QueryTimeoutError, UnavailableError
+from jobmeter.kernel import window as window_kernel
+from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, parse_time
 from jobmeter.store.base import ReadBudget, Selector, Store
 from jobmeter.store.cache import Cache
 from jobmeter.store.memory import MemoryStore
+from jobmeter.store.window import read
+from jobmeter.store.window import store as window_store
 from jobmeter.store.window.store import WindowedStore
 from jobmeter.store.window.window import Window
 from jobmeter.testing.samples import FOREVER, batch_of, read_all
@@ -242,6 +246,128 @@ def test_series_that_could_not_be_read_are_filled_later() -> None:
     engine.reads = 0
     assert read_all(store, [one], TimeRange(BEGIN - HOUR, BEGIN)) == {(one, BEGIN - SECOND): 1.0}
     assert engine.reads == 0
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_samples_that_are_read_in_parts_are_those_that_are_read_at_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch, *, kernel: bool
+) -> None:
+    monkeypatch.setattr(window_kernel, "AVAILABLE", kernel and window_kernel.AVAILABLE)
+    monkeypatch.setattr(read, "_PAGES", 2)
+    generator = random.Random(seed)
+    window = Window(HOUR, 2**24)
+    keys = SeriesKeys(np.arange(6, dtype=np.uint64), np.arange(10, 16, dtype=np.uint64))
+    window.adopt(keys, SampleColumns.empty(), 0)
+    for _ in range(4):
+        count = generator.choice([1, 30, 300])
+        index = np.array([generator.randrange(5) for _ in range(count)], np.uint32)
+        time = np.array([generator.randrange(1000) for _ in range(count)])
+        window.write_all([SampleBatch([], index, time, time / 8, keys)], 1000)
+    span = TimeRange(generator.randrange(500), generator.randrange(500, 1001))
+    whole = window.read(keys, span)
+    assert whole is not None
+    parts, place = [SampleColumns.empty()], {"first": 0, "first_ms": span.start_ms}
+    while True:
+        most = generator.choice([1, 7, 64, 100])
+        part = window.read(keys, span, **place, most=most)
+        assert part is not None
+        parts.append(part)
+        assert len(part) <= most
+        if len(part) < most:
+            break
+        place = {"first": int(part.index[-1]), "first_ms": int(part.time[-1]) + 1}
+    joined = SampleColumns.joined(parts)
+    for name in ("index", "time", "value"):
+        assert np.array_equal(getattr(joined, name), getattr(whole, name))
+
+
+@pytest.mark.parametrize("bound", [2**30, 12_000])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_slow_reader_gets_every_sample_once_while_the_window_changes(
+    seed: int, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Samples come in order and late, the window expires, shrinks, and loses series, and all goes on in the engine."""
+    monkeypatch.setattr(window_store, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(window_store, "_TOGETHER", 3)
+    generator = random.Random(seed)
+    clock, engine = HandClock(BEGIN), MemoryStore()
+    store = WindowedStore(engine, clock, length_ms=10 * MINUTE, bound=bound)
+    series = [gauge(f"worker-{number}") for number in range(8)]
+
+    def write(back_ms: int) -> dict[tuple[Series, int], float]:
+        rows = {
+            (one, clock.now - generator.randrange(back_ms)): generator.randrange(100) / 4
+            for one in generator.sample(series, 5)
+            for _ in range(6)
+        }
+        # A sample that is there has one value for ever, so that any reader has to find that one.
+        own = {key: value for key, value in rows.items() if key not in written}
+        store.append(batch_of(own), FOREVER)
+        return own
+
+    written: dict[tuple[Series, int], float] = {}
+    for _ in range(10):
+        clock.now += 20 * SECOND
+        written.update(write(3 * MINUTE))
+    before = dict(written)
+    span = TimeRange(BEGIN - generator.choice([MINUTE, 10 * MINUTE]), clock.now + HOUR)
+    found = list[tuple[Series, int, float]]()
+    for block in store.read(SeriesKeys.of(series), span, ReadBudget()):
+        rows = zip(block.index.tolist(), block.time.tolist(), block.value.tolist(), strict=True)
+        found += [(series[index], time, value) for index, time, value in rows]
+        match generator.randrange(5):
+            case 0:
+                written.update(write(3 * MINUTE))
+            case 1:
+                clock.now += generator.choice([SECOND, 2 * MINUTE])
+                written.update(write(MINUTE))
+            case 2:
+                store.window.sweep(clock.now)
+            case 3:
+                store.window.drop(SeriesKeys.of(generator.sample(series, 1)))
+            case _:
+                pass
+    places = [(series.index(one), time) for one, time, _ in found]
+    assert places == sorted(set(places))
+    read_back = {(one, time): value for one, time, value in found}
+    assert read_back.items() >= {key: value for key, value in before.items() if key[1] >= span.start_ms}.items()
+    assert written.items() >= read_back.items()
+
+
+def test_slow_readers_hold_a_block_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nothing(MemoryStore):
+        """An engine that keeps nothing: what is found was in memory."""
+
+        def append_all(self, batches, retention=FOREVER) -> None:
+            """Let go of all."""
+
+    clock = HandClock(BEGIN)
+    store = WindowedStore(Nothing(), clock, length_ms=2 * HOUR, bound=2**28)
+    series = [gauge(f"worker-{number}") for number in range(8)]
+    each = 250_000
+    index = np.repeat(np.arange(8, dtype=np.uint32), each)
+    time = np.tile(np.arange(each) * 4 + BEGIN - 4 * each, 8)
+    store.append_all([SampleBatch(series, index, time, time / 8, SeriesKeys.of(series))], FOREVER)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        keys, span = SeriesKeys.of(series), TimeRange(BEGIN - 2 * HOUR, BEGIN)
+        readers = [store.read(keys, span, ReadBudget()) for _ in range(4)]
+        rows = sum(sum(map(len, together)) for together in zip(*readers, strict=True))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert rows == 4 * 8 * each
+    # Of 160 MB that the samples take as columns.
+    assert peak - before < 4 * 4 * 20 * window_store.BLOCK_ROWS
+
+
+def test_a_reader_that_takes_longer_than_its_budget_is_stopped() -> None:
+    store = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
+    store.append(batch_of({(gauge("worker-0"), BEGIN): 1.0}), FOREVER)
+    with pytest.raises(QueryTimeoutError):
+        list(store.read(SeriesKeys.of([gauge("worker-0")]), TimeRange(0, BEGIN + 1), ReadBudget(seconds=0.0)))
 
 
 class Interrupted(MemoryStore):

@@ -12,16 +12,20 @@ import pyarrow.parquet as pq
 from jobmeter.model.batch import SampleColumns
 from jobmeter.query.readings import Readings
 from jobmeter.query.request import MetricResult
+from jobmeter.query.shape import Entry
 from jobmeter.server.native.export import pieces
 from jobmeter.server.native.raw import ROWS, Texts, labels
 
-GROUP = 8 * ROWS
+GROUP = 2 * ROWS
 """Samples in one row group of Parquet, about."""
+_TEXTS = pa.dictionary(pa.int32(), pa.string())
 _TIME: tuple[str, pa.DataType] = ("time", pa.int64())
 _VALUE: tuple[str, pa.DataType] = ("value", pa.float64())
 _NAMES: list[tuple[str, pa.DataType]] = [(name, pa.string()) for name in ("metric", "replica", "node", "device")]
 _LINES = pa.schema([_TIME, *_NAMES, _VALUE])
-_SAMPLES = pa.schema([_TIME, *_NAMES, ("attempt", pa.int32()), ("labels", pa.string()), _VALUE])
+_SAMPLES: list[tuple[str, pa.DataType]] = [
+    _TIME, *_NAMES, ("attempt", pa.int32()), ("labels", pa.string()), _VALUE
+]  # fmt: skip
 # Its stub does not know that arrays and scalars may be joined to each other.
 _join: Any = pc.binary_join_element_wise
 
@@ -62,33 +66,38 @@ def _bytes(texts: "pa.Array[Any]") -> bytes:
 
 def samples(found: Readings) -> Generator[bytes]:
     """The samples as Parquet; see ``raw``."""
-    named = [_coded([getattr(entry.series, name) for entry in found.entries]) for name in ("metric", "node", "device")]
-    replica = _coded([entry.replica for entry in found.entries])
-    encoded_labels = _coded([labels(entry) for entry in found.entries])
-    attempts = np.array([entry.series.attempt for entry in found.entries], np.int32)
-    metric, node, device = named
+    columns = _columns(found.entries)
     sink = BytesIO()
-    with pq.ParquetWriter(sink, _SAMPLES, compression="zstd", compression_level=1) as writer:
+    # Texts that repeat are handed over as numbers. Without the schema of Arrow in the file a reader finds texts.
+    schema = pa.schema([(name, _TEXTS if field == pa.string() else field) for name, field in _SAMPLES])
+    with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=1, store_schema=False) as writer:
         for block in batches(found.blocks, GROUP):
-            columns = {
-                "time": pa.array(block.time),
-                "metric": metric(block),
-                "replica": replica(block),
-                "node": node(block),
-                "device": device(block),
-                "attempt": pa.array(attempts[block.index]),
-                "labels": encoded_labels(block),
-                "value": pa.array(block.value),
-            }
-            writer.write_table(pa.table(columns, schema=_SAMPLES))
+            # Nothing of a group is held while its bytes are sent.
+            writer.write_table(pa.table([column(block) for column in columns], schema=schema))
             yield _drain(sink)
     yield _drain(sink)
 
 
+def _columns(entries: Sequence[Entry]) -> "Sequence[Callable[[SampleColumns], pa.Array[Any]]]":
+    """What makes the columns of ``_SAMPLES`` for the samples of a block."""
+    attempts = np.array([entry.series.attempt for entry in entries], np.int32)
+    return [
+        lambda block: pa.array(block.time),
+        _coded([entry.series.metric for entry in entries]),
+        _coded([entry.replica for entry in entries]),
+        _coded([entry.series.node for entry in entries]),
+        _coded([entry.series.device for entry in entries]),
+        lambda block: pa.array(attempts[block.index]),
+        _coded([labels(entry) for entry in entries]),
+        lambda block: pa.array(block.value),
+    ]
+
+
 def _coded(texts: Texts) -> "Callable[[SampleColumns], pa.Array[Any]]":
-    """The texts of a block's samples."""
-    array: Any = pa.array(texts, pa.string())
-    return lambda block: array.take(pa.array(block.index))
+    """The texts of a block's samples, each one a number."""
+    different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    numbers, dictionary = np.array([different[text] for text in texts], np.int32), pa.array(different, pa.string())
+    return lambda block: pa.DictionaryArray.from_arrays(numbers[block.index], dictionary)
 
 
 def batches(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumns]:

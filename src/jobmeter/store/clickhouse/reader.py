@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
-from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.base import ReadBudget
@@ -20,6 +17,7 @@ from jobmeter.store.clickhouse.order import Order, by_index, latest
 from jobmeter.store.clickhouse.pending import Pending, overlaid
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import key_pieces
+from jobmeter.store.meter import BudgetMeter
 
 _BUFFER = 2_000_000
 """Rows that a read buffers to sort them in an order other than the engine's."""
@@ -31,32 +29,12 @@ Columns = list[NDArray[Any]]
 _TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "L": np.uint64, "Q": np.uint64, "q": np.int64, "d": np.float64}
 
 
-class Meter(msgspec.Struct):
-    """What is left of a budget."""
-
-    rows: int
-    deadline: float
-    seconds: float
-
-    @classmethod
-    def of(cls, budget: ReadBudget) -> "Meter":
-        """A budget that begins now."""
-        return cls(budget.rows, monotonic() + budget.seconds, round(budget.seconds, 3))
+class Meter(BudgetMeter):
+    """The rest of a budget, as the engine's settings too."""
 
     def settings(self) -> dict[str, Any]:
         """The engine's settings for the rest of the budget. Raises QueryTimeoutError when nothing is left."""
-        left = self.deadline - monotonic()
-        if left <= 0:
-            raise QueryTimeoutError("the question took longer than it may and was stopped")
-        return {"max_execution_time": f"{left:.3f}", "timeout_overflow_mode": "throw"}
-
-    def take(self, rows: int) -> None:
-        """Count rows. Raises LimitExceededError past the budget, QueryTimeoutError past the deadline."""
-        self.rows -= rows
-        if self.rows < 0:
-            raise LimitExceededError("the question reads more stored rows than one may: narrow its range", "range")
-        if monotonic() > self.deadline:
-            raise QueryTimeoutError("the question took longer than it may and was stopped")
+        return {"max_execution_time": f"{self.seconds_left():.3f}", "timeout_overflow_mode": "throw"}
 
 
 class Reader:

@@ -9,6 +9,8 @@ from jobmeter.store.window.pages import Pages, Rows
 
 _ROOM = 10_000
 """Buckets for which room is made without knowing whether they are there."""
+_PAGES = 1_024
+"""Pages whose samples are copied at a time where there is no kernel."""
 
 
 class Reader:
@@ -28,12 +30,14 @@ class Reader:
         """How many samples the rows have in a span, and how many buckets these make. Only with the kernel."""
         return kernel.measure(self.at, rows, span.start_ms, span.end_ms, step_ms)
 
-    def samples(self, rows: Int64s, span: TimeRange) -> SampleColumns:
-        """The samples of rows in a span; the index is a position in ``rows``."""
+    def samples(self, rows: Int64s, span: TimeRange, first_ms: int, most: int) -> SampleColumns:
+        """Return the first samples of rows in a span, row after row, at most ``most``.
+
+        The index is a position in ``rows``. The samples of the first row begin at ``first_ms``.
+        """
         if not kernel.AVAILABLE:
-            return self._samples_in_arrays(rows, span)
-        size, _ = self.size(rows, span, max(span.length_ms, 1))
-        return SampleColumns(*kernel.read(self.at, rows, span.start_ms, span.end_ms, size))
+            return self._samples_in_arrays(rows, span, first_ms, most)
+        return SampleColumns(*kernel.read(self.at, rows, first_ms, span.start_ms, span.end_ms, most))
 
     def buckets(
         self,
@@ -65,10 +69,22 @@ class Reader:
         times[position[before]], values[position[before]] = time[before], value[before]  # the last one wins
         return times, values
 
-    def _samples_in_arrays(self, rows: Int64s, span: TimeRange) -> SampleColumns:
-        position, time, value = self._content(rows)
-        inside = (time >= span.start_ms) & (time < span.end_ms)
-        return SampleColumns(position[inside].astype(np.uint32), time[inside], value[inside])
+    def _samples_in_arrays(self, rows: Int64s, span: TimeRange, first_ms: int, most: int) -> SampleColumns:
+        start_ms = np.full(len(rows), span.start_ms)
+        start_ms[:1] = first_ms
+        position, pages = self._pages.chains(self.first_page[rows])
+        near = (self._pages.newest(pages) >= start_ms[position]) & (self._pages.base[pages] < span.end_ms)
+        position, pages = position[near], pages[near]
+        parts, left = list[SampleColumns](), most
+        for at in range(0, len(pages), _PAGES):
+            of, time, value = self._pages.content(pages[at : at + _PAGES])
+            index = position[at : at + _PAGES][of]
+            inside = np.flatnonzero((time >= start_ms[index]) & (time < span.end_ms))[:left]
+            parts.append(SampleColumns(index[inside].astype(np.uint32), time[inside], value[inside]))
+            left -= len(inside)
+            if not left:
+                break
+        return SampleColumns.joined(parts)
 
     def _content(self, rows: Int64s) -> tuple[Int64s, Int64s, Float64s]:
         """All samples of rows, by (position in ``rows``, time)."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
@@ -19,6 +18,7 @@ from jobmeter.model.trace_filter import SpanFilter, TraceFilter
 from jobmeter.store.base import LogSelector, Outbox, ReadBudget, Selector, Store, StoreStatistics, Tier
 from jobmeter.store.cache import Cache
 from jobmeter.store.damage import DamagedPart
+from jobmeter.store.meter import BudgetMeter
 from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
@@ -27,7 +27,9 @@ _MOST_REVISIONS = 100_000
 _SERIES_BYTES = 600
 """Memory that a series of a list takes, about."""
 _TOGETHER = 1_024
-"""Series whose samples are copied out of the window while writers wait."""
+"""Series that are looked up in the window together."""
+BLOCK_ROWS = 65_536
+"""Samples that are copied out of the window while writers wait, and that a reader holds."""
 
 
 class WindowedStore:
@@ -125,22 +127,40 @@ class WindowedStore:
         return self._engine.names(selector, part, prefix)
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
-        """See ``Store.read``."""
-        rows = 0
-        for first in range(0, len(keys), _TOGETHER):
-            columns = self.window.read(keys, span, slice(first, first + _TOGETHER))
-            if columns is None:
-                # All of them from here on: an engine reads many series as quickly as some.
-                rest = keys.where(slice(first, None))
-                left = ReadBudget(rows=budget.rows - rows, seconds=budget.seconds)
-                for block in self._engine.read(rest, span, left):
-                    yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
-                return
-            rows += len(columns)
-            if rows > budget.rows:
-                raise LimitExceededError("the question reads more stored rows than one may: narrow its range", "range")
-            if len(columns):
-                yield SampleColumns(columns.index + np.uint32(first), columns.time, columns.value)
+        """See ``Store.read``. The budget's time begins with the first block.
+
+        Blocks are copied out of the window one by one, when they are asked for. Where the window has let go of samples
+        in between, the rest is read from the engine.
+        """
+        left = BudgetMeter.of(budget)
+        for begin in range(0, len(keys), _TOGETHER):
+            some = keys.where(slice(begin, begin + _TOGETHER))
+            first, first_ms, full = 0, span.start_ms, True
+            while full:
+                columns = self.window.read(some, span, first=first, first_ms=first_ms, most=BLOCK_ROWS)
+                if columns is None:
+                    # All of them from here on: an engine reads many series as quickly as some.
+                    yield from self._rest(keys, span, begin + first, first_ms, left)
+                    return
+                left.take(len(columns))
+                full = len(columns) == BLOCK_ROWS
+                if len(columns):
+                    first, first_ms = int(columns.index[-1]), int(columns.time[-1]) + 1
+                    yield SampleColumns(columns.index + np.uint32(begin), columns.time, columns.value)
+
+    def _rest(
+        self, keys: SeriesKeys, span: TimeRange, first: int, first_ms: int, left: BudgetMeter
+    ) -> Iterator[SampleColumns]:
+        """Yield from the engine the samples from a series and a time in it on, and those of all series behind it."""
+        parts = [(first, len(keys), span)]
+        if first_ms > span.start_ms:
+            own = TimeRange(min(first_ms, span.end_ms), span.end_ms)
+            parts = [(first, first + 1, own), (first + 1, len(keys), span)]
+        for begin, end, part in parts:
+            if begin < end:
+                for block in self._engine.read(keys.where(slice(begin, end)), part, left.left()):
+                    left.take(len(block))
+                    yield SampleColumns(block.index + np.uint32(begin), block.time, block.value)
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """See ``Store.previous``."""

@@ -134,14 +134,33 @@ class Window:
             self._write_any(rows_found, rest, keep_from)
         self._shrink(now_ms)
 
-    def read(self, keys: SeriesKeys, span: TimeRange, part: slice = slice(None)) -> SampleColumns | None:
-        """The samples of a part of those series in a span; None where one of them all may not be here.
+    def read(
+        self,
+        keys: SeriesKeys,
+        span: TimeRange,
+        *,
+        first: int = 0,
+        first_ms: int | None = None,
+        most: int = MOST_SAMPLES,
+    ) -> SampleColumns | None:
+        """Return the first samples of those series in a span, series after series, at most ``most``.
 
-        The index is a position in the part.
+        They begin with the series at position ``first``, and in that series at ``first_ms``. The index is a position in
+        ``keys``. None where one of the series from there on may have samples that are not here.
         """
         with self._lock:
-            rows = self._inside(keys, span.start_ms)
-            return None if rows is None else self._reader().samples(rows[part], span)
+            begin_ms = span.start_ms if first_ms is None else first_ms
+            found = self._look_up(keys)
+            rows = found.rows[first:]
+            if not len(rows):
+                return SampleColumns.empty()
+            since = self._rows.since
+            if not found.whole or int(since[rows[0]]) > begin_ms:
+                return None
+            if len(rows) > 1 and int(since[rows[1:]].max()) > span.start_ms:
+                return None
+            columns = self._reader().samples(rows, span, begin_ms, most)
+        return SampleColumns(columns.index + np.uint32(first), columns.time, columns.value) if first else columns
 
     def buckets(
         self,

@@ -1,0 +1,40 @@
+"""The rest of a read's budget."""
+
+from time import monotonic
+from typing import Self
+
+import msgspec
+
+from jobmeter.errors import LimitExceededError, QueryTimeoutError
+from jobmeter.store.base import ReadBudget
+
+
+class BudgetMeter(msgspec.Struct):
+    """The rest of a budget: rows, and the moment (of ``monotonic``) at which its ``seconds`` are over."""
+
+    rows: int
+    deadline: float
+    seconds: float
+
+    @classmethod
+    def of(cls, budget: ReadBudget) -> Self:
+        """Begin to use a budget now."""
+        return cls(budget.rows, monotonic() + budget.seconds, round(budget.seconds, 3))
+
+    def take(self, rows: int) -> None:
+        """Count rows. Raises LimitExceededError past the budget, QueryTimeoutError past the deadline."""
+        self.rows -= rows
+        if self.rows < 0:
+            raise LimitExceededError("the question reads more stored rows than one may: narrow its range", "range")
+        self.seconds_left()
+
+    def seconds_left(self) -> float:
+        """Return the time that is left. Raises QueryTimeoutError when nothing is."""
+        left = self.deadline - monotonic()
+        if left <= 0:
+            raise QueryTimeoutError("the question took longer than it may and was stopped")
+        return left
+
+    def left(self) -> ReadBudget:
+        """Return what is left as a budget. Raises QueryTimeoutError when no time is."""
+        return ReadBudget(rows=self.rows, seconds=self.seconds_left())
