@@ -37,7 +37,6 @@ _POLICY = (
 )
 SECURITY: tuple[tuple[str, str], ...] = (
     ("content-security-policy", _POLICY),
-    ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),

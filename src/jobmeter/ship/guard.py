@@ -33,7 +33,26 @@ _NEVER: Sequence[_Network] = tuple(
         "ff00::/8",
     )
 )
-_NAT64, _COMPATIBLE = ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96")
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+"""All of IPv6 that is given out as public: https://www.iana.org/assignments/ipv6-address-space"""
+_DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
+_TRANSLATED: Sequence[ipaddress.IPv6Network] = tuple(
+    ipaddress.IPv6Network(text)
+    for text in (
+        "64:ff9b::/96",  # NAT64 (RFC 6052)
+        "::ffff:0:0/96",  # IPv4-mapped (RFC 4291)
+        "::ffff:0:0:0/96",  # IPv4-translated (RFC 2765)
+        "::/96",  # IPv4-compatible (RFC 4291)
+    )
+)
+"""Networks whose last 32 bits are an IPv4 address: what they reach is what that address reaches."""
+_6TO4, _TEREDO = ipaddress.IPv6Network("2002::/16"), ipaddress.IPv6Network("2001::/32")
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+"""NAT64 of a network of one's own (RFC 8215): where the IPv4 address lies depends on its prefix."""
+_LOOPBACK = 1
+_IPV4 = 0xFFFFFFFF
+_ISATAP, _ISATAP_BITS = 0x00005EFE, 0xFCFFFFFF
+"""What stands before the IPv4 address in an interface identifier of ISATAP (RFC 5214), but for two flags."""
 
 
 class Guard(msgspec.Struct, frozen=True):
@@ -83,15 +102,22 @@ class Guard(msgspec.Struct, frozen=True):
         return addresses
 
     def allows(self, host: str, address: _Address) -> bool:
-        """Whether connections to that address are allowed, and to the IPv4 address that it is translated to, if any."""
-        return all(self._allows(host, one) for one in (address, *_translated(address)))
+        """True where connections to that address are allowed, and to each IPv4 address that it stands for, if any."""
+        if isinstance(address, ipaddress.IPv4Address):
+            return self._allows(host, address, public=address.is_global)
+        if any(_is_never(one) for one in _possible(address)):
+            return False
+        inside = _embedded(address)
+        if not all(self._allows(host, one, public=one.is_global) for one in inside):
+            return False
+        return self._allows(host, address, public=_is_public(address) or _only_translated(address))
 
-    def _allows(self, host: str, address: _Address) -> bool:
-        if any(address in network for network in _NEVER):
+    def _allows(self, host: str, address: _Address, *, public: bool) -> bool:
+        if _is_never(address):
             return False
         if any(address in network for network in self.networks):
             return True
-        return address.is_global and self._names(host.lower())
+        return public and self._names(host.lower())
 
     def _names(self, host: str) -> bool:
         return host in self.names or any(
@@ -99,16 +125,45 @@ class Guard(msgspec.Struct, frozen=True):
         )
 
 
+def _is_never(address: _Address) -> bool:
+    return any(address in network for network in _NEVER)
+
+
+def _is_public(address: ipaddress.IPv6Address) -> bool:
+    return address in _UNICAST and address.is_global and address not in _DOCUMENTATION
+
+
+def _only_translated(address: ipaddress.IPv6Address) -> bool:
+    """True where nothing but a translator to IPv4 answers at the address."""
+    return any(address in network for network in _TRANSLATED) and int(address) > _LOOPBACK
+
+
 def _plain(address: _Address) -> _Address:
-    """The IPv4 address that an IPv6 one embeds, if any."""
+    """Return the IPv4 address that an IPv4-mapped one is."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
-def _translated(address: _Address) -> Sequence[_Address]:
-    """The IPv4 address to which gateways (NAT64, 6to4) or the host itself forward packets."""
-    if isinstance(address, ipaddress.IPv4Address):
+def _embedded(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]:
+    """Return the IPv4 addresses to which gateways, or the host itself, send what is sent to the address."""
+    bits = int(address)
+    if _only_translated(address) or bits >> 32 & _ISATAP_BITS == _ISATAP:
+        return (ipaddress.IPv4Address(bits & _IPV4),)
+    if address in _6TO4:
+        return (ipaddress.IPv4Address(bits >> 80 & _IPV4),)
+    if address in _TEREDO:  # of the server, and of the client, inverted (RFC 4380)
+        return (ipaddress.IPv4Address(bits >> 64 & _IPV4), ipaddress.IPv4Address(~bits & _IPV4))
+    return ()
+
+
+def _possible(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]:
+    """Return what a NAT64 of one's own may take for the IPv4 address: after prefixes of 48, 56, 64 or 96 bits.
+
+    Bits 64 to 71 are left out of it (RFC 6052, section 2.2). What begins with eight zeros is padding, and no address.
+    """
+    if address not in _LOCAL_NAT64:
         return ()
-    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
-        return (ipaddress.IPv4Address(int(address) & 0xFFFFFFFF),)
-    return () if address.sixtofour is None else (address.sixtofour,)
+    bits = int(address)
+    joined = (bits >> 64 << 56) | (bits & ((1 << 56) - 1))  # without those eight bits
+    found = (one & _IPV4 for one in (joined >> 40, joined >> 32, joined >> 24, bits))
+    return tuple(ipaddress.IPv4Address(one) for one in found if one >> 24)

@@ -118,7 +118,7 @@ def test_the_target_and_the_headers_come_as_sent(target, path, query):
         async with connected(application) as wire:
             await wire.send(b"OPTIONS " + target + b" HTTP/1.1\r\nHost: http://127.0.0.1/\r\nX-Odd:  \xe9A \r\n\r\n")
             head, body = await wire.answer()
-            assert head.startswith(b"HTTP/1.1 200 OK\r\ndate: today\r\n")
+            assert head.startswith(b"HTTP/1.1 200 OK\r\ndate: today\r\nx-content-type-options: nosniff\r\n")
             assert body == b"ok"
 
     run(main())
@@ -131,9 +131,9 @@ def test_the_target_and_the_headers_come_as_sent(target, path, query):
 def test_bodies_with_a_length_and_in_chunks_come_whole_however_they_are_cut(size):
     application = Application()
     sent = (
-        b"POST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
-        b"POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: t\r\n\r\n"
-        + GET
+        b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
+        b"POST /b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: t\r\n\r\n" + GET
     )
 
     async def main():
@@ -153,7 +153,7 @@ def test_requests_that_come_together_are_answered_in_order_and_too_many_are_not_
 
     async def main():
         async with connected(application) as wire:
-            await wire.send(b"".join(b"GET /%d HTTP/1.1\r\n\r\n" % number for number in range(5_000)))
+            await wire.send(b"".join(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(5_000)))
             got = await wire.rest()
             assert got.count(b"HTTP/1.1 200") == len(application.scopes)
             assert got.count(b"HTTP/1.1 429") == 1
@@ -178,7 +178,7 @@ def test_a_body_is_not_read_faster_than_the_application_takes_it():
     async def main():
         async with connected(application) as wire:
             sending = asyncio.ensure_future(
-                wire.send(b"POST / HTTP/1.1\r\nContent-Length: 8000000\r\n\r\n" + b"x" * 8_000_000)
+                wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n" + b"x" * 8_000_000)
             )
             await until(lambda: wire.connection._paused)
             assert wire.connection._active.unread < 600_000
@@ -197,7 +197,7 @@ def test_100_continue_is_said_when_the_body_is_wanted():
         await answer(send, b"no", 413, [(b"connection", b"close")])
 
     async def main():
-        head = b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+        head = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
         async with connected(Application()) as wire:
             await wire.send(head)
             assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -223,7 +223,7 @@ def test_head_has_the_length_and_no_body_and_old_clients_get_no_chunks():
 
     async def main():
         async with connected(streaming) as wire:
-            await wire.send(b"HEAD / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+            await wire.send(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             first, second = (await wire.rest()).split(b"HTTP/1.1 200 OK\r\n")[1:]
             assert first.endswith(b"content-length: 99\r\n\r\n")
             assert b"connection: close" in second
@@ -248,13 +248,13 @@ def test_head_has_the_length_and_no_body_and_old_clients_get_no_chunks():
     ("sent", "status"),
     [
         (b"\x16\x03\x01\x02\x00\x01", b"400"),
-        (b"GET / HTTP/1.1\r\nA B: c\r\n\r\n", b"400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", b"400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA B: c\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
         (b"GET /" + b"a" * (HEAD_BYTES + 1), b"431"),
-        (b"GET / HTTP/1.1\r\nX: " + b"a" * 2 * HEAD_BYTES + b"\r\n\r\n", b"431"),
-        (b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 300 + b"\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 2 * HEAD_BYTES + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a:b\r\n" * 300 + b"\r\n", b"431"),
     ],
 )
 def test_what_is_no_request_is_refused_after_the_answers_to_what_was(sent, status):
@@ -320,7 +320,7 @@ def test_an_early_answer_reaches_a_client_that_is_still_sending():
 
     async def main():
         async with connected(refusing) as wire:
-            await wire.send(b"POST / HTTP/1.1\r\nContent-Length: 20000000\r\n\r\n" + b"x" * 10_000_000)
+            await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\n\r\n" + b"x" * 10_000_000)
             assert (await wire.answer())[1] == b"too much"
             # One that never ends is cut off.
             wire.pass_time(limits.HEAD_SECONDS)
@@ -370,7 +370,7 @@ def test_idle_half_sent_and_trickling_connections_are_closed_in_time():
             assert wire.closed == ["slow"]
         application = Application()
         async with connected(application) as wire:
-            await wire.send(b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n")
+            await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
             await until(lambda: application.scopes)
             for _ in range(int(limits.STALL_SECONDS) + 2):
                 await wire.send(b"x" * 100)
@@ -428,7 +428,7 @@ def test_where_all_are_busy_a_request_for_headers_gets_them_alone():
     async def main():
         async with connected(Application()) as wire:
             wire.connection.limited = True
-            await wire.send(b"HEAD /x HTTP/1.1\r\n\r\n")
+            await wire.send(b"HEAD /x HTTP/1.1\r\nHost: x\r\n\r\n")
             head = await wire.rest()
             assert head.startswith(b"HTTP/1.1 503 ")
             assert b"content-length: " in head
@@ -441,7 +441,7 @@ def test_where_all_are_busy_a_request_with_a_body_is_answered_before_it_comes():
     async def main():
         async with connected(Application()) as wire:
             wire.connection.limited = True
-            await wire.send(b"POST /x HTTP/1.1\r\nContent-Length: 10\r\n\r\n12345")
+            await wire.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
             head, body = await wire.answer()
             assert head.startswith(b"HTTP/1.1 503 ")
             assert b"as many connections" in body
@@ -456,7 +456,7 @@ def test_a_request_for_another_protocol_is_answered_with_http_and_the_connection
     async def main():
         application = Application()
         async with connected(application) as wire:
-            await wire.send(b"GET /x HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x00")
+            await wire.send(b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x00")
             head, body = await wire.answer()
             assert head.startswith(b"HTTP/1.1 200 ")
             assert (b"connection: close" in head, body) == (True, b"ok")
@@ -471,7 +471,7 @@ def test_where_all_are_busy_health_is_answered_and_the_rest_advised_to_come_agai
         application = Application()
         async with connected(application) as wire:
             wire.connection.limited = True
-            await wire.send(b"GET /healthz HTTP/1.1\r\n\r\n")
+            await wire.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await wire.answer())[1] == b"ok"
             await wire.send(GET)
             head, body = await wire.answer()
@@ -490,7 +490,7 @@ def test_a_server_that_ends_closes_what_is_idle_and_takes_the_rest_of_a_body():
             wire.connection.finish()
             assert not await wire.rest()
         async with connected(application) as wire:
-            await wire.send(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nab")
+            await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab")
             await until(lambda: application.scopes)
             wire.connection.finish()
             await wire.send(b"cd" + GET)
@@ -512,7 +512,7 @@ def test_a_closed_connection_leaves_nothing_behind():
         gc.disable()
         try:
             async with connected(application) as wire:
-                await wire.send(GET + b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc")
+                await wire.send(GET + b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc")
                 await wire.answer()
             left = weakref.ref(wire.connection)
             del wire.connection
@@ -541,9 +541,11 @@ def test_answers_that_are_there_already_are_sent_in_order_and_too_many_are_not_t
 
     async def main():
         async with connected(application) as wire:
-            await wire.send(b"".join(b"GET /%d HTTP/1.1\r\n\r\n" % number for number in range(3)))
+            await wire.send(b"".join(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(3)))
             assert [(await wire.answer())[1] for _ in range(3)] == [b"0", b"1", b"2"]
-            await wire.send(b"".join(b"GET /%d HTTP/1.1\r\n\r\n" % number for number in range(PIPELINED + 9)))
+            await wire.send(
+                b"".join(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(PIPELINED + 9))
+            )
             got = await wire.rest()
             assert got.count(b"HTTP/1.1 200") == PIPELINED + 1
             assert b"HTTP/1.1 429" in got
@@ -560,7 +562,7 @@ def test_an_answer_that_is_there_waits_for_the_whole_request_and_ends_the_connec
             await wire.send(b"GET /a HTTP/1.1\r\nhos")
             await turn()
             assert application.asked == 0
-            await wire.send(b"t: x\r\nconnection: close\r\n\r\nGET /b HTTP/1.1\r\n\r\n")
+            await wire.send(b"t: x\r\nconnection: close\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n")
             got = await wire.rest()
             assert (got.count(b"HTTP/1.1"), got[-1:]) == (1, b"a")
 
@@ -572,7 +574,7 @@ def test_a_body_of_length_0_is_no_body_and_the_connection_goes_on():
     async def main():
         async with connected(_Ready()) as wire:
             for number in range(3):
-                await wire.send(b"POST /%d HTTP/1.1\r\ncontent-length: 0\r\n\r\n" % number)
+                await wire.send(b"POST /%d HTTP/1.1\r\nHost: x\r\ncontent-length: 0\r\n\r\n" % number)
                 assert (await wire.answer())[1] == b"%d" % number
 
     run(main())

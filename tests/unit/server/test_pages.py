@@ -49,7 +49,6 @@ def test_every_file_is_sent_with_what_makes_it_safe(door):
         assert policy["frame-ancestors"] == policy["base-uri"] == policy["object-src"] == "'none'"
         assert policy["require-trusted-types-for"] == "'script'"
         assert "unsafe" not in headers["content-security-policy"]
-        assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "no-referrer"
 
 

@@ -1,8 +1,11 @@
 """Which addresses a sink may have."""
 
+import ipaddress
 import socket
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from jobmeter.errors import ConfigurationError
 from jobmeter.ship.guard import Guard
@@ -44,6 +47,74 @@ def test_no_list_allows_link_local_metadata_and_multicast(monkeypatch, address):
     _resolving(monkeypatch, [address])
     with pytest.raises(SinkError, match="do not allow"):
         Guard.of(["0.0.0.0/0", "::/0", "sink.example.org"]).resolve("sink.example.org", 80)
+
+
+IPV4 = st.ip_addresses(v=4)
+PREFIXES = st.integers(0, 2**61 - 1).map(lambda bits: ipaddress.IPv6Address(1 << 125 | bits << 64))
+"""The first half of a public address."""
+
+
+def embedded(form: str, inside: ipaddress.IPv4Address, prefix: ipaddress.IPv6Address) -> str:
+    """An IPv6 address that stands for an IPv4 one, written as the RFC of its form has it."""
+    high, low = (f"{part:x}" for part in divmod(int(inside), 2**16))
+    one, two, three, four = (f"{octet:02x}" for octet in inside.packed)
+    network = ":".join(prefix.exploded.split(":")[:4])
+    return {
+        "mapped": f"::ffff:{inside}",
+        "translated": f"::ffff:0:{inside}",
+        "compatible": f"::{inside}",
+        "nat64": f"64:ff9b::{inside}",
+        "6to4": f"2002:{high}:{low}::1",
+        "teredo client": "2001:0:808:808:0:0:{:x}:{:x}".format(*divmod(~int(inside) & 0xFFFFFFFF, 2**16)),
+        "teredo server": f"2001:0:{high}:{low}:0:0:f7f7:f7f7",
+        "isatap": f"{network}:0:5efe:{inside}",
+        "isatap of a public address": f"{network}:200:5efe:{inside}",
+        "local nat64 /48": f"64:ff9b:1:{one}{two}:00{three}:{four}00::",
+        "local nat64 /56": f"64:ff9b:1:ab{one}:00{two}:{three}{four}::",
+        "local nat64 /64": f"64:ff9b:1:abcd:00{one}:{two}{three}:{four}00:0",
+        "local nat64 /96": f"64:ff9b:1:abcd:0:0:{inside}",
+    }[form]
+
+
+FORMS = [
+    "mapped", "translated", "compatible", "nat64", "6to4", "teredo client", "teredo server", "isatap",
+    "isatap of a public address", "local nat64 /48", "local nat64 /56", "local nat64 /64", "local nat64 /96",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(inside=IPV4, prefix=PREFIXES)
+@example(inside=ipaddress.IPv4Address("169.254.169.254"), prefix=ipaddress.IPv6Address("2a00::"))
+@example(inside=ipaddress.IPv4Address("10.0.0.1"), prefix=ipaddress.IPv6Address("2a00::"))
+@example(inside=ipaddress.IPv4Address("127.0.0.1"), prefix=ipaddress.IPv6Address("2a00::"))
+@example(inside=ipaddress.IPv4Address("8.8.8.8"), prefix=ipaddress.IPv6Address("2a00::"))
+def test_an_address_that_stands_for_another_allows_no_more_than_that(form, inside, prefix):
+    address = ipaddress.ip_address(embedded(form, inside, prefix))
+    by_name, everything = Guard.of(["sink.example.org"]), Guard.of(["0.0.0.0/0", "::/0"])
+    if by_name.allows("sink.example.org", address):
+        assert inside.is_global
+        assert by_name.allows("sink.example.org", inside)
+    if not everything.allows("x", inside) and not (form.startswith("local") and inside.packed[0] == 0):
+        assert not everything.allows("x", address)
+
+
+@pytest.mark.parametrize("form", ["mapped", "translated", "compatible", "nat64", "6to4", "isatap"])
+def test_an_address_that_stands_for_a_public_one_is_public(form):
+    address = ipaddress.ip_address(embedded(form, ipaddress.IPv4Address(PUBLIC), ipaddress.IPv6Address("2a00::")))
+    assert Guard.of(["sink.example.org"]).allows("sink.example.org", address)
+    assert not Guard.of([]).allows("sink.example.org", address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["fec0::1", "fec0:1:2::3", "fc00::1", "fd12::1", "64:ff9b:1::808:808", "2001:db8::1", "3fff::1", "5f00::1",
+     "4000::1", "100::1", "2001:0:808:808::f7f7:f7f7", "::1"],
+)  # fmt: skip
+def test_an_address_that_is_not_of_the_public_internet_has_to_be_listed(address):
+    parsed = ipaddress.ip_address(address)
+    assert not Guard.of(["sink.example.org"]).allows("sink.example.org", parsed)
+    listed = Guard.of(["sink.example.org", address])
+    assert listed.allows("sink.example.org", parsed)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The older RPC signature, in the query of ``/``: Alibaba's legacy SDK cores, and newer SDKs with ``v2``.
 
 It covers the method, the query and a form body. Neither the path nor a header is covered: so the path must be ``/``,
-and headers that name an operation must name the one that the query names.
+and headers that name an operation or a security token must name the one that the query names.
 
 https://www.alibabacloud.com/help/en/sdk/product-overview/rpc-mechanism
 """
@@ -19,6 +19,11 @@ _FORM = "application/x-www-form-urlencoded"
 _HASHES = {"HMAC-SHA1": "sha1", "HMAC-SHA256": "sha256"}
 _NEEDED = ("Action", "Version", "AccessKeyId", "Timestamp", "SignatureNonce")
 _SIGNED = (*_NEEDED, "Signature", "SignatureMethod", "SecurityToken")
+_ALSO_IN_HEADERS = (
+    ("x-acs-action", "Action"),
+    ("x-acs-version", "Version"),
+    ("x-acs-security-token", "SecurityToken"),
+)
 
 
 class Rpc:
@@ -75,7 +80,7 @@ def _check_form(call: Call) -> None:
         raise UnauthenticatedError(f"more than once in the query: {', '.join(repeated)}", "malformed")
     if _method(call) not in _HASHES:
         raise UnauthenticatedError(f"the signature method {_method(call)[:64]!r} is not supported here", "malformed")
-    for header, name in (("x-acs-action", "Action"), ("x-acs-version", "Version")):
+    for header, name in _ALSO_IN_HEADERS:
         if call.header(header) not in {"", call.parameter(name)}:
             raise UnauthenticatedError(f"{header} is not the {name} that was signed", "malformed")
 

@@ -3,7 +3,8 @@
 https://support.huaweicloud.com/intl/en-us/devg-apisign/api-sign-algorithm.html
 
 The scheme has no nonce: within the 15 minutes in which its date is fresh, a captured request may be sent again,
-unchanged. The list of signed headers is the client's choice; the date alone must be in it.
+unchanged. The list of signed headers is the client's choice; the date must be in it, and the token of a temporary key
+where the call has one.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ from jobmeter.access.signatures.canonical import (
 )
 from jobmeter.errors import UnauthenticatedError
 
-DATE_HEADER = "x-sdk-date"
+DATE_HEADER, TOKEN_HEADER = "x-sdk-date", "x-security-token"
 UNSIGNED = "UNSIGNED-PAYLOAD"
 V11 = "V11-HMAC-SHA256"
 
@@ -66,14 +67,15 @@ class SdkHmac:
     name = "sdk-hmac"
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. Each signed header must be in the call, once."""
+        """See ``Scheme.claim``. Each signed header must be in the call, once; a security token must be signed."""
         parsed = _parse(call)
         if parsed is None:
             return None
         present = [name for name, _ in call.headers]
-        missing = [name for name in parsed.headers if name not in present]
-        if DATE_HEADER not in parsed.headers or missing:
-            names = ", ".join(missing) or DATE_HEADER
+        needed = {DATE_HEADER, TOKEN_HEADER} & {DATE_HEADER, *present}
+        missing = {name for name in parsed.headers if name not in present} | needed.difference(parsed.headers)
+        if missing:
+            names = ", ".join(sorted(missing))
             raise UnauthenticatedError(f"not signed, or missing: {names}", "incomplete-signature")
         if any(present.count(name) > 1 for name in parsed.headers):
             raise UnauthenticatedError("a header that is signed is there more than once", "malformed")

@@ -9,7 +9,7 @@ from typing import Any, cast
 import httptools
 
 from jobmeter.server.exchange import AsgiScope, Receive, Reply, Send
-from jobmeter.server.http.cycle import Cycle
+from jobmeter.server.http.cycle import NO_SNIFFING, Cycle
 from jobmeter.server.http.limits import (
     HEAD_SECONDS,
     IDLE_SECONDS,
@@ -19,6 +19,7 @@ from jobmeter.server.http.limits import (
     Reason,
     extended,
 )
+from jobmeter.server.http.validity import VERSIONS, is_host, is_http
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -48,11 +49,11 @@ _FAILED_HEADERS = [(b"content-length", b"0"), (b"connection", b"close")]
 
 
 class _RefusedError(Exception):
-    """A request that is not taken: its status."""
+    """A request that is not taken: its status, and why, where that is not the status's own text."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, text: bytes = b"") -> None:
         super().__init__(status)
-        self.status = status
+        self.status, self.text = status, text
 
 
 class Connection(asyncio.Protocol):
@@ -72,6 +73,11 @@ class Connection(asyncio.Protocol):
         self._parsed: Cycle | None = None
         self._task: asyncio.Task[None] | None = None
         self._url, self._headers = b"", list[tuple[bytes, bytes]]()
+        self._hosts: list[bytes] = []
+        self._valid_host = b""
+        """A value of ``Host`` that was found valid: most requests of a connection have the same."""
+        self._data: bytes | bytearray = b""
+        """The data that is being parsed, from the beginning of a request whose headers are coming, or before it."""
         self._head_bytes: int | None = None
         """Of the request whose headers are coming; None between requests and while a body comes."""
         self._continue = False
@@ -122,6 +128,11 @@ class Connection(asyncio.Protocol):
         if self._deaf or (self._ending and not self._receiving):
             return
         self._answered = 0
+        if self._data:
+            self._data = bytearray(self._data) if isinstance(self._data, bytes) else self._data
+            self._data += data
+        else:
+            self._data = data
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -130,12 +141,14 @@ class Connection(asyncio.Protocol):
             self._begin_early()
             cause = error.__context__
             if not self._ending or self._receiving:
-                self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
+                self._refuse(cause if isinstance(cause, _RefusedError) else _RefusedError(400))
             return
-        if self._head_bytes is not None:
+        if self._head_bytes is None:
+            self._data = b""
+        else:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
-                self._refuse(431)
+                self._refuse(_RefusedError(431))
         self._begin_early()
 
     def pause_writing(self) -> None:
@@ -159,6 +172,7 @@ class Connection(asyncio.Protocol):
         if self._ending or len(self._queue) >= PIPELINED or self._answered > PIPELINED:
             raise _RefusedError(429)
         self._url, self._headers, self._head_bytes, self._continue, self._body = b"", [], 0, False, False
+        self._hosts = []
         if self._active is None:
             self._deadline = self._connections.clock() + HEAD_SECONDS
 
@@ -175,6 +189,8 @@ class Connection(asyncio.Protocol):
             self._continue = value.lower() == b"100-continue"
         elif name in _BODY:
             self._body = self._body or value.strip(b" \t") != b"0"
+        elif name == b"host":
+            self._hosts.append(value.strip(b" \t"))
         self._headers.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
@@ -184,6 +200,7 @@ class Connection(asyncio.Protocol):
             raise _RefusedError(431)
         self._head_bytes = None
         version = self._parser.get_http_version()
+        self._check_head(version)
         cycle = self._parsed = Cycle(
             self,
             self._scope(version),
@@ -194,6 +211,21 @@ class Connection(asyncio.Protocol):
         self._deadline = self._connections.clock() + STALL_SECONDS
         if self._active is not None:
             self._pause(paused=True)
+
+    def _check_head(self, version: str) -> None:
+        """Refuse what the parser takes and HTTP/1.1 does not allow."""
+        if version == "0.9" or not is_http(self._data, self._parser.get_method(), self._url, version):
+            raise _RefusedError(400)
+        if version not in VERSIONS:
+            raise _RefusedError(505)
+        hosts = self._hosts
+        if len(hosts) != 1:
+            if hosts or version == "1.1":
+                raise _RefusedError(400, _WRONG_HOST)
+        elif hosts[0] != self._valid_host:
+            if not is_host(hosts[0]):
+                raise _RefusedError(400, _WRONG_HOST)
+            self._valid_host = hosts[0]
 
     def on_body(self, body: bytes) -> None:
         """A part of a body."""
@@ -391,9 +423,9 @@ class Connection(asyncio.Protocol):
         self._paused, self._deadline = False, self._connections.clock() + LINGER_SECONDS
         self._connections.waiting(self)
 
-    def _refuse(self, status: int) -> None:
+    def _refuse(self, why: _RefusedError) -> None:
         """Answer what is no request, after the answers to what came before it, and close."""
-        self._refused, self._deaf = _refusal(status), True
+        self._refused, self._deaf = _refusal(why), True
         if self._parsed is not None:
             self._parsed.disconnect()
         self._parsed, self._head_bytes = None, None
@@ -419,10 +451,13 @@ _REASONS = {
     400: (b"Bad Request", b"this is not HTTP/1.1\n"),
     429: (b"Too Many Requests", b"too many requests were sent before the first was answered\n"),
     431: (b"Request Header Fields Too Large", b"the headers of a request are too large or too many\n"),
+    505: (b"HTTP Version Not Supported", b"this server speaks HTTP/1.1 and HTTP/1.0\n"),
 }
+_WRONG_HOST = b"a request names the server once, in a header like `Host: 127.0.0.1:8400` (RFC 9112, section 3.2)\n"
 
 
-def _refusal(status: int) -> bytes:
-    phrase, text = _REASONS[status]
-    head = b"HTTP/1.1 %d %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-    return head % (status, phrase, len(text)) + text
+def _refusal(why: _RefusedError) -> bytes:
+    phrase, text = _REASONS[why.status]
+    text = why.text or text
+    head = b"HTTP/1.1 %d %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n%b\r\nconnection: close\r\n\r\n"
+    return head % (why.status, phrase, len(text), NO_SNIFFING) + text

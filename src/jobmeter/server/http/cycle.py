@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _DISCONNECT: Message = {"type": "http.disconnect"}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _BODYLESS = frozenset({204, 304})
+NO_SNIFFING = b"x-content-type-options: nosniff"
+"""A header of every answer: a browser takes a body for what its content type says, and for nothing else."""
 _JOINED = 64 * 1024
 """Body that is written together with its headers: copying it costs less than a second write."""
 
@@ -139,7 +141,7 @@ class Cycle:
 
     def _head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
         """The status line and the headers; how the body is framed follows from them."""
-        lines = [_STATUS[status], b"date: " + self._connection.date()]
+        lines = [_STATUS[status], b"date: " + self._connection.date(), NO_SNIFFING]
         length: int | None = None
         closing = False
         for name, value in headers:

@@ -131,6 +131,19 @@ def test_a_broken_claim_says_why(change: tuple[str, str], reason: str) -> None:
     assert refused.value.reason == reason
 
 
+def test_a_security_token_in_a_header_is_the_one_that_was_signed() -> None:
+    call = signed({"SecurityToken": "sts"}, {}, "s")
+    same = replace(call, headers=(*call.headers, ("x-acs-security-token", "sts")))
+    assert RPC.claim(same) is not None
+    for unsigned in (
+        signed({}, {}, "s"),
+        replace(call, query=call.query.replace("SecurityToken=sts", "SecurityToken=x")),
+    ):
+        with pytest.raises(UnauthenticatedError) as refused:
+            RPC.claim(replace(unsigned, headers=(*unsigned.headers, ("x-acs-security-token", "sts"))))
+        assert refused.value.reason == "malformed"
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -351,6 +351,15 @@ def test_the_date_must_be_signed_and_every_signed_header_there_once() -> None:
     assert refusal(replace(call, headers=gone)) == "incomplete-signature"
 
 
+@pytest.mark.parametrize("algorithm", sorted(HASHES))
+def test_a_security_token_must_be_signed(algorithm: str) -> None:
+    signed = make(algorithm, extra=(("x-security-token", "sts"),)).call
+    assert SDK_HMAC.claim(signed) is not None
+    without = make(algorithm).call
+    assert refusal(replace(without, headers=(*without.headers, ("x-security-token", "sts")))) == "incomplete-signature"
+    assert refusal(replace(signed, headers=(*signed.headers, ("x-security-token", "other")))) == "malformed"
+
+
 @pytest.mark.parametrize("date", ["", "now", "2026-11-20T15:33:56Z", "20261320T153356Z", "20261120T153356"])
 def test_a_date_of_another_form_is_malformed(date: str) -> None:
     assert refusal(with_header(make().call, "x-sdk-date", date)) == "malformed"
