@@ -7,11 +7,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from jobmeter.cli.output import BARS, duration, quantity
+from jobmeter.cli.output import BARS, duration
 from jobmeter.collect.launch.figures import Figure, Figures
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.result import Result
 from jobmeter.model.job import JobState
+from jobmeter.model.quantity import quantity
 
 _WIDTH = 24
 _COLORS = {JobState.SUCCEEDED: "green", JobState.FAILED: "red", JobState.STOPPED: "yellow"}

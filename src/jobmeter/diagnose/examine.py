@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rank_findings import rank_findings
 from jobmeter.diagnose.rule import THRESHOLDS, Rule, rules
@@ -13,4 +15,12 @@ def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = N
     """The findings of the rules (by default all), worst first, root causes before their consequences."""
     chosen = rules() if which is None else which
     found = [one for rule in chosen for one in rule.find(rule, case, thresholds[rule.thresholds])]
-    return rank_findings(case, found, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])
+    ranked = rank_findings(case, found, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])
+    return [replace(one, sentence=one.sentence or _sentence(case, one)) for one in ranked]
+
+
+def _sentence(case: Case, one: Finding) -> str:
+    """Return the first evidence as a sentence about the subject."""
+    text = one.evidence[0].text if one.evidence else one.rule
+    name = case.name_of_subject(one.subject)
+    return text if name in text else f"{name}: {text}"
