@@ -8,8 +8,9 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import console, duration, moment, print_json, quantity
+from jobmeter.cli.output import console, duration, moment, print_json
 from jobmeter.model.job import Node
+from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock
 
 _MOST_MISSING = 3

@@ -19,7 +19,6 @@ from jobmeter.cli.output import (
     duration,
     moment,
     print_json,
-    quantity,
     sparkline,
     state_cell,
 )
@@ -30,6 +29,7 @@ from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.answers import MetricSummary
 from jobmeter.model.job import Job
 from jobmeter.model.quality import JobQuality
+from jobmeter.model.quantity import quantity
 
 _OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32

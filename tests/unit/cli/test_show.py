@@ -109,7 +109,7 @@ def test_a_failed_job_ends_with_its_findings_and_last_error_lines(server, run):
     server.on("/jobs/b/logs", "\n".join(json.dumps(line) for line in lines).encode())
     text = run("show", "b").stdout
     findings, _, errors = text.partition("last error lines")
-    assert "critical python_exception (root, replica worker-0)" in findings
+    assert "critical worker-0 (n1): ValueError" in findings
     assert errors.index("error 1") < errors.index("error 2")
     asked = next(one for one in server.asked if one.path.endswith("/logs"))
     assert asked.parameters["level"] == ["error"]
