@@ -322,8 +322,8 @@ def partly_down(tmp_path_factory):
         now = SystemClock().now_ms()
         devices = [{"device": f"gpu{at}", "name": TYPE} for at in range(2)]
         nodes = [{"name": f"node-{at}", "info": {"cores": 4, "devices": devices}} for at in range(4)]
-        own = [{"name": f"worker-{at}", "node": f"node-{at * 2}", "pod": f"train-x7k2{at}"} for at in range(2)]
-        own = [{**one, "devices": ["gpu0", "gpu1"]} for one in own]
+        both = {"devices": ["gpu0", "gpu1"]}
+        own = [dict(both, name=f"worker-{at}", node=f"node-{at * 2}", pod=f"train-x7k2{at}") for at in range(2)]
         job = {"job_id": "train", "state": "Running", "start": now - MINUTE, "replicas": own}
         assert made.request("POST", "/jobs", {"nodes": nodes, "jobs": [job]}).status == 200
         # A clock that is ahead, as far as the server allows, stands for an agent that goes on.

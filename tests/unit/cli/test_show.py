@@ -117,7 +117,8 @@ def test_a_failed_job_ends_with_its_findings_and_last_error_lines(server, run):
 
 
 def test_the_pod_of_a_replica_is_named(server, run):
-    replicas = [{**one, "pod": f"train-{at}-x7k2p"} for at, one in enumerate(DETAIL["replicas"])]
+    pods = [f"train-{at}-x7k2p" for at in range(2)]
+    replicas = [{"name": f"worker-{at}", "pod": pod} for at, pod in enumerate(pods)]
     server.on("/jobs/b", {**DETAIL, "replicas": replicas})
     text = run("show", "b").stdout
     assert "pod" in text
