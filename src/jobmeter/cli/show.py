@@ -139,6 +139,7 @@ def _replicas(out: Console, detail: JobDetail) -> None:
             str(replica.attempt),
             "-" if replica.rank is None else str(replica.rank),
             replica.node,
+            replica.pod,
             "" if replica.state is None else str(replica.state),
             moment(replica.start),
             "-" if replica.start is None or replica.end is None else duration(replica.end - replica.start),
@@ -147,8 +148,8 @@ def _replicas(out: Console, detail: JobDetail) -> None:
         )
         for replica in replicas
     ]
-    columns = ("replica", "attempt", "rank", "node", "state", "start", "duration", "exit", "reason")
-    spare = ("attempt", "rank", "exit", "start", "duration", "node")
+    columns = ("replica", "attempt", "rank", "node", "pod", "state", "start", "duration", "exit", "reason")
+    spare = ("attempt", "rank", "exit", "start", "duration", "node", "pod")
     _print_present(out, columns, rows, ("attempt", "rank", "duration", "exit"), spare)
 
 
