@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 _ROOT = Path(__file__).parents[2]
-_SCRIPT = Path(__file__).parent / "sdk" / "pai_dlc.py"
+_SDK = Path(__file__).parent / "sdk"
+_SCRIPT = _SDK / "pai_dlc.py"
+PAI_STUDIO, EAS = _SDK / "pai_studio.py", _SDK / "eas.py"
+"""Scripts for further products, each with asks of its own form."""
 
 
 def _python(*names: str) -> Path:
@@ -25,10 +28,10 @@ needs_current = pytest.mark.skipif(not CURRENT.exists(), reason="no .venvs/aliba
 needs_former = pytest.mark.skipif(not FORMER.exists(), reason="no .venvs/alibaba-old (make sdk)")
 
 
-def ask(*asks: dict[str, Any], python: Path = CURRENT) -> list[Any]:
-    """The answers, in their order: see ``sdk/pai_dlc.py``."""
+def ask(*asks: dict[str, Any], python: Path = CURRENT, script: Path = _SCRIPT) -> list[Any]:
+    """The answers, in their order: see the script, by default ``sdk/pai_dlc.py``."""
     ran = subprocess.run(
-        [python, _SCRIPT], input=json.dumps(asks), capture_output=True, text=True, timeout=300, check=False
+        [python, script], input=json.dumps(asks), capture_output=True, text=True, timeout=300, check=False
     )
     assert ran.returncode == 0, ran.stderr
     answers: list[Any] = json.loads(ran.stdout)

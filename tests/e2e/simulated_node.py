@@ -30,14 +30,15 @@ from jobmeter.collect.discover.table import Process, ProcessTable
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.jobs import JobsCollector
+from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.registry import JobCollectors, Planned
 from jobmeter.collect.spool import Spool
 from jobmeter.model.sample import Sample
 from jobmeter.model.time import SystemClock
-from jobmeter.testing.nvml import FakeDevice, FakeNvml
 from jobmeter.wire.native.encode import samples_frame
+from tests.nvml import FakeDevice, FakeNvml
 from tests.unit.collect.trees import HOST, plant, plant_process
 
 RANKS = 8
@@ -88,10 +89,11 @@ class Machine:
         self.boot = f"{number:08}-{life:04}"
         self._booted_ns = elapsed_ns() - int(_UPTIME * 1e9 if life == 1 else 2e9)
         self._start = self.elapsed() // 10_000_000
-        self.devices = [
-            FakeDevice(index, f"GPU-{self._first + index:04}-{'ab' * 12}", values=dict(FakeDevice().values))
-            for index in range(RANKS)
-        ]
+        self.root.mkdir(parents=True)
+        self.driver = FakeNvml(self.root, RANKS)
+        self.driver.install()
+        for index, device in enumerate(self.driver.devices):
+            device.set(uuid=f"GPU-{self._first + index:04}-{'ab' * 12}")
         plant(self.root, {name: text for name, text in HOST.items() if name.startswith("proc/")})
         quiet = {"proc/stat": HOST["proc/stat"].replace("procs_blocked 1", "procs_blocked 0")}
         plant(self.root, quiet, {"proc/sys/kernel/random/boot_id": self.boot + "\n"})
@@ -104,7 +106,7 @@ class Machine:
     def advance(self) -> None:
         """Let everything have gone on until now."""
         ticks = (self.elapsed() // 10_000_000 - self._start) * _TICKS // 100
-        for index, device in enumerate(self.devices):
+        for index, device in enumerate(self.driver.devices):
             rank = self._first + index
             plant_process(
                 self.root,
@@ -127,14 +129,14 @@ class Machine:
         busy = bool(users) and rank != plan.idle
         slow = rank == plan.slow
         active = (45 if slow else 72) + noise(0, 1) if busy else 0.0
-        device.values.update(
+        device.set(
             utilization=(95, 40) if busy else (0, 0),
-            profile={1: 90.0 if busy else 0.0, 2: active, 3: active / 3, 5: active / 2, 10: active / 2},
             power=round((380 if slow else 600) * 1000 + noise(0, 3000)) if busy else 90_000,
-            clocks=(1300, 3201) if slow else (1980, 3201),
-            processes=[(_FIRST_PID + one - self._first, 30 * 2**30) for one in users],
-            process_utilization={_FIRST_PID + one - self._first: active for one in users},
+            clock=(1300, 3201) if slow else (1980, 3201),
         )
+        device.set_profile({1: 90.0 if busy else 0.0, 2: active, 3: active / 3, 5: active / 2, 10: active / 2})
+        device.run(*((_FIRST_PID + one - self._first, 30 * 2**30) for one in users))
+        device.work(**{f"p{_FIRST_PID + one - self._first}": round(active) for one in users if busy})
 
 
 class Processes(ProcessTable):
@@ -152,6 +154,7 @@ class Processes(ProcessTable):
 
 def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
     """Let the modules of the agent find that machine where they look for the one that they run on."""
+    os.environ.update(machine.driver.environment)
     proc = str(machine.root / "proc")
     frames = 0
     measured = (node_folder(plan, number) / "measured").open("a")
@@ -159,13 +162,11 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
     def host_collectors(place: Place) -> list[Planned]:
         return [Planned(CpuCollector(place, proc)), Planned(MemoryCollector(place, proc))]
 
-    def job_collectors(
-        place: Place, _classifier: Any, _clock: Any, *, alone: bool, state: Path | None, job_mapping: Path | None
-    ) -> JobCollectors:
+    def job_collectors(place: Place, _classifier: Any, _clock: Any, *, state: Path | None, **_: Any) -> JobCollectors:
         table = Processes(machine, place.node)
         jobs = JobsCollector(place, table, GroupReader(Hierarchies(proc)), proc, state=state)
         nvidia = NvidiaCollector(
-            place, FakeNvml(machine.devices), table.member_of, lambda: [one.member for one in table.processes()]
+            place, PynvmlLibrary(proc_root=proc), table.member_of, lambda: [one.member for one in table.processes()]
         )
         return JobCollectors(table, jobs, nvidia)
 

@@ -251,6 +251,46 @@ def test_the_newest_points_and_the_names(stored):
     assert {point["jobId"] for point in _points(answers[2])} == {JOB, OTHER}, "every job of the caller's, and no other"
 
 
+@pytest.mark.parametrize(("field", "how"), [("Average", "mean"), ("Minimum", "min"), ("Maximum", "max")])
+def test_the_tops_equal_pandas(stored, field, how):
+    server, key, frame, end_ms = stored
+    both = [{"jobId": JOB}, {"jobId": OTHER}]
+    span = {"StartTime": str(end_ms - 1_800_000), "EndTime": str(end_ms), "Period": "300"}
+    greatest, least, data = ask(
+        _list(server, key, "CARD_GPU_TEMPERATURE", both, "describe_metric_top", Orderby=field, Length="4", **span),
+        _list(
+            server, key, "CARD_GPU_TEMPERATURE", both, "describe_metric_top", Orderby=field, OrderDesc="True", **span
+        ),
+        _list(server, key, "CARD_GPU_TEMPERATURE", both, "describe_metric_data", **span),
+    )
+    parts = {job: _buckets(frame, job, "gpu.temperature", end_ms - 1_800_000, end_ms, 300_000) for job in (JOB, OTHER)}
+    expected = {}
+    for job, own in parts.items():
+        newest = own.groupby(["replica", "device"]).bucket.max()
+        values = own.groupby(["replica", "device", "bucket"]).value.agg(how)
+        for (replica, device), bucket in newest.items():
+            expected[bucket, f"{job}-{replica}", device[3:]] = values[replica, device, bucket]
+    ordered = sorted(expected.values(), reverse=True)
+    for answer, wanted in ((greatest, ordered[:4]), (least, ordered[::-1])):
+        points = json.loads(answer["body"]["Datapoints"])
+        assert [point[field] for point in points] == pytest.approx(wanted)
+        assert [point["order"] for point in points] == list(range(1, len(wanted) + 1))
+    assert _near(_values(json.loads(data["body"]["Datapoints"]), field), expected)
+
+
+def test_the_namespaces(stored):
+    server, key, *_ = stored
+    asks = [
+        {"config": _config(server, key), "product": "cms", "call": "describe_project_meta", "request": request}
+        for request in ({}, {"Labels": '{"name":"product","value":"ECS"}'}, {"PageNumber": 101})
+    ]
+    found, nothing, refused = ask(*asks)
+    [own] = found["body"]["Resources"]["Resource"]
+    assert (own["Namespace"], found["body"]["Total"]) == ("acs_pai_dlc", "1")
+    assert (nothing["body"]["Resources"]["Resource"], nothing["body"]["Total"]) == ([], "0")
+    assert refused["code"] == "InvalidParameter"
+
+
 def test_every_way_to_sign(stored):
     server, key, _, _ = stored
     no_pair = {"access_key_id": None, "access_key_secret": None, "type": "bearer", "bearer_token": key["token"]}

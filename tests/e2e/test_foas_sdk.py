@@ -292,6 +292,90 @@ def test_a_relative_range_ends_now(stored, ask):
         assert len(lines[0]["dps"]) == own.time.floordiv(20_000).nunique()
 
 
+def _forwarded(server, call, job=NAME, project=THEIRS):
+    return _call(server, call, {"projectName": project, "jobName": job, "instanceId": "-1"})
+
+
+def test_what_the_job_manager_would_say(stored, ask):
+    """Details, configuration, checkpoints and exceptions are JSON texts in the form of Flink's REST interface."""
+    server, frame, end_ms = stored
+    failures = [
+        {
+            "time": end_ms - 9_000,
+            "reason": "Restarted",
+            "level": "warning",
+            "message": "java.lang.Exception: a\n\tat x",
+        },
+        {"time": end_ms - 5_000, "reason": "JobFailed", "level": "error", "message": "java.io.IOException: ü <&>"},
+        {"time": end_ms - 1_000, "reason": "Noted", "level": "warning", "message": "no failure"},
+    ]
+    server.ingest(records({"events": [{**one, "job": JOB, "project": PROJECT} for one in failures]}))
+    detail, config, checkpoints, exceptions, resource, stopped, unknown = ask(
+        *(
+            _forwarded(server, call)
+            for call in (
+                *("GetInstanceDetail", "GetInstanceConfig", "GetInstanceCheckpoint", "GetInstanceExceptions"),
+                "GetInstanceResource",
+            )
+        ),
+        _forwarded(server, "GetInstanceDetail", "stopped"),
+        _forwarded(server, "GetInstanceCheckpoint", "nobody"),
+    )
+    assert "body" in detail, detail
+    found = json.loads(json.loads(detail["body"])["Detail"])
+    assert (found["jid"], found["name"], found["state"], found["job-type"]) == (JOB, NAME, "RUNNING", "STREAMING")
+    assert (found["start-time"], found["end-time"]) == (end_ms - 1_200_000, -1)
+    assert [one["name"] for one in found["vertices"]] == ["sink", "source"]
+    assert json.loads(json.loads(config["body"])["Config"])["jid"] == JOB
+
+    def last(name):
+        own = frame[frame.name == name]
+        own = own[own.time // 3_600_000 == own.time.max() // 3_600_000]
+        # Series of one replica, which a label tells apart, have their mean.
+        return own.sort_values("time").groupby(["replica", "task"]).value.last().groupby("replica").mean().max()
+
+    found = json.loads(json.loads(checkpoints["body"])["Checkpoints"])
+    assert found["counts"]["total"] == pytest.approx(last("checkpoints"))
+    latest = found["latest"]["completed"]
+    names = ("lastCheckpointDuration", "lastCheckpointSize", "state.state_size")
+    assert [latest[name] for name in ("end_to_end_duration", "checkpointed_size", "state_size")] == pytest.approx(
+        list(map(last, names))
+    )
+    found = json.loads(json.loads(exceptions["body"])["Exceptions"])
+    assert found["root-exception"] == failures[1]["message"]
+    assert [one["exception"] for one in found["all-exceptions"]] == [failures[1]["message"], failures[0]["message"]]
+    assert found["truncated"] is False
+    assert json.loads(resource["body"])["Resource"] == {}, "nobody says what it is allowed"
+    found = json.loads(json.loads(stopped["body"])["Detail"])
+    assert (found["state"], found["end-time"]) == ("CANCELED", end_ms)
+    assert (unknown["code"], unknown["status"]) == ("JobNotFound", 404)
+
+
+def test_what_an_instance_and_its_queue_have(stored, ask):
+    server, _, end_ms = stored
+    limits = {"cpu": 1.5, "memory": 3 * 2**30}
+    replicas = [{"name": f"tm-{at}", "node": "q0", "state": "Running"} for at in range(3)]
+    job = {
+        "job_id": "queued",
+        "project": "queue-team",
+        "type": "FlinkStream",
+        "state": "Running",
+        "resource_group": "root.q",
+    }
+    node = {"name": "q0", "resource_group": "root.q", "info": {"cores": 64, "memory": 256 * 2**30}}
+    extra = {"foas": {"Properties": "blink.ttl=5\n# nothing\nx = y", "parameterJson": {"ts": 7}}}
+    full = {**job, "limits": limits, "replicas": replicas, "extra": extra, "start": end_ms}
+    server.ingest(records({"jobs": [full], "nodes": [node]}))
+    resource, config = ask(
+        *(_forwarded(server, call, "queued", "queue_team") for call in ("GetInstanceResource", "GetInstanceConfig"))
+    )
+    assert json.loads(resource["body"])["Resource"] == {
+        "AllocatedMB": 3 * 3 * 1024, "AllocatedVirtualCores": 5, "TotalMB": 256 * 1024, "TotalVirtualCores": 64,
+    }  # fmt: skip
+    found = json.loads(json.loads(config["body"])["Config"])["execution-config"]
+    assert found["user-config"] == {"blink.ttl": "5", "x": "y", "ts": "7"}
+
+
 def test_the_sample_of_the_document(stored, ask):
     server, _, _ = stored
     query = _query("delay", "ss2", "600s-avg", "600s")

@@ -9,6 +9,7 @@ from jobmeter.model.time import MINUTE, SystemClock
 from tests.browser import check_view
 from tests.e2e.page import EVIL, WIDTHS, Viewer, import_samples, needs_page, wait_for_page
 from tests.frames import frame
+from tests.frames import samples as samples_frame
 from tests.processes import running
 
 pytestmark = pytest.mark.slow
@@ -311,3 +312,54 @@ def test_a_reader_learns_who_may(browser, server):
         page.wait_for_selector(".notice:has-text('Your key may not')")
         assert "role admin" in page.inner_text(".notice")
     context.close()
+
+
+@pytest.fixture(scope="module")
+def partly_down(tmp_path_factory):
+    """Four nodes with two devices each; all but two are down, and a job of pods runs on one of either kind."""
+    needs_page()
+    with running(tmp_path_factory.mktemp("down") / "data", "--store", "memory://", environment=QUICK) as made:
+        now = SystemClock().now_ms()
+        devices = [{"device": f"gpu{at}", "name": TYPE} for at in range(2)]
+        nodes = [{"name": f"node-{at}", "info": {"cores": 4, "devices": devices}} for at in range(4)]
+        both = {"devices": ["gpu0", "gpu1"]}
+        own = [dict(both, name=f"worker-{at}", node=f"node-{at * 2}", pod=f"train-x7k2{at}") for at in range(2)]
+        job = {"job_id": "train", "state": "Running", "start": now - MINUTE, "replicas": own}
+        assert made.request("POST", "/jobs", {"nodes": nodes, "jobs": [job]}).status == 200
+        # A clock that is ahead, as far as the server allows, stands for an agent that goes on.
+        alive = [({"metric": "node.load1", "node": f"node-{at}"}, [(now + 4 * MINUTE, 1.0)]) for at in range(2)]
+        assert made.ingest(samples_frame(alive)).status == 200
+        yield made
+
+
+QUICK = {"JOBMETER_NODE_SECONDS": "2"}
+
+
+def test_devices_of_a_node_that_is_down_are_not_free(browser, partly_down):
+    viewer = Viewer(browser, partly_down)
+    page = viewer.open("nodes", ".fleet .tile")
+    wait_for_page(page, "document.querySelectorAll('.tile.down').length === 2")
+    assert "8 devices, 2 free" in page.inner_text(".figures").replace("\n", " ")
+    assert "8 devices · 2 free" in page.inner_text(".fleet header.section")
+    page.click("role=button[name=Free]")
+    wait_for_page(page, "document.querySelectorAll('.tile').length === 1")
+    assert "node-1" in page.inner_text(".fleet")
+    page = viewer.open("nodes/node-3", "table.devices tbody tr")
+    wait_for_page(page, "document.querySelector('table.devices').innerText.includes('node not heard of')")
+    assert "free" not in page.inner_text("table.devices")
+    page = viewer.open("use", "#idle")
+    assert "4 of 4 devices that jobs have were not measured" in page.inner_text("#idle")
+    viewer.close()
+
+
+def test_a_replica_is_shown_with_its_pod(browser, partly_down):
+    viewer = Viewer(browser, partly_down)
+    page = viewer.open("jobs/train", "#replicas tbody tr")
+    rows = page.locator("#replicas tbody tr").all_inner_texts()
+    assert [[name for name in ("train-x7k20", "train-x7k21") if name in row] for row in rows] == [
+        ["train-x7k20"],
+        [],
+        ["train-x7k21"],
+        [],
+    ]
+    viewer.close()

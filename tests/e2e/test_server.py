@@ -29,6 +29,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 MEMORY = ("--store", "memory://")
+_BEGINNING = b"POST /api/put HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n"
 _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0", "node": "n1"}
 
 
@@ -365,7 +366,7 @@ def test_strangers_connections_leave_place_for_health_and_for_writers(tmp_path):
         for number in range(1_100):
             opened.append(socket.create_connection(address))
             if number % 3 == 0:
-                opened[-1].sendall(b"POST /api/put HTTP/1.1\r\nContent-Length: 100\r\n\r\n"[: 20 + number % 33])
+                opened[-1].sendall(_BEGINNING[: 20 + number % 42])
             if number % 4 == 0:
                 opened.append(socket.create_connection(lines))
         transport = server.transport()

@@ -27,6 +27,7 @@ REMEMBER_SECONDS = 1.0
 OUTAGE_SECONDS = 15 * 60.0
 """How long a cached key is valid while the registry does not answer."""
 MOST_KEYS = 10_000
+"""Keys that are cached, and keys whose last use is remembered: the latest used ones."""
 USED_EVERY_MS = 10 * MINUTE
 """How often a key's last use is written down."""
 _UNKNOWN_KEY = {
@@ -87,7 +88,8 @@ class Authenticator:
         self._sessions = sessions or Sessions(vault, clock, self._nonces, NonceMemory(clock, window_ms=LIFE_MS))
         self._lock = threading.Lock()
         self._keys: OrderedDict[bytes | str, _CachedKey] = OrderedDict()
-        self._used: dict[str, int] = {}
+        self._used: OrderedDict[str, int] = OrderedDict()
+        """When the last use of a key was written down, as long as the registry may not say so itself: the newest."""
 
     def authenticate(self, call: Call, schemes: Sequence[Scheme]) -> Principal:
         """Who sent the call, by the first of ``schemes`` that it uses; a share token counts only where nothing else is.
@@ -302,6 +304,9 @@ class Authenticator:
             if not self._use_is_due(key):
                 return
             self._used[key.id] = now_ms
+            self._used.move_to_end(key.id)
+            while len(self._used) > MOST_KEYS:
+                self._used.popitem(last=False)
         # A read-only registry still serves readers.
         with suppress(UnavailableError):
             self._registry.key_used(key.id, now_ms)

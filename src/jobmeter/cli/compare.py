@@ -8,9 +8,10 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
-from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json, quantity
+from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json
 from jobmeter.cli.use import began
 from jobmeter.client.bodies import ComparedJob, Comparison
+from jobmeter.model.quantity import quantity
 
 _MOST = 10
 

@@ -11,9 +11,9 @@ _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.I
 def headline(one: Finding) -> str:
     """A finding in one line, as markup."""
     style = _STYLES[one.severity]
-    text = f": {cell(one.evidence[0].text)}" if one.evidence else ""
-    whom = f"{cell(one.subject.kind)} {cell(one.subject.name)}"
-    return f"[{style}]{one.severity}[/] {cell(one.rule)} ({one.role}, {whom}){text}"
+    text = one.sentence or one.message  # a server of before has no sentences
+    since = f", since {moment(one.start)} UTC" if one.start < one.end else f" at {moment(one.start)} UTC"
+    return f"[{style}]{one.severity}[/] {cell(text)}{since} [dim]({cell(one.rule)}, {one.role})[/]"
 
 
 def details(one: Finding) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import choice
-from jobmeter.cli.output import console, duration, moment, print_json, quantity
+from jobmeter.cli.output import console, duration, moment, print_json
 from jobmeter.cli.use import began
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobSummary
@@ -20,6 +20,7 @@ from jobmeter.client.searches import JobSearch
 from jobmeter.errors import JobmeterError
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import Job, JobState
+from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock, parse_duration
 
 SHOWN = 20

@@ -22,12 +22,12 @@ from jobmeter.cli.output import (
     duration,
     moment,
     print_json,
-    quantity,
     sparkline,
 )
 from jobmeter.cli.save import save, writing
 from jobmeter.client.bodies import MetricAnswer, MetricLine
 from jobmeter.client.searches import MetricSearch
+from jobmeter.model.quantity import quantity
 
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 WHOLE = "whole"

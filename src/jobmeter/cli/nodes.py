@@ -8,10 +8,13 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import console, duration, moment, print_json, quantity
+from jobmeter.cli.output import console, duration, moment, print_json
 from jobmeter.model.job import Node
+from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock
 
+_MOST_MISSING = 3
+"""Devices that are named with the reason for which they are not measured, at most."""
 _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "memory", "cores")
 
 
@@ -63,5 +66,13 @@ def _bytes(info: Mapping[str, Any]) -> str:
 
 
 def _devices(info: Mapping[str, Any]) -> str:
+    """How many devices there are; where some are not measured, how many are, and why not the others."""
     devices = info.get("devices")
-    return str(len(devices)) if isinstance(devices, list | dict) else "-" if devices is None else str(devices)
+    if not isinstance(devices, list):
+        return str(len(devices)) if isinstance(devices, dict) else "-" if devices is None else str(devices)
+    missing = [one for one in devices if isinstance(one, dict) and one.get("state")]
+    if not missing:
+        return str(len(devices))
+    each = ", ".join(f"{one.get('device', '')} {one['state']}" for one in missing[:_MOST_MISSING])
+    more = f", {len(missing) - _MOST_MISSING} more" if len(missing) > _MOST_MISSING else ""
+    return f"{len(devices) - len(missing)} of {len(devices)}: {each}{more}"

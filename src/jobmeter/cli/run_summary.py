@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import click
 from rich.table import Table
 
-from jobmeter.cli.output import BARS, console, duration, quantity
+from jobmeter.cli.output import BARS, console, duration
 from jobmeter.collect.launch.figures import Figure, Figures
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.result import Result
 from jobmeter.model.job import JobState
+from jobmeter.model.quantity import quantity
 
 _WIDTH = 24
 _COLORS = {JobState.SUCCEEDED: "green", JobState.FAILED: "red", JobState.STOPPED: "yellow"}

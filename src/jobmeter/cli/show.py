@@ -19,7 +19,6 @@ from jobmeter.cli.output import (
     duration,
     moment,
     print_json,
-    quantity,
     sparkline,
     state_cell,
 )
@@ -30,6 +29,7 @@ from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.answers import MetricSummary
 from jobmeter.model.job import Job
 from jobmeter.model.quality import JobQuality
+from jobmeter.model.quantity import quantity
 
 _OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32
@@ -139,6 +139,7 @@ def _replicas(out: Console, detail: JobDetail) -> None:
             str(replica.attempt),
             "-" if replica.rank is None else str(replica.rank),
             replica.node,
+            replica.pod,
             "" if replica.state is None else str(replica.state),
             moment(replica.start),
             "-" if replica.start is None or replica.end is None else duration(replica.end - replica.start),
@@ -147,8 +148,8 @@ def _replicas(out: Console, detail: JobDetail) -> None:
         )
         for replica in replicas
     ]
-    columns = ("replica", "attempt", "rank", "node", "state", "start", "duration", "exit", "reason")
-    spare = ("attempt", "rank", "exit", "start", "duration", "node")
+    columns = ("replica", "attempt", "rank", "node", "pod", "state", "start", "duration", "exit", "reason")
+    spare = ("attempt", "rank", "exit", "start", "duration", "node", "pod")
     _print_present(out, columns, rows, ("attempt", "rank", "duration", "exit"), spare)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.output import cell, console, counted, duration, moment, print_json, quantity
+from jobmeter.cli.output import cell, console, counted, duration, moment, print_json
 from jobmeter.model.answers import DamagedBody, SchedulerStatus, Status
+from jobmeter.model.quantity import quantity
 
 
 @click.command(short_help="Show how the server does.")

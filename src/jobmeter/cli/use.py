@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jobmeter.cli.output import duration, quantity
+from jobmeter.cli.output import duration
 from jobmeter.client.api import Api
 from jobmeter.errors import NotFoundError
 from jobmeter.model import catalog
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.job import Job
+from jobmeter.model.quantity import quantity
 
 COLUMNS = (
     ("cpu", "cpu.usage"),

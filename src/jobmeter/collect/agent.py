@@ -31,6 +31,8 @@ from jobmeter.collect.worker import Worker
 _LONGEST_TURN = 5.0
 _LAST_TURN = 1.0
 """How long the last collection may take, when the agent was asked to end."""
+_DEVICES = 0.8
+"""The part of a turn that may be spent waiting for devices: what the others gave is then sent in time."""
 _FLUSH_SECONDS = 8.0
 """How long the end may wait for the server: service managers allow ten seconds or more."""
 
@@ -64,8 +66,10 @@ class Agent:
         state = spool.directory if spool else None
         owners = JobOwners(state)
         classifier = NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters, owners=owners)
-        jobs = job_collectors(place, classifier, clock, alone=False, state=state, job_mapping=finding.job_mapping)
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
+        jobs = job_collectors(
+            place, classifier, clock, patience=timeout * _DEVICES, state=state, job_mapping=finding.job_mapping
+        )
         workers = [
             Worker(planned.collector, planned.every_ms, clock, timeout)
             for planned in (*host_collectors(place), *jobs.planned)

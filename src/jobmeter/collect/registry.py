@@ -28,6 +28,10 @@ from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.collect.starts import Starts
 
+_PATIENCE = 0.4
+"""Seconds that one turn may wait for devices: less than the shortest turn, that of ``jobmeter run``."""
+_WAITS = 3
+"""How often a turn waits for devices: to open them, to ask for their processes, and to read them."""
 _SLOW_MS = 60_000
 """The interval of slow collectors, and of metrics that change slowly."""
 
@@ -77,8 +81,13 @@ class JobCollectors:
 
     @property
     def sources(self) -> list[RecordSource]:
-        """Sources of allocations, and of disagreements about them."""
-        return [*self.allocations, self.nvidia.disagreements]
+        """Sources of allocations, of disagreements about them, and of events about devices."""
+        return [*self.allocations, self.nvidia.disagreements, self.device_events]
+
+    @property
+    def device_events(self) -> RecordSource:
+        """Events about devices that stop being measured."""
+        return self.nvidia.states
 
     def devices(self) -> Sequence[Device]:
         """The devices of the node that the collectors found."""
@@ -90,14 +99,16 @@ def job_collectors(
     classifier: Classifier,
     clock: SampleClock,
     *,
-    alone: bool,
+    alone: bool = False,
+    patience: float = _PATIENCE,
     state: Path | None = None,
     job_mapping: Path | None = None,
 ) -> JobCollectors:
     """The collectors of the jobs whose processes ``classifier`` finds.
 
-    ``alone``: one job measures itself, and leaves metrics without a job to the agent of the node. ``state``: folder in
-    which counters are remembered over a restart. ``job_mapping``: folder in which a prolog writes who has which device.
+    ``alone``: one job measures itself, and leaves metrics without a job to the agent of the node. ``patience``: seconds
+    that one turn may wait for devices. ``state``: folder in which counters are remembered over a restart.
+    ``job_mapping``: folder in which a prolog writes who has which device.
     """
     table = ProcessTable(classifier)
     hierarchies = Hierarchies()
@@ -111,11 +122,12 @@ def job_collectors(
     prolog = [PrologAllocations(job_mapping, members)] if job_mapping else []
     nvidia = NvidiaCollector(
         place,
-        PynvmlLibrary(),
+        PynvmlLibrary(clock=clock, patience=patience / _WAITS),
         table.member_of,
         members,
         alone=alone,
         allocated=(*kubelet, *prolog),
         groups=DeviceGroups(hierarchies),
+        patience=patience / _WAITS,
     )
     return JobCollectors(table, jobs, nvidia)

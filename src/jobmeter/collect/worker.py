@@ -2,10 +2,11 @@
 
 import logging
 from dataclasses import dataclass, field
-from queue import SimpleQueue
-from threading import Event, Thread
+from functools import partial
+from threading import Event
 
 from jobmeter.collect.base import Collector, Samples
+from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.time import Clock
 
 _TRIES = 3
@@ -40,15 +41,12 @@ class Worker:
         self._every_ms = every_ms
         self._clock = clock
         self._due_ms = 0
-        self._turns: SimpleQueue[int] = SimpleQueue()
-        self._done = Event()
-        self._done.set()
+        self._calls: CallThread[Outcome] = CallThread(f"collect {collector.name}")
         self._started = 0.0
-        self._outcome: Outcome | None = None
         self._overdue = False
+        self._suspended = False
         self._failures = 0
         self._resting = 0
-        self._thread: Thread | None = None
 
     def begin(self, now_ms: int, *, force: bool = False) -> bool:
         """Start a turn, when one is due (``force``: even when none is) and the last one has come back.
@@ -60,20 +58,13 @@ class Worker:
             return False
         # A turn slightly early counts as on time: the loop's ticks are not exact to the millisecond.
         self._due_ms = turn_ms + self._every_ms - self._every_ms // 10
-        if self._resting and not force:
+        self._suspended = bool(self._resting) and not force
+        if self._suspended:
             self._resting -= 1
-            self._outcome = Outcome(success=False, duration=0.0)
             return True
-        self._overdue = not self._done.is_set()
-        if self._overdue:
-            return True
-        if self._thread is None:
-            self._thread = Thread(target=self._work, name=f"collect {self.name}", daemon=True)
-            self._thread.start()
-        self._outcome = None
-        self._done.clear()
-        self._started = self._clock.monotonic()
-        self._turns.put(now_ms)
+        self._overdue = not self._calls.begin(partial(self._turn, now_ms))
+        if not self._overdue:
+            self._started = self._clock.monotonic()
         return True
 
     def finish(self, deadline: float, stop: Event | None = None) -> Outcome:
@@ -81,30 +72,28 @@ class Worker:
 
         One that hung before is not waited for again. The wait ends soon after ``stop`` is set.
         """
-        while not self._done.is_set() and not self._overdue:
+        if self._suspended:
+            return Outcome(success=False, duration=0.0)
+        while self._calls.busy and not self._overdue:
             patience = deadline - self._clock.monotonic()
-            if patience <= 0 or self._done.wait(min(patience, _STOP_SECONDS)) or (stop and stop.is_set()):
+            if patience <= 0 or self._calls.wait(min(patience, _STOP_SECONDS)) or (stop and stop.is_set()):
                 break
-        if self._done.is_set() and self._outcome is not None:
-            return self._outcome
+        if not self._calls.busy:
+            return self._calls.result()
         return Outcome(success=False, duration=self._clock.monotonic() - self._started)
 
-    def _work(self) -> None:
-        while True:
-            now_ms = self._turns.get()
-            started = self._clock.monotonic()
-            try:
-                samples = self._collector.collect(now_ms)
-            except Exception as error:  # noqa: BLE001 - a collector may fail in any way and must not take others along
-                self._failed(error)
-                outcome = Outcome(success=False, duration=self._clock.monotonic() - started)
-            else:
-                self._failures = 0
-                outcome = Outcome(success=True, duration=self._clock.monotonic() - started, samples=samples)
-            if outcome.duration > self.timeout:
-                outcome.samples = []  # the loop has ticked since: their time would be wrong
-            self._outcome = outcome
-            self._done.set()
+    def _turn(self, now_ms: int) -> Outcome:
+        started = self._clock.monotonic()
+        try:
+            samples = self._collector.collect(now_ms)
+        except Exception as error:  # noqa: BLE001 - a collector may fail in any way and must not take others along
+            self._failed(error)
+            return Outcome(success=False, duration=self._clock.monotonic() - started)
+        self._failures = 0
+        outcome = Outcome(success=True, duration=self._clock.monotonic() - started, samples=samples)
+        if outcome.duration > self.timeout:
+            outcome.samples = []  # the loop has ticked since: their time would be wrong
+        return outcome
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1

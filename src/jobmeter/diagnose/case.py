@@ -96,6 +96,30 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return found[-1]
         return max(found, key=lambda stretch: stretch.length)
 
+    def name_of(self, signal: Signal) -> str:
+        """The member that a signal is of, as people know it: ``worker-87 (node-18, gpu7)``; ``node-18`` of a node."""
+        return self._name(signal.replica, signal.node, signal.device)
+
+    def name_of_subject(self, subject: Subject) -> str:
+        """A subject as people know it, see ``name_of``; empty for the job."""
+        if subject.kind == "job":
+            return ""
+        if subject.kind == "replica":
+            return self._name(subject.name, "", "")
+        node, _, device = subject.name.partition("/")
+        return self._name("", node, device) if subject.kind == "device" else subject.name
+
+    def _name(self, replica: str, node: str, device: str) -> str:
+        if device and not replica:
+            owners = [one.replica for one in self.view.allocations if (one.node, one.device) == (node, device)]
+            replica = owners[-1] if owners else ""
+        if not node:
+            node = next((one.node for one in reversed(self.view.replicas) if one.name == replica), "")
+        if not replica:
+            return f"{node}/{device}" if device else node
+        place = ", ".join(filter(None, (node, device)))
+        return f"{replica} ({place})" if place else replica
+
     def by_member(self, metric: str) -> Mapping[tuple[str, str, str], Signal]:
         """The means of a metric by member, over the whole span."""
         return {signal.member: signal for signal in self.means.get(metric, ())}

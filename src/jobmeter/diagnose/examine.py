@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rank_findings import rank_findings
 from jobmeter.diagnose.rule import THRESHOLDS, Rule, rules
@@ -18,8 +20,16 @@ def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = N
         found = causes if rule.cause is not None else facts
         found += rule.find(rule, case, thresholds[rule.thresholds])
         facts += _facts(rule, case, thresholds)
-    return rank_findings(case, causes, facts, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])
+    ranked = rank_findings(case, causes, facts, {rule.name: rule for rule in chosen}, thresholds[THRESHOLDS])
+    return [replace(one, sentence=one.sentence or _sentence(case, one)) for one in ranked]
 
 
 def _facts(rule: Rule, case: Case, thresholds: Thresholds) -> Iterable[Finding]:
     return rule.find_facts(rule, case, thresholds[rule.name]) if rule.find_facts else ()
+
+
+def _sentence(case: Case, one: Finding) -> str:
+    """Return the first evidence as a sentence about the subject."""
+    text = one.evidence[0].text if one.evidence else one.rule
+    name = case.name_of_subject(one.subject)
+    return text if name in text else f"{name}: {text}"

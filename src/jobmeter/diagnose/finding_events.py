@@ -10,9 +10,11 @@ from jobmeter.diagnose.rule import rules
 from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, Event, EventSource
 from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
 from jobmeter.model.record import EventRecord
+from jobmeter.model.time import SECOND, iso, parse_time
 
 _SEVERITIES = {level: severity for severity, level in LEVEL_OF.items()}
 _RULE = re.compile(r"[a-z0-9_]+")
+_SINCE = re.compile(r" \(since (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\)$", re.ASCII)
 
 Key = tuple[str, Subject]
 """The identity of an open finding: its rule and its subject."""
@@ -30,6 +32,12 @@ class ReportedFinding(msgspec.Struct, frozen=True):
         """See ``Key``."""
         return self.rule, self.opened.object
 
+    @property
+    def start(self) -> int:
+        """When the fault began, in epoch ms: before it was reported, which takes as long as the rule waits."""
+        began = _SINCE.search(self.opened.message)
+        return min(parse_time(began[1], "since"), self.opened.time) if began else self.opened.time
+
     def finding(self, until_ms: int) -> Finding:
         """The finding in the events; an open one lasts until ``until_ms``."""
         rule = next((one for one in rules() if one.name == self.rule), None)
@@ -41,20 +49,22 @@ class ReportedFinding(msgspec.Struct, frozen=True):
             severity=_SEVERITIES.get(self.opened.level, Severity.INFO),
             confidence=0.9,
             subject=self.opened.object,
-            start=self.opened.time,
+            start=self.start,
             end=max(end, self.opened.time),
             evidence=[
                 Evidence(kind="event", text=_rest(event), time=event.time, replica=event.replica) for event in parts
             ],
             advice=rule.advice if rule else "",
             source=rule.source if rule else "",
+            sentence=_rest(self.opened),
         )
 
 
 def opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
     """The event that a finding of a running job opened."""
     event = _event(project, job, one.subject, time_ms)
-    return replace(event, reason=FINDING, message=one.sentence, level=LEVEL_OF[one.severity])
+    message = f"{one.message} (since {iso(one.start // SECOND * SECOND)})"
+    return replace(event, reason=FINDING, message=message, level=LEVEL_OF[one.severity])
 
 
 def ending(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, over: bool = False) -> EventRecord:
@@ -110,6 +120,6 @@ def with_reported(
 
 
 def _rest(event: Event) -> str:
-    """The message without the rule and the subject before it."""
+    """The message without the rule and the subject before it, and without the time behind it."""
     head = f"({event.object.kind} {event.object.name}): "
-    return event.message.partition(head)[2] or event.message
+    return _SINCE.sub("", event.message.partition(head)[2] or event.message)

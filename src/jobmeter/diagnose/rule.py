@@ -78,8 +78,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         evidence: Sequence[Evidence],
         confidence: float = 0.9,
         role: Role = Role.ROOT,
+        sentence: str = "",
     ) -> Finding:
-        """A finding of the rule over ``span`` (epoch ms)."""
+        """A finding of the rule over ``span`` (epoch ms). Without a ``sentence`` ``examine`` gives it one."""
         return Finding(
             rule=self.name,
             role=role,
@@ -91,6 +92,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             evidence=list(evidence),
             advice=self.advice,
             source=self.source,
+            sentence=sentence,
         )
 
     def collected(

@@ -15,6 +15,12 @@ FINDING, FINDING_ENDED = "Finding", "FindingEnded"
 """The reasons of events about findings: one when a finding opens, one when it closes."""
 ALLOCATION_MISMATCH = "AllocationMismatch"
 """The reason of an agent's event about a replica that computes on a device that was not given to it."""
+GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED = "GpuLost", "GpuBack", "GpuNotPermitted"
+"""The reasons of an agent's events about a GPU that it cannot measure any more, measures again, and may not open."""
+DEVICE_HANGS = "DeviceHangs"
+"""The reason of an agent's event about a device of which a call does not return."""
+DRIVER_MISMATCH = "DriverMismatch"
+"""The reason of an agent's event about a node whose GPU driver and its library are of different versions."""
 COMMAND_LINE = "command line"
 """The actor of changes by a command on the server's own data."""
 WHOLE_SERVER = ""
@@ -72,6 +78,7 @@ REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.OOM: frozenset({"OOMKilled", "OOMKilling", "SystemOOM"}),
         EventType.DEVICE_FAULT: frozenset(
             {"Xid", "EccUncorrected", "RemapFailed", "DeviceLost"}
+            | {GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED, DEVICE_HANGS, DRIVER_MISMATCH}
             | {"HardwareError", "DiskError", "FilesystemError", "LinkDown"}
         ),
         EventType.THROTTLING: frozenset(

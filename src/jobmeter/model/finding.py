@@ -48,7 +48,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule found, from ``start`` to ``end`` (epoch ms). ``confidence`` is from 0 to 1; ``source`` an address."""
+    """What a rule found, from ``start`` to ``end`` (epoch ms). ``confidence`` is from 0 to 1; ``source`` an address.
+
+    ``sentence`` says it in one line, with the subject as people know it; ``evidence`` has the reasons, with figures.
+    """
 
     rule: str
     role: Role
@@ -61,11 +64,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
     source: str
 
+    sentence: str = ""
+
     @property
-    def sentence(self) -> str:
-        """The finding in one line: its rule, its subject, and its first evidence."""
-        evidence = f": {self.evidence[0].text}" if self.evidence else ""
-        return f"{self.rule} ({self.subject.kind} {self.subject.name}){evidence}"
+    def message(self) -> str:
+        """The finding as the message of an event: its rule and subject before its sentence."""
+        sentence = self.sentence or "; ".join(one.text for one in self.evidence[:1])
+        return f"{self.rule} ({self.subject.kind} {self.subject.name}): {sentence}"
 
 
 class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -56,6 +56,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cluster: str = ""
     node: str = ""
     pod_id: str = ""
+    pod: str = ""
+    """The name of its pod in the namespace of the job; empty where it is none, or its name is unknown."""
     state: JobState | None = None
     start: int | None = None
     end: int | None = None

@@ -31,7 +31,10 @@ MAX_LEASE_SECONDS = 86_400
 
 
 class ReplicaRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A replica as recorded. ``devices`` makes an allocation for each device from ``start`` to ``end``."""
+    """A replica as recorded. ``devices`` makes an allocation for each device from ``start`` to ``end``.
+
+    ``pod`` is the name of its pod, ``pod_id`` the pod's uid, or its id in another system.
+    """
 
     name: str
     attempt: int = 0
@@ -39,6 +42,7 @@ class ReplicaRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cluster: str = ""
     node: str = ""
     pod_id: str = ""
+    pod: str = ""
     state: JobState | None = None
     start: int | str | None = None
     end: int | str | None = None
@@ -340,6 +344,8 @@ def _check_replica(replica: ReplicaRecord) -> None:
         value = getattr(replica, field)
         if value:
             (check_job_id if field == "pod_id" else check_name)(value, f"replicas.{field}")
+    if len(replica.pod) > MAX_SHORT_TEXT:
+        raise InvalidRequestError(f"replicas.pod may have {MAX_SHORT_TEXT} characters", "replicas.pod")
     if not 0 <= replica.attempt < 2**31:
         raise InvalidRequestError(f"attempt {replica.attempt} is not between 0 and 2^31", "replicas.attempt")
     if len(replica.reason) > MAX_TEXT:

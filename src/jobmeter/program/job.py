@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jobmeter.cli.output import duration, moment, quantity
+from jobmeter.cli.output import duration, moment
 from jobmeter.cli.use import began
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, LogEntry
@@ -12,6 +12,7 @@ from jobmeter.client.searches import EventSearch, LogSearch, MetricSearch
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.event import Event
+from jobmeter.model.quantity import quantity
 from jobmeter.program import html
 from jobmeter.program.metrics import Metrics
 

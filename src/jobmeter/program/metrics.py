@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from jobmeter.cli.output import duration, moment, quantity
+from jobmeter.cli.output import duration, moment
 from jobmeter.client.bodies import MetricAnswer, MetricLine
+from jobmeter.model.quantity import quantity
 from jobmeter.program import frames, html
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from jobmeter.registry.statements import add_missing, chunks, renamed, update_ea
 
 _KEY = ("project", "job", "name", "attempt")
 _PLAIN = (*merge.LIFE, "reason")
-_COLUMNS = ("rank", "cluster", "node", "pod_id", *_PLAIN)
+_COLUMNS = ("rank", "cluster", "node", "pod_id", "pod", *_PLAIN)
 
 Member = tuple[str, ReplicaRecord, Mapping[str, Any]]
 """The job's id, the record of its replica, and the columns that this sets."""

@@ -6,9 +6,9 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.registry.breaker import SLOW_SECONDS
 from jobmeter.registry.database import POSTGRESQL, Database
 
-HEAD = "0014"
+HEAD = "0015"
 """The newest migration."""
-REVISIONS = frozenset(f"{number:04}" for number in range(1, 15))
+REVISIONS = frozenset(f"{number:04}" for number in range(1, int(HEAD) + 1))
 """Every migration of this program."""
 _LOCK = 0x6A6F626D
 """The number of PostgreSQL's advisory lock of migrations."""

@@ -123,7 +123,7 @@ replicas = Table(
     *_key("project", "job", "name"),
     Column("attempt", BigInteger, primary_key=True),
     *_optional(number, "rank"),
-    *_texts("cluster", "node", "pod_id"),
+    *_texts("cluster", "node", "pod_id", "pod"),
     *_optional(text, "state"),
     *_optional(number, "start", "end", "exit_code"),
     *_texts("reason"),

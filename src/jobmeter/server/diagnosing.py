@@ -128,5 +128,5 @@ def _event(job: Job, one: Finding) -> EventRecord:
         source=EventSource.REPLICA if replica else EventSource.JOB,
         level=LEVEL_OF[one.severity],
         reason=FINDING,
-        message=one.sentence,
+        message=one.message,
     )

@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from itertools import islice
 
 import msgspec
 
@@ -96,12 +97,17 @@ class FairQueue:
     def _account(self, key: str) -> _Account:
         account = self._accounts.get(key)
         if account is None:
+            self._forget_idle(len(self._accounts) + 1 - KEYS)
             account = self._accounts[key] = _Account(at=self._clock.monotonic())
-            for other in list(self._accounts)[: len(self._accounts) - KEYS]:
-                if not (self._accounts[other].began or self._accounts[other].waiting):
-                    del self._accounts[other]
         self._accounts.move_to_end(key)
         return account
+
+    def _forget_idle(self, count: int) -> None:
+        """Drop so many accounts of those idle for longest; none for a count of 0 or below."""
+        if count > 0:
+            idle = (key for key, one in self._accounts.items() if not (one.began or one.waiting))
+            for key in list(islice(idle, count)):
+                del self._accounts[key]
 
     def _begin(self, account: _Account) -> None:
         account.began.append(self._clock.monotonic())

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -74,6 +74,17 @@ def names_of(series: Series, part: NamePart) -> list[str]:
     return [name]
 
 
+class SeriesPage(NamedTuple):
+    """Some series. ``following`` asks for the next page; None where this is the last one. A page may be empty."""
+
+    keys: SeriesKeys
+    following: "SeriesPlace | None"
+
+
+SeriesPlace = tuple[int, int, int]
+"""Where a page of series begins: a day since the epoch, a job key, a series id."""
+NEWEST: SeriesPlace = (2**32 - 1, 0, 0)
+"""Where the first page begins: no series was written as late as that day."""
 PAGE_BYTES = 64 * 2**20
 """Most bytes of text in one page of log lines."""
 
@@ -221,6 +232,14 @@ class Store(Protocol):
 
     def find(self, selector: Selector) -> list[Series]:
         """The series that match, in no order. Raises LimitExceededError past ``selector.limit``."""
+        ...
+
+    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
+        """Return the keys of at most ``most`` series that may have samples since a time, those of the last day first.
+
+        ``place``: where the page begins. A series may come on several pages, and one that was written since the first
+        page on none.
+        """
         ...
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:

@@ -24,9 +24,21 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span, TracePage
-from jobmeter.model.time import HOUR, TimeRange, ceil_to, floor_to
+from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
-from jobmeter.store.base import PAGE_BYTES, LogSelector, Memory, ReadBudget, Selector, StoreStatistics, Tier, names_of
+from jobmeter.store.base import (
+    NEWEST,
+    PAGE_BYTES,
+    LogSelector,
+    Memory,
+    ReadBudget,
+    Selector,
+    SeriesPage,
+    SeriesPlace,
+    StoreStatistics,
+    Tier,
+    names_of,
+)
 from jobmeter.store.damage import DamagedPart
 from jobmeter.store.memory_spans import MemorySpans
 
@@ -148,6 +160,17 @@ class MemoryStore:
         if len(found) > selector.limit:
             raise LimitExceededError(f"more than {selector.limit} series match", "series")
         return found
+
+    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
+        """See ``Store.live``."""
+        with self._lock:
+            last = ((max(own) // DAY, key) for key, own in self._samples.items() if own and max(own) >= since_ms)
+            # The last day first, and in it by their keys.
+            every = sorted((-day, *key) for day, key in last)
+        found = [one for one in every if one >= (-place[0], *place[1:])]
+        job, series = (np.array([one[column] for one in found[:most]], np.uint64) for column in (1, 2))
+        following = (-found[most][0], *found[most][1:]) if len(found) > most else None
+        return SeriesPage(SeriesKeys(job, series), following)
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
         """See ``Store.names``."""

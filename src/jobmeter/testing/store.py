@@ -17,7 +17,7 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import NO_JOB, NamePart, Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange
-from jobmeter.store.base import ReadBudget, Selector, Store, Tier
+from jobmeter.store.base import NEWEST, ReadBudget, Selector, Store, Tier
 from jobmeter.testing.logs import LogTests
 from jobmeter.testing.samples import BUDGET, FOREVER, Samples, batch_of, brute_buckets, read_all, stored_buckets
 from jobmeter.testing.slot import Slot
@@ -99,6 +99,26 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.append(batch_of({(series[1], slot.start): 2.0}), FOREVER)
         assert not store.unwritten(SeriesKeys.of(series))[1]
         assert read_all(store, series, slot.span) == {(series[1], slot.start): 2.0}
+
+    def test_live_series_come_page_by_page_those_of_the_last_day_first(self, store: Store, slot: Slot) -> None:
+        old, new = ([slot.gauge(f"{day}-{n}") for n in range(5)] for day in ("old", "new"))
+        store.append(batch_of({(one, slot.start): 1.0 for one in old}), FOREVER)
+        store.append(batch_of({(one, slot.start + 2 * DAY): 1.0 for one in new}), FOREVER)
+        store.statistics()  # what waits for the engine has no place among them
+
+        def live(since_ms: int, most: int) -> list[int]:
+            found, place = list[int](), NEWEST
+            while True:
+                page = store.live(since_ms, most, place)
+                assert len(page.keys) <= most
+                found += page.keys.series.tolist()
+                if page.following is None:
+                    return found
+                place = page.following
+
+        places = [[live(slot.start, 20).index(one.id) for one in group] for group in (new, old)]
+        assert max(places[0]) < min(places[1])
+        assert {one.id for one in new} <= set(live(slot.start + 2 * DAY, 1_000_000))
 
     def test_the_last_write_wins_in_any_grouping(self, store: Store, slot: Slot) -> None:
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")

@@ -211,6 +211,25 @@ def test_the_last_use_is_written_down_now_and_then(
     assert used == [NOW_MS, NOW_MS, NOW_MS + 600_000, NOW_MS + 600_000]
 
 
+def test_the_last_uses_that_are_remembered_are_bounded(
+    authenticator: Authenticator,
+    registry: Registry,
+    vault: Vault,
+    clock: FixedClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jobmeter.access.authenticate.MOST_KEYS", 3)
+    keys = [create_key(registry, vault, clock, f"k{number}", "reader") for number in range(9)]
+    for _ in range(2):
+        for one in keys:
+            authenticator.authenticate(bearer(one.token), TOKENS)
+    assert len(authenticator._used) == 3
+    assert [one.last_used for one in registry.keys()] == [NOW_MS] * 9
+    clock.ms += 600_000
+    authenticator.authenticate(bearer(keys[0].token), TOKENS)
+    assert {one.name: one.last_used for one in registry.keys()}["k0"] == clock.ms
+
+
 class Failing:
     """A registry whose reads or writes fail."""
 

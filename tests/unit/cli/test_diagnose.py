@@ -17,6 +17,7 @@ FINDINGS = [
         ],
         "advice": "Read the traceback.",
         "source": "https://example.com/rule",
+        "sentence": "worker-0 (n1): ValueError: [bold]\x1b[2J",
     }
 ]  # fmt: skip
 
@@ -25,7 +26,8 @@ def test_a_finding_is_reported_with_its_evidence_and_advice(server, run):
     server.on("/jobs/b/findings", FINDINGS)
     text = run("diagnose", "b", "--project", "p").stdout
     assert server.asked[0].parameters == {"project": ["p"]}
-    assert text.splitlines()[0] == "critical python_exception (root, replica worker-0): ValueError: [bold]�[2J"
+    since = "since 2026-09-21 14:13:20 UTC"
+    assert text.splitlines()[0] == f"critical worker-0 (n1): ValueError: [bold]�[2J, {since} (python_exception, root)"
     for part in ("worker-0 exited with status 1", "Read the traceback.", "https://example.com/rule", "90%"):
         assert part in text
 

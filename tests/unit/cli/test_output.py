@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.output import BARS, Course, cell, chart, console, duration, moment, quantity, sparkline, table
+from jobmeter.cli.output import BARS, Course, cell, chart, console, duration, moment, sparkline, table
+from jobmeter.model.quantity import quantity
 
 
 @pytest.mark.parametrize(

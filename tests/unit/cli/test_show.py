@@ -109,8 +109,21 @@ def test_a_failed_job_ends_with_its_findings_and_last_error_lines(server, run):
     server.on("/jobs/b/logs", "\n".join(json.dumps(line) for line in lines).encode())
     text = run("show", "b").stdout
     findings, _, errors = text.partition("last error lines")
-    assert "critical python_exception (root, replica worker-0)" in findings
+    assert "critical worker-0 (n1): ValueError" in findings
     assert errors.index("error 1") < errors.index("error 2")
     asked = next(one for one in server.asked if one.path.endswith("/logs"))
     assert asked.parameters["level"] == ["error"]
     assert asked.parameters["order"] == ["desc"]
+
+
+def test_the_pod_of_a_replica_is_named(server, run):
+    pods = [f"train-{at}-x7k2p" for at in range(2)]
+    replicas = [{"name": f"worker-{at}", "pod": pod} for at, pod in enumerate(pods)]
+    server.on("/jobs/b", {**DETAIL, "replicas": replicas})
+    text = run("show", "b").stdout
+    assert "pod" in text
+    assert "train-0-x7k2p" in text
+    assert "train-1-x7k2p" in text
+    assert json.loads(run("show", "b", "--json").stdout)["replicas"][1]["pod"] == "train-1-x7k2p"
+    server.on("/jobs/b", DETAIL)
+    assert "pod" not in run("show", "b").stdout

@@ -2,16 +2,13 @@
 
 from threading import Event
 
+from tests.nvml import Call
+from tests.unit.collect.gpus import Bench
+
 from jobmeter.collect.checks import system
 from jobmeter.collect.checks.node import NodeChecks, check_clock, check_gpus
 from jobmeter.model.task import CHECKS, Check, CheckStatus
 from jobmeter.server.native.tasks import verdict_of
-from jobmeter.testing.nvml import FakeDevice
-
-
-def gpu(ecc=(0, 0), heat=50, lost=False, **more):
-    values = {"remapped_rows": (0, 0, 0, 0), "temperature": heat, **({"ecc_errors": ecc} if ecc else {}), **more}
-    return FakeDevice(values=values, lost=lost)
 
 
 def put(root, **texts):
@@ -25,10 +22,29 @@ def status(checks):
     return [check.status.value for check in checks]
 
 
-def test_gpus():
+def test_gpus(driver):
     assert status(check_gpus([])) == ["unavailable"]
-    devices = (gpu(), gpu(ecc=None), gpu(ecc=(5, 1)), gpu(remapped_rows=(0, 0, 1, 0)), gpu(heat=95), gpu(lost=True))
-    assert status(check_gpus(devices)) == ["ok", "ok", "critical", "warning", "warning", "critical"]
+    bench = Bench(driver)
+    bench.look()
+    assert status(check_gpus(bench.collector.devices)) == ["ok"] * 8
+    driver.devices[1].fail(3, Call.ECC)
+    driver.devices[2].set(ecc=(5, 1))
+    driver.devices[3].set(remapped=(0, 0, 1, 0))
+    driver.devices[4].set(temperature=95)
+    driver.devices[5].fail(15)
+    driver.devices[6].fail(4, Call.HANDLE)
+    driver.devices[6].fail(16, Call.POWER)
+    driver.devices[7].set(remapped=(0, 0, 0, 1))
+    found = check_gpus(bench.collector.devices)
+    expected = ["ok", "ok", "critical", "warning", "warning", "critical", "ok", "critical"]
+    assert status(found) == expected, "what the devices answer now"
+    bench.look()
+    bench.look()
+    expected[6] = "warning"
+    found = check_gpus(bench.collector.devices)
+    assert status(found) == expected, "and what the agent found before"
+    assert found[5].text == "gpu5 is not measured: lost (GPU is lost)"
+    assert found[6].text == "gpu6 is not measured: no permission (Insufficient Permissions)"
 
 
 def test_links(tmp_path):
@@ -81,10 +97,10 @@ def test_the_clock():
 
 def test_a_hanging_check_affects_no_other_and_unknown_names_are_ignored():
     release = Event()
-    checks = NodeChecks(lambda: [gpu()], float, patience=2.0)
+    checks = NodeChecks(list, float, patience=2.0)
     checks.checks = {
         "disks": lambda: system.check_memory(str(release.wait())),
-        "gpus": lambda: check_gpus([gpu()]),
+        "gpus": lambda: [Check("gpus", CheckStatus.OK, "well")],
         "bad": lambda: [Check("bad", CheckStatus.OK, str(1 / 0))],
     }
     try:

@@ -1,17 +1,16 @@
 """Who was given a device, and who computes on it: where these disagree, and where nothing can be said."""
 
 import pytest
+from tests.unit.collect.gpus import Bench, Gpu
 
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.devices import Claim
 from jobmeter.collect.discover.disagree import HOLD, DisagreementWatch, disagreements
 from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import check_event
-from jobmeter.testing.nvml import FakeDevice, FakeNvml
 
-DEVICES = [FakeDevice(i, f"GPU-{i}aaa-bbbb") for i in range(4)]
+DEVICES = [Gpu(i, f"GPU-{i}aaa-bbbb") for i in range(4)]
 
 
 def member(devices=None, job="j", replica="worker-0", source=Source.SLURM, **more):
@@ -87,12 +86,11 @@ def test_it_is_reported_once_when_it_lasts_and_again_when_it_comes_again():
         watch.update(20, [])
 
 
-def test_the_collector_of_gpus_looks_for_it():
-    devices = [FakeDevice(i, f"GPU-{i}aaa-bbbb") for i in range(2)]
-    devices[1].values["processes"] = [(7, 1)]
-    one = member(("SLURM_JOB_GPUS", "0"))
-    collector = NvidiaCollector(Place("n1"), FakeNvml(devices), {7: one}.get, lambda: [one])
-    for now_ms in range(HOLD):
-        collector.collect(now_ms)
-    (event,) = collector.disagreements.records(0).events
+def test_the_collector_of_gpus_looks_for_it(driver):
+    bench = Bench(driver)
+    driver.devices[1].run((7, 1))
+    bench.by_pid[7] = member(("SLURM_JOB_GPUS", "0"))
+    for _ in range(HOLD):
+        bench.look()
+    (event,) = bench.collector.disagreements.records(0).events
     assert event.message == "It computes on gpu1, but SLURM_JOB_GPUS gives it gpu0."

@@ -1,6 +1,7 @@
 """Which job a process works for: paths and environments as Slurm, Kubernetes and torchrun make them."""
 
 import pytest
+from tests.unit.collect.gpus import Gpu
 from tests.unit.collect.trees import HOST, plant, plant_process
 
 from jobmeter.collect.base import Owner, Place
@@ -16,9 +17,9 @@ from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.model.cluster import JobIds
+from jobmeter.model.device import DeviceState
 from jobmeter.model.job import JobState
 from jobmeter.model.record import check_record, replicas_of
-from jobmeter.testing.nvml import FakeDevice
 
 V1_STEP = """\
 9:name=systemd:/
@@ -504,7 +505,7 @@ def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_pa
 
 def test_a_node_describes_itself_when_something_changed(tmp_path):
     plant(tmp_path, HOST)
-    devices: list[FakeDevice] = []
+    devices: list[Gpu] = []
     place = Place("n1", resource_group="rg")
     reporter = NodeReporter(place, lambda: devices, f"{tmp_path}/proc")
     (node,) = reporter.records(0).nodes
@@ -513,7 +514,10 @@ def test_a_node_describes_itself_when_something_changed(tmp_path):
     assert node.info["cores"] >= 1
     assert "devices" not in node.info
     assert reporter.records(10_000).nodes == []
-    devices.append(FakeDevice(0, "GPU-1", "H200"))
+    devices.append(Gpu(0, "GPU-1", "H200"))
     (node,) = reporter.records(20_000).nodes
     assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1"}]
     assert reporter.records(4_000_000).nodes != []
+    devices[0] = Gpu(0, "GPU-1", "H200", state=DeviceState.LOST)
+    (node,) = reporter.records(4_010_000).nodes
+    assert node.info["devices"] == [{"device": "gpu0", "name": "H200", "uuid": "GPU-1", "state": "lost"}]

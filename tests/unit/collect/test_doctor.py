@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.fakes import SetClock
+from tests.nvml import Call
+from tests.waiting import wait_until
 
 from jobmeter.client.transport import Response, Transport
 from jobmeter.collect.doctor.base import Machine, Status
@@ -16,8 +18,8 @@ from jobmeter.collect.doctor.examine import Questions, examine
 from jobmeter.collect.doctor.kernel import check_kernel
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
+from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.errors import UnauthenticatedError, UnavailableError
-from jobmeter.testing.nvml import FakeDevice
 
 NAMES = ("CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_SYSLOG")
 V1_MOUNTS = "".join(
@@ -110,28 +112,73 @@ def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
     assert found["journal"].status is Status.ABSENT, "an empty folder is no journal"
 
 
-def test_gpus_that_answer_that_do_not_and_that_are_of_others(machine):
-    found = by_name(check_devices(machine, list))
-    assert {check.status for check in found.values()} == {Status.ABSENT}
-    for number in range(2):
+def nvidia(machine):
+    return by_name(check_devices(machine))["nvidia"]
+
+
+def test_a_machine_without_devices(machine, make_driver):
+    make_driver(0)
+    assert {check.status for check in check_devices(machine)} == {Status.ABSENT}
+
+
+def test_gpus_that_are_measured_and_why_others_are_not(machine, driver):
+    for number in range(8):
         write(Path(machine.dev, f"nvidia{number}"), "")
+    write(Path(machine.dev, "nvidiactl"), "")
+    assert (nvidia(machine).status, nvidia(machine).text) == (Status.OK, "8 GPUs (NVIDIA H200)")
+    write(Path(machine.dev, "nvidia8"), "")
+    assert (nvidia(machine).status, nvidia(machine).text) == (Status.PROBLEM, "8 of 9 GPUs answer (NVIDIA H200)")
+    driver.devices[3].fail(15, Call.HANDLE)
+    driver.devices[5].fail(4, Call.HANDLE)
+    found = nvidia(machine)
+    why = "gpu3: lost (GPU is lost); gpu5: no permission (Insufficient Permissions)"
+    assert (found.status, found.text) == (Status.PROBLEM, f"6 of 8 GPUs are measured (NVIDIA H200); {why}")
+    for device in driver.devices:
+        device.fail(16, Call.HANDLE)
+    assert nvidia(machine).text.endswith("gpu3: reset required (GPU requires restart); and 4 more")
+    assert "--gpu-reset" in nvidia(machine).advice
+
+
+def test_a_gpu_that_blocks(machine, driver):
+    nvml = PynvmlLibrary(patience=0.2)
+    driver.devices[3].block(1, Call.HANDLE)
+    found = by_name(check_devices(machine, nvml))["nvidia"]
+    driver.unblock()
+    wait_until(lambda: not any(device.busy for device in nvml.devices()), "the call returns")
+    nvml.close()
+    assert (found.status, found.text) == (Status.PROBLEM, "7 of 8 GPUs are measured (NVIDIA H200); gpu3: hangs")
+
+
+@pytest.mark.parametrize(
+    ("fault", "text", "advice"),
+    [
+        (lambda driver: driver.load_driver("580.10.02"), "library mismatch", "the driver was replaced"),
+        (
+            lambda driver: (driver.folder / "libnvidia-ml.so.1").unlink(),
+            "library missing",
+            "NVIDIA_DRIVER_CAPABILITIES",
+        ),
+        (lambda driver: driver.load_driver(""), "driver not loaded", "modprobe"),
+        (lambda driver: driver.fail(999), "lost", "nvidia-smi"),
+    ],
+)
+def test_a_library_that_cannot_be_used(machine, driver, fault, text, advice):
+    fault(driver)
+    write(Path(machine.dev, "nvidia0"), "")
+    found = nvidia(machine)
+    assert found.status is Status.PROBLEM
+    assert text in found.text
+    assert advice in found.advice
+
+
+def test_devices_of_others(machine, make_driver):
+    make_driver(0)
     write(Path(machine.dev, "davinci0"), "")
     write(Path(machine.dev, "davinci_manager"), "")
     write(Path(machine.sys, "class/drm/card0/device/vendor"), "0x1002\n")
-    assert (
-        by_name(check_devices(machine, lambda: [FakeDevice(name="NVIDIA H200"), FakeDevice(name="NVIDIA H200")]))[
-            "nvidia"
-        ].text
-        == "2 GPUs (NVIDIA H200)"
-    )
-    lost = by_name(check_devices(machine, lambda: [FakeDevice(name="NVIDIA H200")]))["nvidia"]
-    assert (lost.status, lost.text) == (Status.PROBLEM, "1 of 2 GPUs answer (NVIDIA H200)")
-    broken = by_name(check_devices(machine, list, lambda: False))
-    assert (broken["nvidia"].status, "cannot be found" in broken["nvidia"].text) == (Status.PROBLEM, True)
-    broken = by_name(check_devices(machine, list, lambda: True))
-    assert (broken["nvidia"].status, "cannot be opened" in broken["nvidia"].text) == (Status.PROBLEM, True)
-    assert broken["amd"].text.startswith("the machine has 1 AMD GPUs, and this version has no collector")
-    assert broken["ascend"].text.startswith("the machine has 1 NPUs, and this version has no collector")
+    found = by_name(check_devices(machine))
+    assert found["amd"].text.startswith("the machine has 1 AMD GPUs, and this version has no collector")
+    assert found["ascend"].text.startswith("the machine has 1 NPUs, and this version has no collector")
 
 
 class Answers(Transport):

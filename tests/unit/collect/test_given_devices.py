@@ -15,10 +15,10 @@ from jobmeter.collect.discover.permitted import DeviceGroups, minors_of
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.rules import read_rules
 from jobmeter.collect.discover.table import ProcessTable
+from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import check_event, check_record
-from jobmeter.testing.nvml import FakeDevice, FakeNvml
 
 GROUP = "/libpod_parent/libpod-8662537b770b90806633172f776b321b2943840c024b730b9622649846555c17"
 CONTAINER = """\
@@ -50,17 +50,21 @@ def allowing(*minors):
 class Node:
     """A node of four GPUs over a tree of files: the agent's own classifier, table and collector of GPUs."""
 
-    def __init__(self, root):
+    def __init__(self, root, driver):
         self.root = root
         self.files = root / "mapping"
         plant(root, {"proc/self/mountinfo": MOUNTS})
         proc = str(root / "proc")
         self.table = ProcessTable(NodeClassifier("n1", proc), proc)
-        self.devices = [FakeDevice(i, f"GPU-{i}aaa-bbbb", minor=3 - i) for i in range(4)]
+        self.devices = driver.devices
+        for i, device in enumerate(self.devices):
+            device.set(uuid=f"GPU-{i}aaa-bbbb", minor=3 - i)
+        self.nvml = PynvmlLibrary(proc_root=proc)
+        driver.readers.append(self.nvml.close)
         self.now_ms = NOW
         self.collector = NvidiaCollector(
             Place("n1", "c1"),
-            FakeNvml(self.devices),
+            self.nvml,
             self.table.member_of,
             self.members,
             allocated=[PrologAllocations(self.files, self.members)],
@@ -105,8 +109,15 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path):
-    return Node(tmp_path)
+def driver(make_driver):
+    made = make_driver(4)
+    made.install()
+    return made
+
+
+@pytest.fixture
+def node(tmp_path, driver):
+    return Node(tmp_path, driver)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +145,7 @@ def test_an_idle_device_that_a_control_group_permits_is_its_jobs(node):
     assert node.messages() == []
 
 
-def test_a_container_has_the_device_that_it_was_started_with(tmp_path):
-    node = Node(tmp_path)
+def test_a_container_has_the_device_that_it_was_started_with(node, tmp_path):
     proc = str(tmp_path / "proc")
     (tmp_path / "rules.toml").write_text(RULES)
     rules = read_rules(tmp_path / "rules.toml")
@@ -164,7 +174,7 @@ def test_a_group_that_permits_every_device_leaves_the_word_to_the_environment(no
 def test_users_of_a_device_come_before_permitted_groups(node):
     node.task(100, "21", allowing(2))
     node.task(200, "22")
-    node.devices[1].values["processes"] = [(200, 1)]
+    node.devices[1].run((200, 1))
     assert node.look() == {("22", "gpu1", "process")}
 
 
@@ -235,14 +245,14 @@ def test_a_process_on_a_device_that_the_prolog_gave_to_another(node):
     node.task(100, "21")
     node.task(200, "22")
     node.give(_0="21")
-    node.devices[0].values["processes"] = [(200, 1)]
+    node.devices[0].run((200, 1))
     message = "It computes on gpu0, which the prolog gave to worker-0 of 21."
     assert node.messages() == [("22", "device gpu0", message)]
 
 
 def test_a_process_on_a_device_that_its_group_does_not_permit(node):
     node.task(100, "21", allowing(3))
-    node.devices[2].values["processes"] = [(100, 1)]
+    node.devices[2].run((100, 1))
     message = "It computes on gpu2, but its control group lets it open gpu0."
     assert node.messages() == [("21", "device gpu2", message)]
 

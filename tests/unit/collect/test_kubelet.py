@@ -5,16 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tests.unit.collect.gpus import Gpu
 
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.kubelet.allocated import KubeletAllocations, indices
 from jobmeter.collect.kubelet.client import PodDevices, PodResources, read_devices
+from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.errors import UnavailableError
 from jobmeter.model.pod import job_of_pod
 from jobmeter.model.record import check_record
-from jobmeter.testing.nvml import FakeDevice, FakeNvml
 
 UID = "0a1b2c3d-0001-0002-0003-00000000abcd"
 NOW = 1_767_225_600_000
@@ -113,7 +114,7 @@ def test_devices_of_resource_claims():
     ],
 )
 def test_ids_of_plug_ins(ids, found):
-    assert indices(ids, [FakeDevice(0, "GPU-0"), FakeDevice(1, "GPU-1")]) == found
+    assert indices(ids, [Gpu(0, "GPU-0"), Gpu(1, "GPU-1")]) == found
 
 
 class Kubelet:
@@ -163,7 +164,7 @@ def test_where_there_is_no_kubelet(tmp_path):
     assert not client.present
     (tmp_path / "kubelet.sock").touch()
     assert not client.present, "a file is no socket"
-    assert KubeletAllocations(client, list).owners([FakeDevice(0, "GPU-0")], NOW) == {}
+    assert KubeletAllocations(client, list).owners([Gpu(0, "GPU-0")], NOW) == {}
 
 
 def member(uid, run=0):
@@ -171,18 +172,25 @@ def member(uid, run=0):
 
 
 @pytest.fixture
-def bench(kubelet, tmp_path):
+def bench(kubelet, tmp_path, make_driver):
+    driver = make_driver(2)
+    driver.install()
+
     class Bench:
         def __init__(self):
             self.members: list[Member] = []
-            self.devices = [FakeDevice(0, "GPU-0"), FakeDevice(1, "GPU-1")]
+            self.devices = driver.devices
+            for number, device in enumerate(self.devices):
+                device.set(uuid=f"GPU-{number}")
+            self.nvml = PynvmlLibrary(proc_root=str(tmp_path))
+            driver.readers.append(self.nvml.close)
             self.folder = tmp_path / "pods"
             self.folder.mkdir()
             self.client = PodResources(kubelet.path)
             allocated = KubeletAllocations(self.client, lambda: self.members, str(self.folder))
             self.by_pid: dict[int, Member] = {}
             self.collector = NvidiaCollector(
-                Place("n1"), FakeNvml(self.devices), self.by_pid.get, lambda: self.members, allocated=[allocated]
+                Place("n1"), self.nvml, self.by_pid.get, lambda: self.members, allocated=[allocated]
             )
 
         def owners(self, now_ms=NOW):
@@ -224,7 +232,7 @@ def test_a_stranger_on_a_device_that_was_given_to_another_counts_as_both(bench, 
     other = member(UID.replace("0a1b", "ffff"))
     bench.members.append(other)
     bench.by_pid[7] = other
-    bench.devices[1].values["processes"] = [(7, 2**30)]
+    bench.devices[1].run((7, 2**30))
     assert bench.owners()["gpu1"] == "", "of two jobs: measured for nobody"
     assert sorted(bench.allocations()) == [
         (job_of_pod(UID), "gpu1", "kubelet"),

@@ -1,25 +1,17 @@
 """Which GPUs the variables of a process name: CUDA's documented rules, and those that PyTorch found in its driver."""
 
 from itertools import takewhile
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.collect.gpus import Gpu
 from tests.unit.collect.trees import plant_process
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.discover.devices import visible_devices
 from jobmeter.collect.discover.environ import read_environment
 from jobmeter.collect.discover.member import Member, Source
-
-
-class Gpu(NamedTuple):
-    index: int
-    uuid: str
-    minor: int | None = None
-    name: str = ""
-
 
 UUIDS = ["9942190a", "9e8d35e3", "e429a63e", "eee1dfbc", "bbcd6503", "472ea263", "e56257c4", "1c20e77d"]
 GPUS = [Gpu(at, f"GPU-{uuid}-a134-0fdd-0e01-23811fdbd293") for at, uuid in enumerate(UUIDS)]

@@ -29,6 +29,7 @@ def finding(rule="hang_hw", name="j", start=NOW - MINUTE, end=NOW, severity=Seve
         evidence=evidence,
         advice="",
         source="",
+        sentence=evidence[0].text,
     )
 
 
@@ -125,7 +126,7 @@ def test_the_events_name_the_rule_whom_it_is_about_and_how_long_it_was():
     [reported] = reported_findings([opened, ended])
     again = reported.finding(NOW + 9 * MINUTE)
     assert (again.rule, again.subject, again.severity) == ("xid", one.subject, Severity.CRITICAL)
-    assert (again.start, again.end) == (NOW, NOW + 3 * MINUTE)
+    assert (again.start, again.end) == (NOW - MINUTE, NOW + 3 * MINUTE)  # from when the fault began
     assert [part.text for part in again.evidence] == [
         "what xid saw",
         "it is found no longer, 3.0 min after it was reported",

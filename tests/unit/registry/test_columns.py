@@ -331,3 +331,46 @@ def test_a_server_that_starts_has_every_job_read_before_a_listing(url: str) -> N
         registry.prepare()
         wait_until(lambda: registry._columns._table is not None, "columns")
         assert registry.jobs(JobFilter(), NOW).total == 1
+
+
+@pytest.mark.parametrize("field", ["node", "extra"])
+def test_a_listing_that_has_to_look_something_up_holds_up_no_other_and_answers_as_of_its_own_moment(
+    url: str, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, go_on = threading.Event(), threading.Event()
+    slowed = "_related" if field == "node" else "_stored"
+    original = getattr(column_store, slowed)
+
+    def slow(*arguments: Any) -> Any:
+        looking.set()
+        assert go_on.wait(60)
+        return original(*arguments)
+
+    where = Condition("node", Operator.IN, ("n1",))
+    if field == "extra":
+        # A value that is too long to be a column.
+        where = Condition("extra.dialect.long", Operator.IN, ("x" * 1_000,))
+        monkeypatch.setattr(fields, "MOST_BYTES", 100)
+    question = JobFilter(conditions=(where,), sort="name", descending=False, limit=3)
+    with closing(SqlRegistry(Database(url), Retention())) as registry, ThreadPoolExecutor(1) as pool:
+
+        def record(job: str, name: str, node: str, value: str) -> None:
+            replica = ReplicaRecord(name="worker-0", node=node)
+            extra = {"dialect": {"long": value * 1_000}}
+            registry.record("p", Records(jobs=[JobRecord(job_id=job, name=name, replicas=[replica], extra=extra)]), NOW)
+
+        for number in range(6):
+            record(f"j{number}", f"name-{number}", f"n{number % 2}", "xy"[1 - number % 2])
+        expected = registry.jobs(question, NOW)
+        assert ([job.id for job in expected.jobs], expected.total) == (["j1", "j3", "j5"], 3)
+        monkeypatch.setattr(column_store, slowed, slow)
+        waiting = pool.submit(registry.jobs, question, NOW)
+        assert looking.wait(60)
+        # Meanwhile rows go to other jobs, and what they are sorted by changes.
+        registry.delete_job("p", "j1")
+        record("new", "name-0", "n1", "x")
+        record("j5", "a", "n0", "y")
+        assert registry.jobs(JobFilter(), NOW).total == 6
+        go_on.set()
+        assert waiting.result(60) == expected
+        assert [job.id for job in registry.jobs(question, NOW).jobs] == ["new", "j3"]

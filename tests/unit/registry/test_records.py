@@ -68,6 +68,14 @@ def test_a_whole_record_comes_back(registry: Registry) -> None:
     }
 
 
+def test_the_pod_of_each_attempt_comes_back(registry: Registry) -> None:
+    attempts = [ReplicaRecord(name="w", attempt=at, pod=f"train-{at}", pod_id=f"uid-{at}") for at in range(2)]
+    put(registry, JobRecord(job_id="j", replicas=[*attempts, ReplicaRecord(name="other")]))
+    put(registry, JobRecord(job_id="j", replicas=[ReplicaRecord(name="w", attempt=1, state=JobState.RUNNING)]))
+    found = {(one.name, one.attempt): (one.pod, one.pod_id) for one in view(registry).replicas}
+    assert found == {("w", 0): ("train-0", "uid-0"), ("w", 1): ("train-1", "uid-1"), ("other", 0): ("", "j-other")}
+
+
 def test_what_a_later_record_leaves_out_stays(registry: Registry) -> None:
     put(registry, JobRecord(job_id="j", name="first", user="ana", start=NOW - 1000, state=JobState.RUNNING))
     put(registry, JobRecord(job_id="j", state=JobState.FAILED, end=NOW, error="out of memory", exit_code=137))

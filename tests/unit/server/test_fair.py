@@ -121,3 +121,34 @@ def test_keys_without_work_are_forgotten(monkeypatch):
         one.queue.leave(str(number))
     assert len(one.queue._accounts) <= 11
     one.queue.leave("stays")
+
+
+def test_as_many_keys_are_remembered_as_is_said():
+    """What a key used counts until so many others came after it."""
+    one = Queue(slots=1, of_a_key=1)
+    assert one.queue.enter("heavy")
+    one.work("heavy", seconds=5)
+    for number in range(fair.KEYS - 2):
+        assert one.queue.enter(str(number))
+        one.queue.leave(str(number))
+    assert one.queue.enter("last")
+    one.wait("heavy")
+    one.wait("0")
+    one.queue.leave("last")
+    assert one.admitted == ["0"], "it used less"
+
+
+def test_those_idle_for_longest_are_forgotten_first_and_none_that_works_or_waits(monkeypatch):
+    monkeypatch.setattr(fair, "KEYS", 4)
+    one = Queue(slots=2)
+    assert one.queue.enter("works")
+    assert one.queue.enter("idle")
+    one.wait("waits")
+    one.queue.leave("idle")
+    assert one.admitted == ["waits"]
+    one.wait("waits")
+    for number in range(9):
+        one.wait(f"new-{number}")
+        assert {"works", "waits", f"new-{number}"} <= set(one.queue._accounts)
+    assert "idle" not in one.queue._accounts
+    one.queue.leave("works")

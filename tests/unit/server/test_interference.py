@@ -216,12 +216,24 @@ def put_tasks(server: Serving, who: Whose, admin: CreatedKey, ids: dict[tuple[st
 
 OF_OWNER: Mapping[str, Any] = {
     **dict.fromkeys(
-        ("JobId", "JobIds", "TrainingJobId", "training_job_id", "job", "jobName", "jobNames", "TargetId", "id"),
+        (
+            *("JobId", "JobIds", "TrainingJobId", "training_job_id", "job", "jobName", "jobNames", "TargetId", "id"),
+            *("ServiceName", "ServiceUid"),
+        ),
         lambda who, _: who.job,
     ),
-    **dict.fromkeys(("job_name", "name", "DisplayName"), lambda who, _: f"{MARK}-{who.name}"),
+    **dict.fromkeys(
+        ("job_name", "name", "DisplayName", "TrainingJobName", "Filter", "InstanceTypes"),
+        lambda who, _: f"{MARK}-{who.name}",
+    ),
     **dict.fromkeys(("PodId", "InstanceId"), lambda who, _: f"{who.job}-worker-0"),
-    **dict.fromkeys(("ResourceGroupID", "ResourceGroupId", "ResourceId", "resource_group"), lambda who, _: who.group),
+    **dict.fromkeys(
+        (
+            *("ResourceGroupID", "ResourceGroupId", "ResourceGroupIDs", "ResourceGroupIds", "ResourceId"),
+            *("QuotaId", "QuotaIds", "ResourceName", "resource_group"),
+        ),
+        lambda who, _: who.group,
+    ),
     **dict.fromkeys(("ClusterId", "clusterId", "cluster"), lambda who, _: who.cluster),
     **dict.fromkeys(("NodeId", "node", "NodeIds"), lambda who, _: who.node),
     **dict.fromkeys(("projectName", "project_id", "training_project_id", "project"), lambda who, _: who.project),
@@ -239,6 +251,7 @@ OF_OWNER: Mapping[str, Any] = {
 OF_ALL: Mapping[str, Any] = {
     "MetricType": "GpuCoreUsage",
     "MetricName": "JOB_GPU_DUTY_CYCLE",
+    "Orderby": "Average",
     "SanityCheckNumber": "1",
     "TargetType": "job",
     "JobType": "PyTorchJob",

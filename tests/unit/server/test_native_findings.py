@@ -115,7 +115,7 @@ def test_a_finished_job_is_diagnosed_by_itself_once(failed):
     work.round()
     [event] = stored_findings(failed)
     assert event["level"] == "error"
-    assert event["message"] == "python_exception (replica worker-0): ValueError: empty batch"
+    assert event["message"] == "python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch"
     assert [moment["kind"] for moment in failed.call("GET", "/jobs/j1/timeline?kind=event").json()] == []
     failed.call("POST", "/jobs", job())
     for _ in range(3):
@@ -142,7 +142,7 @@ def test_what_fails_for_a_moment_is_done_again(failed, monkeypatch, method):
         failed.clock.time_ms += RETRY_MS
     assert failures < 0
     assert [event["message"] for event in stored_findings(failed)] == [
-        "python_exception (replica worker-0): ValueError: empty batch"
+        "python_exception (replica worker-0): worker-0 (n1): ValueError: empty batch"
     ]
 
 

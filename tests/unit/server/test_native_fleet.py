@@ -156,3 +156,34 @@ def test_a_key_is_made_with_policies_by_name(server):
     refused = server.call("POST", "/keys", {**wanted, "policies": ["none-such"]})
     assert refused.status == 400
     assert refused.json()["error"]["field"] == "policies[0]"
+
+
+def machines(server, key=None):
+    return {(one["cluster"], one["name"]): one for one in server.call("GET", "/nodes", key=key).json()["nodes"]}
+
+
+def test_a_node_of_several_projects_is_listed_once(server):
+    """Its agent has a key of one project; samples of jobs on it were sent with keys of others."""
+    for project in ("a", "b", "c"):
+        key = server.key("writer", project)
+        if project == "b":
+            assert (
+                server.call("POST", "/jobs", {"nodes": [node("n1")], "jobs": [job("train", "n1")]}, key).status == 200
+            )
+        at = NOW - {"a": 3, "b": 2, "c": 1}[project] * MINUTE
+        place = {"metric": "node.load1", "node": "n1", "cluster": ""}
+        assert server.ingest(samples([(place, [(at, 1.0)])]), key).status == 200
+    assert len(server.call("GET", "/nodes").json()["nodes"]) == 1
+    found = machines(server)["", "n1"]
+    assert (found["project"], found["resource_group"], found["info"]["cores"]) == ("b", "rg-1", 8)
+    assert (found["first_seen"], found["last_seen"]) == (NOW - 3 * MINUTE, max(found["last_seen"], NOW - MINUTE))
+    own = machines(server, server.key("reader", "a"))["", "n1"]
+    assert (own["project"], own["info"], own["last_seen"]) == ("a", {}, NOW - 3 * MINUTE)
+    (shown,) = server.call("GET", "/fleet").json()["nodes"]
+    assert [one["device"] for one in shown["devices"]] == ["gpu0", "gpu1"]
+
+
+def test_nodes_of_one_name_in_two_clusters_are_two(server):
+    for cluster in ("c1", "c2"):
+        assert server.call("POST", "/jobs", {"nodes": [node("n1", cluster=cluster)]}).status == 200
+    assert sorted(machines(server)) == [("c1", "n1"), ("c2", "n1")]

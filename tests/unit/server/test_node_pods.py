@@ -101,3 +101,12 @@ def test_the_index_answers(server):
             "EXPLAIN QUERY PLAN SELECT name FROM replicas WHERE pod_id != '' AND pod_id IN ('a', 'b')"
         ).all()
     assert "replicas_pod" in str(plan)
+
+
+def test_the_name_of_a_pod_is_in_the_answer_on_its_job(server):
+    record_job(server, "two", {**of(A), "pod": "two-0-x7k2p"}, of(B, "worker-1"))
+    found = server.call("GET", "/jobs/two").json()["replicas"]
+    assert [(one["pod"], one["pod_id"]) for one in found] == [("two-0-x7k2p", A), ("", B)]
+    body = {"jobs": [{"job_id": "two", "replicas": [{**of(A), "pod": "x" * 2_000}]}]}
+    answer = server.ingest(records(body))
+    assert (answer.status, answer.json()["error"]["field"]) == (400, "replicas.pod")

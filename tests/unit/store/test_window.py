@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from jobmeter.errors import QueryTimeoutError, UnavailableError
+from jobmeter.errors import LimitExceededError, QueryTimeoutError, UnavailableError
 from jobmeter.kernel import window as window_kernel
 from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, parse_time
-from jobmeter.store.base import ReadBudget, Selector, Store
+from jobmeter.store.base import NEWEST, ReadBudget, Selector, Store
 from jobmeter.store.cache import Cache
 from jobmeter.store.memory import MemoryStore
 from jobmeter.store.window import read
@@ -202,8 +202,7 @@ def test_after_a_start_the_newest_samples_are_brought_in_some_series_at_a_time()
     rows = {(one, BEGIN - at * MINUTE): float(at) for one in series for at in range(1, 90)}
     engine.append(batch_of(rows), FOREVER)
     store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=2**30)
-    left = [store.fill(4) for _ in range(3)]
-    assert left == [6, 2, 0]
+    assert [store.fill(4) for _ in range(3)] == [True, True, False]
     engine.reads = 0
     span = TimeRange(BEGIN - HOUR, BEGIN)
     assert read_all(store, series, span) == {key: value for key, value in rows.items() if span.start_ms <= key[1]}
@@ -216,14 +215,75 @@ def test_filling_stops_where_the_window_is_full_and_what_comes_meanwhile_is_stor
     rows = {(one, BEGIN - at * SECOND): float(at) for one in series for at in range(1, 300)}
     engine.append(batch_of(rows), FOREVER)
     store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=60_000)
-    left = store.fill(5)
+    more = store.fill(5)
     store.append(batch_of({(series[-1], BEGIN): -1.0}), FOREVER)
-    while left:
-        left = store.fill(5)
+    while more:
+        more = store.fill(5)
     assert 0 < len(store.window) < len(series)
     assert store.window.bytes <= 60_000
     span = TimeRange(BEGIN - HOUR, BEGIN + 1)
     assert read_all(store, series, span) == read_all(engine, series, span)
+
+
+@pytest.mark.parametrize("bound", [2**30, 60_000])
+def test_any_number_of_series_is_brought_in_page_by_page_those_of_the_last_day_first(
+    bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window_store, "_PAGE_SERIES", 7)
+
+    class Large(Engine):
+        """An engine with more series than one answer may have."""
+
+        pages = 0
+
+        def find(self, selector):
+            raise LimitExceededError("more than a million series match")
+
+        def live(self, since_ms, most, place=NEWEST):
+            self.pages += 1
+            found = super().live(since_ms, most, place)
+            assert len(found.keys) <= most == 7
+            return found
+
+    engine, clock = Large(), HandClock(BEGIN + MINUTE)
+    late, early = ([gauge(f"{day}-{number}") for number in range(60)] for day in ("today", "yesterday"))
+    for series, newest in ((late, BEGIN), (early, BEGIN - MINUTE)):
+        engine.append(batch_of({(one, newest - at * MINUTE): float(at) for one in series for at in range(5)}), FOREVER)
+    store = WindowedStore(engine, clock, length_ms=HOUR, bound=bound)
+    rounds = 0
+    while store.fill(4):
+        rounds += 1
+    assert rounds <= (60 + 60) // 4 + engine.pages
+    engine.reads = 0
+    span = TimeRange(clock.now - HOUR, clock.now + 1)
+    held = [one for one in late + early if not store.window.missing(SeriesKeys.of([one])).any()]
+    assert held == (late + early if bound == 2**30 else [one for one in late if one in held])
+    assert held
+    for one in held:
+        assert len(read_all(store, [one], span)) == 5
+    assert engine.reads == 0
+    # What has no place in memory is read from the engine, page or no page.
+    assert len(read_all(store, late + early, span)) == 600
+    assert store.window.bytes <= max(bound, 20_000)
+
+
+def test_series_with_very_many_samples_are_brought_in_one_by_one_or_stay_outside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(window_store, "_ADOPTED_ROWS", 100)
+    engine = Engine()
+    series = [gauge(f"worker-{number}") for number in range(5)]
+    rows = {
+        (one, BEGIN - at): 1.0 for one, most in zip(series, (40, 90, 101, 100, 1), strict=True) for at in range(most)
+    }
+    engine.append(batch_of(rows), FOREVER)
+    store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=2**30)
+    assert not store.fill(10)
+    span = TimeRange(BEGIN - HOUR, BEGIN + 1)
+    for one in series:
+        engine.reads = 0
+        assert len(read_all(store, [one], span)) == sum(key[0] == one for key in rows)
+        assert engine.reads == (one == series[2])
 
 
 def test_series_that_could_not_be_read_are_filled_later() -> None:
@@ -242,7 +302,7 @@ def test_series_that_could_not_be_read_are_filled_later() -> None:
     with pytest.raises(UnavailableError):
         store.fill(10)
     engine.fails = False
-    assert store.fill(10) == 0
+    assert not store.fill(10)
     engine.reads = 0
     assert read_all(store, [one], TimeRange(BEGIN - HOUR, BEGIN)) == {(one, BEGIN - SECOND): 1.0}
     assert engine.reads == 0

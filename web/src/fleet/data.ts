@@ -7,11 +7,14 @@ export type Fleet = Schemas["FleetBody"];
 export type FleetNode = Schemas["FleetNodeBody"];
 export type FleetDevice = Schemas["FleetDeviceBody"];
 
-/** What a device does: `unknown` is one that nobody measured lately, `free` one that no job has. */
-export type Doing = "busy" | "idle" | "free" | "unknown";
+/**
+ * What a device does: `unknown` is one of a job that nobody measured lately, `free` one that a job could have now, and
+ * `away` one that no job has and none could have, as its node is down or was never heard of.
+ */
+export type Doing = "busy" | "idle" | "free" | "away" | "unknown";
 
-export function doing(device: FleetDevice): Doing {
-  if (device.job === undefined || device.job === null) return "free";
+export function doing(node: FleetNode, device: FleetDevice): Doing {
+  if (device.job === undefined || device.job === null) return node.state === "up" ? "free" : "away";
   if (device.use === undefined || device.use === null) return "unknown";
   return device.idle ? "idle" : "busy";
 }
@@ -49,6 +52,7 @@ export interface Counts {
   busy: number;
   idle: number;
   free: number;
+  away: number;
   unmeasured: number;
   /** The mean use of the devices that were measured and that a job has; null where there are none. */
   use: number | null;
@@ -57,13 +61,13 @@ export interface Counts {
 }
 
 export function count(fleet: Fleet, nodes: readonly FleetNode[]): Counts {
-  const found: Counts = { nodes: nodes.length, up: 0, down: 0, unknown: 0, devices: 0, busy: 0, idle: 0, free: 0, unmeasured: 0, use: null, cost: null };
+  const found: Counts = { nodes: nodes.length, up: 0, down: 0, unknown: 0, devices: 0, busy: 0, idle: 0, free: 0, away: 0, unmeasured: 0, use: null, cost: null };
   let [used, measured] = [0, 0];
   for (const node of nodes) {
     found[node.state as "up" | "down" | "unknown"] += 1;
     for (const device of node.devices) {
       found.devices += 1;
-      const does = doing(device);
+      const does = doing(node, device);
       found[does === "unknown" ? "unmeasured" : does] += 1;
       if (does === "busy" || does === "idle") {
         used += device.use ?? 0;

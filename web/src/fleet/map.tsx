@@ -8,8 +8,9 @@ import { quantity } from "../format";
 const NAMED = 120;
 const STEPS = 5;
 
-const shade = (device: FleetDevice): string => {
-  const does = doing(device);
+const shade = (node: FleetNode, device: FleetDevice): string => {
+  const does = doing(node, device);
+  if (does === "away") return "var(--map-unknown)";
   if (does !== "busy") return `var(--map-${does})`;
   return `var(--map-use-${Math.min(STEPS - 1, Math.floor((device.use ?? 0) * STEPS))})`;
 };
@@ -17,7 +18,7 @@ const shade = (device: FleetDevice): string => {
 /** Bars beside each other, each in its colour, with a hair between them. */
 function bars(node: FleetNode): string {
   if (node.state === "down") return "";
-  const colors = node.devices.length ? node.devices.map(shade) : [node.cpu === undefined || node.cpu === null ? "var(--map-unknown)" : `var(--map-use-${Math.min(STEPS - 1, Math.floor(node.cpu * STEPS))})`];
+  const colors = node.devices.length ? node.devices.map((device) => shade(node, device)) : [node.cpu === undefined || node.cpu === null ? "var(--map-unknown)" : `var(--map-use-${Math.min(STEPS - 1, Math.floor(node.cpu * STEPS))})`];
   const width = 100 / colors.length;
   const stops = colors.map((color, at) => `${color} calc(${at * width}% + ${at ? 1 : 0}px) ${(at + 1) * width}%, var(--ground) ${(at + 1) * width}% calc(${(at + 1) * width}% + 1px)`);
   return `linear-gradient(90deg, ${stops.join(", ")})`;
@@ -27,7 +28,7 @@ const devicesOf = (count: number): string => `${count} ${count === 1 ? "device" 
 
 export function describe(node: FleetNode): string {
   if (node.state !== "up") return `${node.name}: ${node.state}`;
-  const of = (what: string) => node.devices.filter((device) => doing(device) === what).length;
+  const of = (what: string) => node.devices.filter((device) => doing(node, device) === what).length;
   const parts = [
     node.devices.length ? devicesOf(node.devices.length) : node.cpu === undefined || node.cpu === null ? "nothing measured" : `CPU ${quantity(node.cpu, "1")}`,
     ...(["busy", "idle", "free", "unknown"] as const).filter((what) => of(what)).map((what) => `${of(what)} ${what === "unknown" ? "not measured" : what}`),

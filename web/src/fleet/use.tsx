@@ -34,8 +34,8 @@ function Idle({ fleet }: { fleet: Fleet }) {
   const found = useMemo(() => waste(fleet), [fleet]);
   const all = useMemo(() => count(fleet, fleet.nodes), [fleet]);
   const total = all.cost === null ? "" : `, ${money(fleet, all.cost)}`;
-  const aside = found.length > 0 && <b class="wasted">{`${all.idle} of ${all.devices - all.free} devices${total}`}</b>;
-  const taken = all.devices - all.free;
+  const taken = all.devices - all.free - all.away;
+  const aside = found.length > 0 && <b class="wasted">{`${all.idle} of ${taken} devices${total}`}</b>;
   const unmeasured = all.unmeasured ? `${all.unmeasured} of ${taken} devices that jobs have were not measured in the last 5 minutes. Of the others none is idle.` : "";
   const used = taken ? "Every device that a job has was used in the last 15 minutes." : "No job has a device now.";
   const nothing = all.devices ? unmeasured || used : "No device was heard of yet: an agent on each node tells of them.";

@@ -30,6 +30,7 @@ export const Members = memo(function Members(given: {
   const columns = COLUMNS.filter(([metric]) => lines.has(metric));
   const values = new Map(columns.map(([metric]) => [metric, byMember(lines.get(metric) ?? [])]));
   const states = rows.some((row) => row.state);
+  const pods = rows.some((row) => row.pod);
   const shown = all ? rows : rows.slice(0, SHOWN);
   return (
     <Section id="replicas" title={`${newest.size || rows.length} ${newest.size === 1 ? "replica" : "replicas"}, ${detail.devices.length} ${detail.devices.length === 1 ? "device" : "devices"}`}>
@@ -43,6 +44,7 @@ export const Members = memo(function Members(given: {
               <th scope="col">Replica</th>
               <th scope="col">Device</th>
               <th scope="col">Node</th>
+              {pods && <th scope="col">Pod</th>}
               {states && <th scope="col">State</th>}
               <th scope="col" class="number">
                 {detail.job.state === "Running" ? "Running for" : "Took"}
@@ -70,6 +72,7 @@ export const Members = memo(function Members(given: {
                 </th>
                 <td>{row.device}</td>
                 <td>{row.node}</td>
+                {pods && <td>{row.first ? row.pod : ""}</td>}
                 {states && <td>{row.state && row.first ? <State state={row.state} /> : ""}</td>}
                 <td class="number">{row.first && row.took !== null ? duration(row.took) : ""}</td>
                 {columns.map(([metric]) => (
@@ -97,6 +100,7 @@ interface MemberRow {
   device: string;
   rank: number | null;
   attempt: number;
+  pod: string;
   state: Replica["state"];
   took: number | null;
   first: boolean;
@@ -116,7 +120,7 @@ function rowsOf(detail: JobDetail, newest: ReadonlyMap<string, Replica>): Member
     const devices = detail.devices.filter((one) => one.replica === name);
     const start = replica?.start ?? null;
     const end = replica?.end ?? detail.job.end ?? (detail.job.state === "Running" ? Date.now() : null);
-    const base = { replica: name, attempt: replica?.attempt ?? 0, state: replica?.state ?? null, took: start === null || end === null ? null : end - start };
+    const base = { replica: name, attempt: replica?.attempt ?? 0, pod: replica?.pod ?? "", state: replica?.state ?? null, took: start === null || end === null ? null : end - start };
     if (!devices.length) rows.push({ ...base, node: replica?.node ?? "", device: "", rank: replica?.rank ?? null, first: true });
     devices.forEach((one, at) => rows.push({ ...base, node: one.node, device: one.device, rank: one.rank ?? replica?.rank ?? null, first: at === 0 }));
   }

@@ -60,6 +60,7 @@ export const RankPanel = memo(function RankPanel(given: {
         <h3 id="rank-title" tabIndex={-1}>{rank === null ? member : `Rank ${rank}: ${member}`}</h3>
         {own?.state && <State state={own.state} />}
         {node && <span class="hint">on {node}</span>}
+        {own?.pod && <span class="hint">pod {own.pod}</span>}
         {devices.length > 0 && <span class="hint">{devices.map((one) => one.device).join(", ")}</span>}
         {own?.reason && <span class="hint">{own.reason}</span>}
         <span class="close">

@@ -114,7 +114,7 @@ function Facts({ record }: { record: Node }) {
   );
 }
 
-const WORDS = { busy: "in use", idle: "idle", free: "free", unknown: "not measured" } as const;
+const WORDS = { busy: "in use", idle: "idle", free: "free", away: "node not heard of", unknown: "not measured" } as const;
 
 function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
   const all = <a href={href([], { node: node.name })}>All jobs that ran here</a>;
@@ -137,7 +137,7 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
             <tbody>
               {node.devices.map((device) => {
                 const job = device.job === undefined || device.job === null ? null : fleet.jobs[device.job];
-                const does = doing(device);
+                const does = doing(node, device);
                 const cost = does === "idle" ? price(fleet, device) : null;
                 return (
                   <tr key={device.device}>

@@ -54,8 +54,8 @@ function fits(node: FleetNode, text: string, shown: Shown): boolean {
   const searched = text.trim().toLowerCase();
   if (searched && !`${node.name} ${node.cluster} ${node.resource_group}`.toLowerCase().includes(searched)) return false;
   if (shown === "down") return node.state === "down";
-  if (shown === "unknown") return node.state === "unknown" || (node.state === "up" && node.devices.some((device) => doing(device) === "unknown"));
-  return !shown || node.devices.some((device) => doing(device) === shown);
+  if (shown === "unknown") return node.state === "unknown" || (node.state === "up" && node.devices.some((device) => doing(node, device) === "unknown"));
+  return !shown || node.devices.some((device) => doing(node, device) === shown);
 }
 
 function Figures({ fleet }: { fleet: Fleet }) {

@@ -10,7 +10,7 @@ from textual.containers import Container
 from textual.widgets import Footer, Static
 
 from jobmeter.cli.findings import headline
-from jobmeter.cli.output import cell, quantity
+from jobmeter.cli.output import cell
 from jobmeter.cli.screens.base import LiveScreen, when
 from jobmeter.cli.screens.draw import newest_of, spark
 from jobmeter.cli.screens.findings import FindingsScreen
@@ -19,6 +19,7 @@ from jobmeter.cli.screens.table import LiveTable
 from jobmeter.cli.screens.watch import COURSE_SECONDS, FINDING_SECONDS, Courses, Parts, Watch
 from jobmeter.cli.use import age
 from jobmeter.model.finding import Finding
+from jobmeter.model.quantity import quantity
 
 _TALL = 34
 """Lines from which on ranks and devices stand below each other."""

@@ -5,6 +5,7 @@ from threading import Thread
 
 from jobmeter.collect.checks import system
 from jobmeter.collect.nvidia.api import DeviceLostError, NotSupportedError, NvmlDevice, Reading
+from jobmeter.model.device import DeviceState
 from jobmeter.model.task import Check, CheckStatus
 
 PATIENCE = 8.0
@@ -74,6 +75,10 @@ def check_gpus(gpus: Sequence[NvmlDevice]) -> list[Check]:
 
 def _gpu(device: NvmlDevice) -> Check:
     name, values, bad, warned = f"gpu{device.index}", {}, [], []
+    if device.state is not DeviceState.MEASURED:
+        because = f" ({device.reason})" if device.reason else ""
+        status = CheckStatus.WARNING if device.state.usable else CheckStatus.CRITICAL
+        return Check("gpus", status, f"{name} is not measured: {device.state}{because}")
     try:
         if (ecc := _given(device, Reading.ECC_ERRORS)) is not None:
             values["ecc_uncorrected"] = float(ecc[1])

@@ -7,6 +7,7 @@ from typing import Protocol
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.member import Member, Source
 from jobmeter.collect.discover.visible import cuda_devices, is_ordinal, listed_devices
+from jobmeter.model.device import DeviceState
 from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import AllocationRecord, JobRecord, Records
 
@@ -32,6 +33,11 @@ class Device(Protocol):
     @property
     def name(self) -> str:
         """The product."""
+        ...
+
+    @property
+    def state(self) -> DeviceState:
+        """Whether it is measured, and why not."""
         ...
 
 

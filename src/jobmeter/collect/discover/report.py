@@ -12,6 +12,7 @@ from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.devices import Device, device_name
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.discover.table import Process
+from jobmeter.model.device import DeviceState
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
 
@@ -132,9 +133,13 @@ class NodeReporter:
             "boot_id": files.boot_id(self._proc),
             "booted": None if booted is None else booted * 1000,
             "interval_ms": self._interval_ms,
-            "devices": [
-                {"device": device_name(device.index), "name": device.name, "uuid": device.uuid}
-                for device in self._devices()
-            ],
+            "devices": [_described(device) for device in self._devices()],
         }
         return {name: value for name, value in info.items() if value not in (None, [], "")}
+
+
+def _described(device: Device) -> dict[str, str]:
+    """A device as the node's record has it; with its state where it is not measured."""
+    state = "" if device.state is DeviceState.MEASURED else str(device.state)
+    named = {"device": device_name(device.index), "name": device.name, "uuid": device.uuid}
+    return {**named, "state": state} if state else named

@@ -1,10 +1,11 @@
-"""The part of NVML that is used, in NVML's own units: the interface of the library and of the tests' fake."""
+"""The part of NVML that is used, in NVML's own units."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jobmeter.collect.discover.devices import Device
+from jobmeter.collect.nvidia import codes
 
 ALL_LINKS = 0xFFFFFFFF
 """The scope of a field that adds up a device's NVLinks."""
@@ -14,18 +15,34 @@ Field = tuple[int, int]
 
 
 class NotSupportedError(Exception):
-    """The device, its driver or our rights do not give this value. It is absent, never 0."""
+    """The device, its driver or our rights do not give this value now. It is absent, never 0.
+
+    ``code`` is NVML's.
+    """
+
+    def __init__(self, text: str, code: int = codes.NOT_SUPPORTED) -> None:
+        super().__init__(text)
+        self.code = code
+
+    @property
+    def lasting(self) -> bool:
+        """True when the device never gives this value; False where the next call may."""
+        return self.code in codes.UNSUPPORTED
 
 
 class DeviceLostError(Exception):
-    """The device has fallen off the bus, or waits for a reset."""
+    """No call to the device will succeed before it is opened again: it fell off the bus, or the library ended."""
 
 
 class DeviceProcess(NamedTuple):
-    """A process with a context on a device; ``memory`` in bytes, None where the driver does not give it."""
+    """A process with a context on a device; ``memory`` in bytes, None where the driver does not give it.
+
+    ``shared``: it computes through the server of MPS, under whose number its work may be counted.
+    """
 
     pid: int
     memory: int | None
+    shared: bool = False
 
 
 class Reading(StrEnum):
@@ -50,7 +67,37 @@ class Reading(StrEnum):
 
 
 class NvmlDevice(Device, Protocol):
-    """One GPU. Any call may raise NotSupportedError or DeviceLostError. ``index`` is NVML's own, by PCI address."""
+    """One GPU. Any call may raise NotSupportedError or DeviceLostError. ``index`` is NVML's own, by PCI address.
+
+    Calls may block for ever: ``begin`` runs them in the device's own thread.
+    """
+
+    @property
+    def reason(self) -> str:
+        """Why it is not measured, in the words of the library; empty where it is."""
+        ...
+
+    @property
+    def attached(self) -> bool:
+        """True while there is a handle to call it with."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """True while work in its thread has not returned."""
+        ...
+
+    def begin(self, work: Callable[[], object]) -> bool:
+        """Start work in the device's thread; False while work that was started before has not returned."""
+        ...
+
+    def finish(self, seconds: float) -> Any:  # noqa: ANN401 - of whatever the work was
+        """What the work returned, within so many seconds. Raises TimeoutError, or what the work raised."""
+        ...
+
+    def give_up(self, error: NotSupportedError) -> None:
+        """Note that every call of a look failed, the last one so: it is opened again after a while."""
+        ...
 
     def read(self, reading: Reading) -> Sequence[int]:
         """The numbers of a reading, in its order."""
@@ -71,14 +118,30 @@ class NvmlDevice(Device, Protocol):
         """The processes that compute on it."""
         ...
 
-    def process_utilization(self) -> Mapping[int, float]:
-        """Percent of time, by process number, in which its kernels ran since the last call."""
+    def process_utilization(self) -> Mapping[int, float] | None:
+        """Percent of time, by process number, in which its kernels ran since the last call; an idle one is missing.
+
+        None at the first call: it has no time to begin from.
+        """
         ...
 
 
 class Nvml(Protocol):
     """The library."""
 
-    def devices(self) -> Sequence[NvmlDevice]:
-        """The GPUs there are; empty where there is no driver. Opened at the first call, looked for again when lost."""
+    @property
+    def problem(self) -> codes.Failure | None:
+        """Why the library cannot be used; None while it can."""
+        ...
+
+    def devices(self, now_ms: int | None = None) -> Sequence[NvmlDevice]:
+        """The GPUs there are, those that cannot be opened among them; empty where there is no driver.
+
+        Opens at the first call. What could not be opened is tried again, after ever longer times up to a minute;
+        without ``now_ms`` at every call.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the library. Nothing can be read any more."""
         ...

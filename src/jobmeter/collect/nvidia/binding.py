@@ -1,239 +1,213 @@
 """NVML through ``nvidia-ml-py``: the real ``Nvml``. Nothing is imported where the driver's library is missing."""
 
-import ctypes
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from types import ModuleType
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
-from jobmeter.collect import files
-from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, Field, NotSupportedError, NvmlDevice, Reading
+from jobmeter.collect.backoff import Backoff
+from jobmeter.collect.call_thread import CallThread
+from jobmeter.collect.nvidia import codes
+from jobmeter.collect.nvidia.api import NvmlDevice
+from jobmeter.collect.nvidia.codes import Failure, failure_of
+from jobmeter.collect.nvidia.device import SLOW_SECONDS, PynvmlDevice, Session
+from jobmeter.collect.nvidia.kernel_list import kernel_devices
+from jobmeter.collect.nvidia.loader import LIBRARY, LibraryLoader
+from jobmeter.model.time import Clock, SystemClock
 
-T = TypeVar("T")
-
-LIBRARY = "libnvidia-ml.so.1"
-_LOST = (15, 16)
-"""NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED."""
-_GONE = (1, 9, 15, 28)
-"""The library has to be opened again: not initialised, driver unloaded, device lost or not found."""
-_UNKNOWN_VALUE = 2**64 - 1
-_MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
-"""The kernel's form of the name, truncated to 15 letters."""
-_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+PATIENCE = 2.0
+"""Seconds that one look waits for the library and its devices to be opened."""
+_MISSING = Failure(codes.LIBRARY_NOT_FOUND, f"{LIBRARY} cannot be found")
 
 _log = logging.getLogger(__name__)
 
 
 class PynvmlLibrary:
-    """See ``Nvml``. ``load`` gives the module ``pynvml`` or one that behaves like it, None where there is no driver."""
+    """See ``Nvml``. ``load`` gives the module ``pynvml`` or one that behaves like it, None where there is no library.
 
-    def __init__(self, load: "Callable[[], Any | None] | None" = None) -> None:
-        self._load = load or _load
-        self._module: Any = None
+    The library is opened again when it ends, and when no device can be read. One device that is lost ends nothing: its
+    handle alone is asked for again, so that the others go on with their GPM samples. Every call that may block is made
+    in a thread: one for the library, one for each device.
+    """
+
+    def __init__(
+        self,
+        load: "Callable[[], Any | None] | None" = None,
+        *,
+        proc_root: str = "/proc",
+        clock: Clock | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._loader = LibraryLoader()
+        self._load = load or self._loader.load
+        self._proc = proc_root
+        self._clock = clock or SystemClock()
+        self._patience = patience
+        self._calls: CallThread[Session | Failure | None] = CallThread("nvml")
+        self._began: float | None = None
+        self._session: Session | None = None
         self._devices: list[PynvmlDevice] = []
-        self._missing = False
+        self._retry, self._anew = Backoff(), Backoff()
+        self._problem: Failure | None = None
 
-    def devices(self) -> Sequence[NvmlDevice]:
+    @property
+    def problem(self) -> Failure | None:
+        """See ``Nvml.problem``."""
+        return self._problem
+
+    def devices(self, now_ms: int | None = None) -> Sequence[NvmlDevice]:
         """See ``Nvml.devices``."""
-        if self._missing:
-            return []
-        if self._module is None or any(device.lost for device in self._devices):
-            self._open()
+        deadline = self._clock.monotonic() + self._patience
+        for backoff in (self._retry, self._anew):
+            backoff.tick(now_ms)
+        for device in self._devices:
+            device.next_look(now_ms)
+        if self._began is not None:
+            self._finish_open(deadline)
+        elif self._session is None:
+            self._open(deadline)
+        elif self._is_over(self._session):
+            self._restart(self._session, deadline)
+        if self._session is not None:
+            self._attach(self._session, deadline)
         return list(self._devices)
 
-    def _open(self) -> None:
-        module = self._module or self._load()
+    def close(self) -> None:
+        """See ``Nvml.close``. A library of which a call blocks stays open."""
+        for device in self._devices:
+            device.close()
+        session = self._session
+        if self._calls.busy or (session is not None and not self._is_quiet(session)):
+            return
+        if session is not None:
+            self._session = None
+            self._shut_down(session, self._patience)
+        self._calls.close()
+        if not self._calls.busy:
+            self._loader.unload()
+
+    def _is_quiet(self, session: Session) -> bool:
+        """True while nobody is in a call of the library, nor between two of them."""
+        return session.quiet and not any(device.busy for device in self._devices)
+
+    def _is_over(self, session: Session) -> bool:
+        """True when the library has to be opened again, and nobody is in a call of it."""
+        if not self._is_quiet(session):
+            return False
+        if session.failure is not None:
+            return True
+        # Where no device answers, nothing is lost by another start, and it may find them again.
+        return not any(device.attached for device in self._devices) and self._anew.due
+
+    def _restart(self, session: Session, deadline: float) -> None:
+        """Close the session, and open the next one where that is due."""
+        if session.failure is None:
+            self._anew.failed()
+        elif session.answered:
+            self._retry.succeeded()
+        else:
+            self._retry.failed()
+        self._session = None
+        self._shut_down(session, deadline - self._clock.monotonic())
+        self._open(deadline)
+
+    def _shut_down(self, session: Session, seconds: float) -> None:
+        """End a session in which nobody is in a call."""
+        for device in self._devices:
+            device.detach()
+        session.end(Failure(codes.UNINITIALIZED, "the library is closed"))
+        self._calls.begin(partial(_shut_down, session.module))
+        self._calls.wait(seconds)
+
+    def _open(self, deadline: float) -> None:
+        if self._calls.busy or not self._retry.due:
+            return
+        module = self._load()
         if module is None:
-            self._missing = True
+            self._failed(_MISSING)
             return
-        self._devices = []
-        try:
-            if self._module is not None:
-                module.nvmlShutdown()
-            module.nvmlInit()
-            handles = [module.nvmlDeviceGetHandleByIndex(index) for index in range(module.nvmlDeviceGetCount())]
-        except module.NVMLError as error:
-            # A library without its driver (a container, a driver that is being replaced) may work at a later look.
-            _log.info("NVML cannot be opened: %s", error)
-            self._module = None
+        self._calls.begin(partial(_start, module))
+        self._began = self._clock.monotonic()
+        self._finish_open(deadline)
+
+    def _finish_open(self, deadline: float) -> None:
+        """Take what came of opening the library, once it is there."""
+        if not self._calls.wait(deadline - self._clock.monotonic()):
+            took = self._clock.monotonic() - (self._began or 0.0)
+            if took >= SLOW_SECONDS:
+                self._explain(Failure(codes.TIMEOUT, f"nvmlInit has not returned for {took:.0f} s"))
             return
-        self._module = module
-        self._devices = [PynvmlDevice(module, handle, index) for index, handle in enumerate(handles)]
+        self._began = None
+        opened = self._calls.result()
+        if isinstance(opened, Session):
+            self._opened(opened)
+        elif opened is not None:
+            self._failed(opened)
 
+    def _opened(self, session: Session) -> None:
+        if self._problem is not None:
+            _log.info("NVML is open: %d GPUs", session.count)
+        self._session, self._problem = session, None
+        for device in self._devices[session.count :]:
+            device.close()
+        del self._devices[session.count :]
+        self._fill(session.count)
 
-class PynvmlDevice:
-    """See ``NvmlDevice``."""
+    def _failed(self, failure: Failure) -> None:
+        self._retry.failed()
+        self._explain(failure)
 
-    def __init__(self, module: Any, handle: Any, index: int) -> None:  # noqa: ANN401 - the module has no types
-        self._nvml = module
-        self._handle = handle
-        self.index = index
-        self.uuid = _text(self._read(module.nvmlDeviceGetUUID, default=""))
-        self.minor: int | None = self._read(module.nvmlDeviceGetMinorNumber, default=None)
-        self.name = _text(self._read(module.nvmlDeviceGetName, default=""))
-        self._sample: Any = None
-        self._profiled: bool | None = None
-        self._sampled_us = 0
-        self.lost = False
+    def _explain(self, failure: Failure) -> None:
+        """Keep why nothing is measured, and the devices that the kernel's driver has all the same."""
+        if self._problem is None or self._problem.code != failure.code:
+            present = kernel_devices(self._proc) or self._devices
+            _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
+        self._problem = failure
+        self._fill(len(kernel_devices(self._proc)))
+        for device in self._devices:
+            device.detach(failure)
 
-    def read(self, reading: Reading) -> Sequence[int]:
-        """See ``NvmlDevice``."""
-        return [int(number) for number in _READINGS[reading](self._nvml, self._call)]
+    def _fill(self, count: int) -> None:
+        """Have a device for each index, with what the kernel's driver says of those that NVML has not opened."""
+        self._devices += [PynvmlDevice(index, self._clock) for index in range(len(self._devices), count)]
+        listed = kernel_devices(self._proc)
+        if len(listed) == len(self._devices):
+            for device, entry in zip(self._devices, listed, strict=True):
+                device.uuid = device.uuid or entry.uuid
+                device.minor = entry.minor if device.minor is None else device.minor
+                device.name = device.name or entry.name
 
-    def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
-        """See ``NvmlDevice``."""
-        answers = self._call(self._nvml.nvmlDeviceGetFieldValues, list(requested))
-        return {
-            field: float(getattr(answer.value, _VALUES[answer.valueType]))
-            for field, answer in zip(requested, answers, strict=True)
-            if answer.nvmlReturn == 0 and 0 <= answer.valueType < len(_VALUES)
-        }
-
-    def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
-        """See ``NvmlDevice``."""
-        if self._profiled is None:
-            self._profiled = bool(self._call(self._nvml.nvmlGpmQueryDeviceSupport).isSupportedDevice)
-        if not self._profiled:
-            raise NotSupportedError("the device has no GPM")
-        fresh = self._guarded(self._nvml.nvmlGpmSampleAlloc)
-        try:
-            self._call(self._nvml.nvmlGpmSampleGet, fresh)
-        except BaseException:
-            self._guarded(self._nvml.nvmlGpmSampleFree, fresh)
-            raise
-        last, self._sample = self._sample, fresh
-        if last is None:
-            return {}
-        try:
-            return self._profiled_since(last, fresh, requested)
-        finally:
-            self._guarded(self._nvml.nvmlGpmSampleFree, last)
-
-    def processes(self) -> Sequence[DeviceProcess]:
-        """See ``NvmlDevice``. Clients of MPS are in a separate list; their shared server does not count as a user.
-
-        https://docs.nvidia.com/deploy/mps/: `nvidia-smi` shows clients as M+C.
-        """
-        found = self._call(self._nvml.nvmlDeviceGetComputeRunningProcesses)
-        clients: Sequence[Any] = self._read(self._nvml.nvmlDeviceGetMPSComputeRunningProcesses, [])
-        by_pid = {process.pid: process for process in (*found, *clients)}
-        return [
-            DeviceProcess(pid, None if process.usedGpuMemory == _UNKNOWN_VALUE else process.usedGpuMemory)
-            for pid, process in by_pid.items()
-            if not _is_mps_server(pid)
+    def _attach(self, session: Session, deadline: float) -> None:
+        """Open the devices that have no handle, all at once."""
+        waiting = [
+            device
+            for device in self._devices
+            if not device.attached and device.retry.due and device.begin(partial(device.attach, session))
         ]
-
-    def process_utilization(self) -> Mapping[int, float]:
-        """See ``NvmlDevice``."""
-        samples = self._call(self._nvml.nvmlDeviceGetProcessUtilization, self._sampled_us)
-        first, self._sampled_us = (
-            not self._sampled_us,
-            max((sample.timeStamp for sample in samples), default=self._sampled_us),
-        )
-        if first:
-            return {}  # older than the last call
-        by_pid: dict[int, list[int]] = {}
-        for sample in samples:
-            by_pid.setdefault(sample.pid, []).append(sample.smUtil)
-        return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
-
-    def _profiled_since(self, last: Any, fresh: Any, requested: Sequence[int]) -> Mapping[int, float]:  # noqa: ANN401
-        question = self._nvml.c_nvmlGpmMetricsGet_t()
-        question.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
-        question.numMetrics = len(requested)
-        question.sample1, question.sample2 = last, fresh
-        for position, metric in enumerate(requested):
-            question.metrics[position].metricId = metric
-        answer = self._guarded(self._nvml.nvmlGpmMetricsGet, question)
-        found = [answer.metrics[position] for position in range(len(requested))]
-        return {metric.metricId: float(metric.value) for metric in found if metric.nvmlReturn == 0}
-
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        return self._guarded(function, self._handle, *arguments)
-
-    def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        try:
-            return function(*arguments)
-        except self._nvml.NVMLError as error:
-            code = getattr(error, "value", 999)
-            self.lost = self.lost or code in _GONE
-            raise (DeviceLostError if code in _LOST else NotSupportedError)(str(error)) from error
-
-    def _read(self, function: Callable[..., T], default: T) -> T:
-        try:
-            return function(self._handle)
-        except self._nvml.NVMLError:
-            return default
+        for device in waiting:
+            try:
+                device.finish(deadline - self._clock.monotonic())
+            except TimeoutError:
+                continue
+        if session.answered and any(device.attached for device in self._devices):
+            self._anew.succeeded()
 
 
-_Call = Callable[..., Any]
-"""Calls a function of the module for the device."""
-
-
-def _utilization(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401 - the module has no types
-    rates = call(nvml.nvmlDeviceGetUtilizationRates)
-    return rates.gpu, rates.memory
-
-
-def _memory(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
+def _start(module: Any) -> Session | Failure:  # noqa: ANN401 - the module has no types
+    """Open the library."""
     try:
-        found = call(nvml.nvmlDeviceGetMemoryInfo, nvml.nvmlMemory_v2)
-    except NotSupportedError:
-        # Before driver 510; what the driver keeps for itself counts as used there.
-        found = call(nvml.nvmlDeviceGetMemoryInfo)
-    return found.used, found.total
-
-
-def _performance_state(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
-    state = int(call(nvml.nvmlDeviceGetPerformanceState))
-    if not 0 <= state <= 15:
-        raise NotSupportedError("the P-state is unknown")
-    return [state]
-
-
-def _ecc_errors(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
-    kinds = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-    return [call(nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC) for kind in kinds]
-
-
-_READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
-    Reading.UTILIZATION: _utilization,
-    Reading.MEMORY: _memory,
-    Reading.POWER: lambda nvml, call: [call(nvml.nvmlDeviceGetPowerUsage)],
-    Reading.POWER_LIMIT: lambda nvml, call: [call(nvml.nvmlDeviceGetEnforcedPowerLimit)],
-    Reading.ENERGY: lambda nvml, call: [call(nvml.nvmlDeviceGetTotalEnergyConsumption)],
-    Reading.TEMPERATURE: lambda nvml, call: [call(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU)],
-    Reading.FAN: lambda nvml, call: [call(nvml.nvmlDeviceGetFanSpeed)],
-    Reading.CLOCKS: lambda nvml, call: [
-        call(nvml.nvmlDeviceGetClockInfo, clock) for clock in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
-    ],
-    Reading.HIGHEST_CLOCK: lambda nvml, call: [call(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)],
-    Reading.PERFORMANCE_STATE: _performance_state,
-    Reading.ENCODER: lambda nvml, call: call(nvml.nvmlDeviceGetEncoderUtilization)[:1],
-    Reading.DECODER: lambda nvml, call: call(nvml.nvmlDeviceGetDecoderUtilization)[:1],
-    Reading.ECC_ERRORS: _ecc_errors,
-    Reading.REMAPPED_ROWS: lambda nvml, call: call(nvml.nvmlDeviceGetRemappedRows),
-    Reading.PCIE_REPLAYS: lambda nvml, call: [call(nvml.nvmlDeviceGetPcieReplayCounter)],
-}
-
-
-def _is_mps_server(pid: int) -> bool:
-    return (files.read(f"/proc/{pid}/comm") or b"").strip() == _MPS_SERVER
-
-
-def _text(value: Any) -> str:  # noqa: ANN401 - old versions give bytes
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def has_library() -> bool:
-    """Whether the driver's library is there."""
+        module.nvmlInit()
+    except module.NVMLError as error:
+        return failure_of(error)
     try:
-        ctypes.CDLL(LIBRARY)
-    except OSError:
-        return False
-    return True
+        return Session(module, module.nvmlDeviceGetCount())
+    except module.NVMLError as error:
+        _shut_down(module)
+        return failure_of(error)
 
 
-def _load() -> ModuleType | None:
-    return import_module("pynvml") if has_library() else None
+def _shut_down(module: Any) -> None:  # noqa: ANN401
+    try:
+        module.nvmlShutdown()
+    except module.NVMLError as error:
+        _log.info("NVML cannot be closed: %s", error)

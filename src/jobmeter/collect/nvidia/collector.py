@@ -14,19 +14,25 @@ from jobmeter.collect.discover.devices import (
     allocations_by_source,
     claims,
     device_name,
-    no_device_list,
 )
 from jobmeter.collect.discover.disagree import DisagreementWatch, disagreements
 from jobmeter.collect.discover.member import Member
 from jobmeter.collect.discover.permitted import DeviceGroups
+from jobmeter.collect.nvidia import codes
 from jobmeter.collect.nvidia.api import DeviceLostError, DeviceProcess, NotSupportedError, Nvml, NvmlDevice
-from jobmeter.collect.nvidia.measures import MEASURES, SLOW_MEASURES
+from jobmeter.collect.nvidia.measures import MEASURES, SLOW_MEASURES, Measure
+from jobmeter.collect.nvidia.states import DeviceStates
+from jobmeter.model.device import DeviceState
 from jobmeter.model.sample import Sample
+from jobmeter.model.time import SystemClock
 
 T = TypeVar("T")
 
 _SLOW_MS = 60_000
-_PROCESS_METRICS = ("gpu.process.memory.usage", "gpu.process.utilization")
+PATIENCE = 1.0
+"""Seconds that each question of a look waits for the devices."""
+_STATE = "gpu.state"
+_MEMORY, _UTILIZATION = "gpu.process.memory.usage", "gpu.process.utilization"
 
 _log = logging.getLogger(__name__)
 
@@ -36,16 +42,19 @@ class NvidiaCollector:
 
     A whole-device metric is measured for the job when exactly one job has the device, and for its replica when exactly
     one replica has it. A device of several jobs, or one that a process without a job uses, is measured without a job;
-    the share of each replica's processes is measured for the replica. ``member_of`` gives the job of a process,
-    ``members`` all processes of jobs. ``alone`` is for ``jobmeter run``: metrics without a job are left to the node's
-    agent. ``allocated`` are the sources of allocations, most trusted first; ``groups`` reads what control groups
-    permit.
+    the share of each replica's processes is measured for the replica. ``gpu.state`` is given for each replica that has
+    the device. ``member_of`` gives the job of a process, ``members`` all processes of jobs. ``alone`` is for
+    ``jobmeter run``: metrics without a job are left to the node's agent. ``allocated`` are the sources of allocations,
+    most trusted first; ``groups`` reads what control groups permit. ``patience`` is how many seconds each of the two
+    questions of a look waits for the devices: one that has not answered by then is left out.
     """
 
     name = "nvidia"
     metrics = (
         *(metric for measure in (*MEASURES, *SLOW_MEASURES) for metric in measure.metrics),
-        *_PROCESS_METRICS,
+        _MEMORY,
+        _UTILIZATION,
+        _STATE,
     )
 
     def __init__(
@@ -58,9 +67,11 @@ class NvidiaCollector:
         alone: bool = False,
         allocated: Sequence[DeviceAllocator] = (),
         groups: DeviceGroups | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self.allocations = AllocationTracker(place)
         self.disagreements = DisagreementWatch(place)
+        self.states = DeviceStates(place, alone=alone)
         self.devices: Sequence[NvmlDevice] = ()
         """The devices of the last look."""
         self._place = place
@@ -70,33 +81,87 @@ class NvidiaCollector:
         self._alone = alone
         self._allocated = allocated
         self._groups = groups
-        self._slow_ms: int | None = None
-        self._lost: set[int] = set()
+        self._clock = SystemClock()
+        self._patience = patience
+        self._slow_ms: dict[int, int] = {}
+        self._working: dict[int, list[Member]] = {}
+        self._present: set[int] = set()
+        self._failed: set[int] = set()
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``. A value that a device does not give is absent; a lost device stops no other."""
-        self.devices = devices = self._nvml.devices()
-        if not devices:
-            return []
-        slow = self._slow_ms is None or not 0 <= now_ms - self._slow_ms < _SLOW_MS
-        if slow:
-            self._slow_ms = now_ms
-        processes = {device.index: self._read(device, device.processes) for device in devices}
+        """See ``Collector.collect``. A value that a device does not give is absent.
+
+        A device that is lost, that may not be opened or that blocks stops no other.
+        """
+        self.devices = devices = self._nvml.devices(now_ms)
         users = {
-            index: [(process, self._member_of(process.pid)) for process in some]
-            for index, some in processes.items()
-            if some is not None
+            index: [(process, self._member_of(process.pid)) for process in processes]
+            for index, processes in self._query(devices, _processes).items()
+            if processes is not None
         }
         owned = self._claims(devices, users, now_ms)
+        whole = self._owners(owned, users)
+        mine = {
+            index: own
+            for index, present in users.items()
+            if (own := [(process, member.owner) for process, member in present if member and not member.measured])
+        }
+        slow = {index for index in owned if not 0 <= now_ms - self._slow_ms.get(index, -_SLOW_MS) < _SLOW_MS}
+
+        def read(device: NvmlDevice) -> tuple[Mapping[str, float], Mapping[int, float] | None]:
+            measures = (*MEASURES, *SLOW_MEASURES) if device.index in slow else MEASURES
+            values = _values(device, measures, answers=device.index in users) if device.index in whole else {}
+            return values, _process_utilization(device) if device.index in mine else None
+
         samples: Samples = []
-        for device in devices:
-            present = users.get(device.index, [])
-            foreign = any(member is None or member.measured for _, member in present)
-            owner = None if foreign else _single(owned.get(device.index, []))
+        wanted = [device for device in devices if device.index in whole or device.index in mine]
+        for index, (values, shares) in self._query(wanted, read).items():
+            if values and index in slow:
+                self._slow_ms[index] = now_ms
+            samples += [self._sample(metric, index, whole[index], now_ms, value) for metric, value in values.items()]
+            busy = _busy(mine.get(index, ()), shares)
+            samples += [self._sample(_UTILIZATION, index, owner, now_ms, value) for owner, value in busy.items()]
+        for index, present in mine.items():
+            used = _memory(present)
+            samples += [self._sample(_MEMORY, index, owner, now_ms, value) for owner, value in used.items()]
+        return samples + self._states(devices, owned, now_ms)
+
+    def _sample(self, metric: str, index: int, owner: Owner | None, now_ms: int, value: float) -> Sample:
+        return Sample(self._place.of_device(metric, device_name(index), owner), now_ms, value)
+
+    def _owners(
+        self,
+        owned: Mapping[int, Sequence[Claim]],
+        users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
+    ) -> dict[int, Owner | None]:
+        """By its number, for whom each device is measured as a whole; without those that are left to the agent."""
+        found: dict[int, Owner | None] = {}
+        for index, some in owned.items():
+            foreign = any(member is None or member.measured for _, member in users.get(index, ()))
+            owner = None if foreign else _single(some)
             if owner is not None or not self._alone:
-                samples += self._whole(device, owner, now_ms, slow=slow)
-            samples += self._by_replica(device, present, now_ms)
-        return samples
+                found[index] = owner
+        return found
+
+    def _query(self, devices: Iterable[NvmlDevice], work: Callable[[NvmlDevice], T]) -> dict[int, T]:
+        """By its number, what each device answers; all at once, and within ``patience`` seconds.
+
+        Without those that are lost, that block, and that failed in a way that nobody foresaw.
+        """
+        deadline = self._clock.monotonic() + self._patience
+        begun = [device for device in devices if device.attached and device.begin(partial(work, device))]
+        found: dict[int, T] = {}
+        for device in begun:
+            try:
+                found[device.index] = device.finish(deadline - self._clock.monotonic())
+            except (DeviceLostError, TimeoutError):
+                continue
+            except Exception as error:  # noqa: BLE001 - one device may fail in any way and must not take others along
+                if device.index not in self._failed:
+                    self._failed.add(device.index)
+                    _log.exception("%s cannot be read", device_name(device.index))
+                device.give_up(NotSupportedError(f"{type(error).__name__}: {error}", codes.UNKNOWN))
+        return found
 
     def _claims(
         self,
@@ -104,60 +169,101 @@ class NvidiaCollector:
         users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
         now_ms: int,
     ) -> dict[int, list[Claim]]:
+        members = [member for member in self._members() if not member.measured]
+        alive = {member.owner for member in members}
         working = {
             index: [member for _, member in some if member and not member.measured] for index, some in users.items()
         }
-        members = [member for member in self._members() if not member.measured]
+        for index in {device.index for device in devices} & self._working.keys():
+            # Nobody can say who computes on a device that does not answer: those that did, while they live.
+            working.setdefault(index, [member for member in self._working[index] if member.owner in alive])
+        self._working = working
         given = allocations_by_source(self._allocated, devices, now_ms)
-        groups = self._groups
-        permitted: Permitted = partial(groups.permitted, devices=devices, now_ms=now_ms) if groups else no_device_list
+        permitted = self._permitted(devices, now_ms)
         found = claims(devices, working, members, given, permitted)
-        self.allocations.update(now_ms, {index: some for index, some in found.items() if index in users})
+        # Nobody has a device any more that is not there any more.
+        self.allocations.update(now_ms, {**{index: [] for index in self._present - found.keys()}, **found})
+        self._present = set(found)
         self.disagreements.update(now_ms, disagreements(devices, working, given, members, permitted))
         return found
 
-    def _whole(self, device: NvmlDevice, owner: Owner | None, now_ms: int, *, slow: bool) -> Samples:
-        name = device_name(device.index)
-        values: dict[str, float] = {}
-        for measure in (*MEASURES, *(SLOW_MEASURES if slow else ())):
-            values.update(self._read(device, partial(measure.read, device)) or {})
-        return [Sample(self._place.of_device(metric, name, owner), now_ms, value) for metric, value in values.items()]
+    def _permitted(self, devices: Sequence[NvmlDevice], now_ms: int) -> Permitted:
+        """The devices that a process may open by its control group, else those that ``jobmeter run`` beside it may."""
+        groups = self._groups
+        openable = [device.index for device in devices if device.state is not DeviceState.NO_PERMISSION]
+        own = openable if self._alone and len(openable) < len(devices) else None
 
-    def _by_replica(
-        self, device: NvmlDevice, present: Sequence[tuple[DeviceProcess, Member | None]], now_ms: int
-    ) -> Samples:
-        mine = [(process, member.owner) for process, member in present if member and not member.measured]
-        if not mine:
-            return []
-        memory: dict[Owner, float] = {}
-        for process, owner in mine:
-            if process.memory is not None:
-                memory[owner] = memory.get(owner, 0.0) + process.memory
-        shares = self._read(device, device.process_utilization) or {}
-        busy: dict[Owner, float] = {}
-        for process, owner in mine:
-            if process.pid in shares:
-                busy[owner] = min(busy.get(owner, 0.0) + shares[process.pid] * 0.01, 1.0)
-        name = device_name(device.index)
+        def permitted(member: Member) -> Sequence[int] | None:
+            found = groups.permitted(member, devices, now_ms) if groups else None
+            return own if found is None else found
+
+        return permitted
+
+    def _states(self, devices: Sequence[NvmlDevice], owned: Mapping[int, Sequence[Claim]], now_ms: int) -> Samples:
+        """The state of each device, for each replica that has it, else without a job."""
+        owners = {index: list(dict.fromkeys(claim.owner for claim in some)) for index, some in owned.items()}
+        self.states.update(now_ms, devices, self._nvml.problem, owners)
         return [
-            Sample(self._place.of_device(metric, name, owner), now_ms, value)
-            for metric, values in zip(_PROCESS_METRICS, (memory, busy), strict=True)
-            for owner, value in values.items()
+            self._sample(_STATE, device.index, owner, now_ms, float(device.state.code))
+            for device in devices
+            if device.state is not DeviceState.MEASURED or (device.attached and not device.busy)
+            for owner in owners[device.index] or (() if self._alone else (None,))
         ]
 
-    def _read(self, device: NvmlDevice, question: Callable[[], T]) -> T | None:
-        """The answer of one call; None when the device does not give it."""
+
+def _processes(device: NvmlDevice) -> Sequence[DeviceProcess] | None:
+    """The processes that compute on a device; None where it does not say."""
+    try:
+        return device.processes()
+    except NotSupportedError:
+        return None
+
+
+def _process_utilization(device: NvmlDevice) -> Mapping[int, float] | None:
+    """See ``NvmlDevice``; None where the device does not say."""
+    try:
+        return device.process_utilization()
+    except (NotSupportedError, DeviceLostError):
+        return None
+
+
+def _values(device: NvmlDevice, measures: Iterable[Measure], *, answers: bool) -> Mapping[str, float]:
+    """The values of a device by metric; a lost one gives the first of them. ``answers``: another call had an answer."""
+    found: dict[str, float] = {}
+    errors: list[NotSupportedError] = []
+    for measure in measures:
         try:
-            answer = question()
-        except NotSupportedError:
-            return None
-        except DeviceLostError as error:
-            if device.index not in self._lost:
-                _log.warning("%s does not answer any more: %s", device_name(device.index), error)
-            self._lost.add(device.index)
-            return None
-        self._lost.discard(device.index)
-        return answer
+            found.update(measure.read(device))
+        except NotSupportedError as error:
+            errors.append(error)
+        except DeviceLostError:
+            return found
+    failures = [error for error in errors if not error.lasting]
+    if failures and not found and not answers:
+        device.give_up(failures[0])
+    return found
+
+
+def _memory(present: Iterable[tuple[DeviceProcess, Owner]]) -> dict[Owner, float]:
+    """By owner, the bytes of device memory that its processes use; without those of which nobody knows."""
+    found: dict[Owner, float] = {}
+    for process, owner in present:
+        if process.memory is not None:
+            found[owner] = found.get(owner, 0.0) + process.memory
+    return found
+
+
+def _busy(present: Iterable[tuple[DeviceProcess, Owner]], shares: Mapping[int, float] | None) -> dict[Owner, float]:
+    """By owner, the share of time in which kernels of its processes ran: 0 for those that are idle.
+
+    Of a client of MPS without a share nothing is known: its work may be counted as the server's.
+    """
+    found: dict[Owner, float] = {}
+    for process, owner in present if shares is not None else ():
+        share = shares.get(process.pid, None if process.shared else 0.0) if shares is not None else None
+        if share is not None:
+            found[owner] = min(found.get(owner, 0.0) + share * 0.01, 1.0)
+    return found
 
 
 def _single(claims_of_device: Sequence[Claim]) -> Owner | None:

@@ -1,99 +1,154 @@
 """One device differs from the job's others, as hardware metrics show."""
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import PREFIXES
+from jobmeter.diagnose.peers import Outlier, Peers, peers_of
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, device, median, robust_z, together
+from jobmeter.diagnose.signal import device, measured
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.batch import Bools, Float64s
+from jobmeter.diagnose.wording import amount_of, title
+from jobmeter.model.batch import Bools
+from jobmeter.model.catalog import CATALOG
 from jobmeter.model.finding import Evidence, Finding, Severity
 
-_SIGNALS = ("sm.active", "tensor.active", "power", "clock.sm", "nvlink.transmit")
-_IDLE = 0.02
-_FEWEST = 3
-"""Points of a device that are compared, at least."""
-
-Odd = dict[tuple[str, str, str], list[tuple[Signal, Evidence]]]
+_SIGNS = {
+    "utilization": "computes at {}",
+    "sm.active": "computes at {}",
+    "clock.sm": "runs at {}",
+    "tensor.active": "uses its tensor cores for {} of the time",
+    "power": "draws {}",
+    "nvlink.transmit": "sends {} over NVLink",
+    "nvlink.receive": "receives {} over NVLink",
+}
+"""The metrics in which a slow device differs, and how its sentence begins; the first one that does is named."""
+_LOAD = ("utilization", "sm.active", "power")
+"""The metrics that say how busy a device is."""
+_MEMORY, _CLOCK = "memory.usage", "clock.sm"
+_MOSTLY = 0.5
+"""Share of the time in which a device differs in a metric that is named."""
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Devices that stand apart in two signals, or whose clock is low, most of the time.
+    """Devices that stand apart in several metrics, or far apart in one, for long enough.
 
-    Utilization does not help: a device that waits in a collective counts as busy. A slow device computes while the
-    others wait, so it may draw more power than they do.
+    In a synchronous job the slow device computes while the others wait for it: it may be the busier one.
     """
     for prefix in PREFIXES:
-        odd: Odd = {}
-        slow: Odd = {}
-        members = 0
-        for name in _SIGNALS:
-            signals = case.signals(f"{prefix}.{name}", numbers)
-            members = max(members, len(signals))
-            if len(signals) >= numbers["devices"]:
-                _apart(signals, numbers, odd, slow if name == "clock.sm" else {})
-        several = {who: signs for who, signs in odd.items() if len(signs) >= numbers["signals"]}
-        reported = several | {who: signs for who, signs in slow.items() if who not in several}
-        if reported and len(reported) <= members / 3:
-            yield from (_finding(rule, signs) for signs in reported.values())
+        names = [f"{prefix}.{name}" for name in (*_SIGNS, _MEMORY)]
+        signals = {name: found for name in names if (found := case.signals(name, numbers))}
+        floors = {name: numbers["floor_clock" if name.endswith(_CLOCK) else "floor"] for name in names}
+        for scales in peers_of(signals, [f"{prefix}.{name}" for name in _LOAD], numbers["devices"], floors, numbers):
+            reported: set[int] = set()
+            for severity in (Severity.WARNING, Severity.INFO):
+                for peers in scales:
+                    for one, signs in _odd(peers, prefix, severity, numbers):
+                        if one.row not in reported:
+                            reported.add(one.row)
+                            yield _finding(rule, case, peers, one, signs, severity)
 
 
-def _apart(signals: list[Signal], numbers: Numbers, odd: Odd, slow: Odd) -> None:
-    time, values = together(signals)
-    if len(time) < 2 or int(time[-1]) - int(time[0]) + int(np.median(np.diff(time))) < numbers["hold"]:
-        return
-    with np.errstate(invalid="ignore"):
-        z = robust_z(values, numbers["floor"])
-    middle = median(values)
-    valid = ~np.isnan(values) & (middle > 0)
-    high, low = _shares(valid, z > numbers["z"]), _shares(valid, z < -numbers["z"])
-    slower = _shares(valid, values < (1 - numbers["clock"]) * middle)
-    apart = np.maximum(high, low) >= numbers["share"]
-    slower_mostly = slower >= numbers["share"] if signals[0].metric.endswith("clock.sm") else np.zeros_like(apart)
-    for row in np.flatnonzero(apart | slower_mostly).tolist():
-        signal, value, usual = signals[row], values[row, valid[row]], middle[valid[row]]
-        if apart[row] and _not_idle(signal, value):
-            odd.setdefault(signal.member, []).append(_sign(signal, value, usual))
-        if slower_mostly[row]:
-            slow.setdefault(signal.member, []).append(_sign(signal, value, usual))
+def _odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -> Iterator[tuple[Outlier, list[str]]]:
+    """Yield the devices that differ by a fault, each with the metrics in which it does."""
+    works = _works(peers, prefix, numbers)
+    signs = [name for one in _SIGNS if (name := f"{prefix}.{one}") in peers.metrics]
+    far = {name: peers.metrics[name].far(numbers["z"]) & works for name in signs}
+    odd = peers.outliers(_apart(peers, far, prefix, severity, numbers), numbers)
+    for one in odd:
+        own = [name for name in signs if _share(far[name][one.row], one) >= _MOSTLY]
+        if _is_fault(peers, one, odd, own, prefix, numbers):
+            yield one, own
 
 
-def _shares(valid: Bools, where: Bools) -> Float64s:
-    """The share of the valid points of each row where it is so; -1 for a row of too few of them."""
-    count = valid.sum(axis=1)
-    share: Float64s = np.where(count >= _FEWEST, (where & valid).sum(axis=1) / np.maximum(count, 1), -1.0)
-    return share
+def _apart(peers: Peers, far: Mapping[str, Bools], prefix: str, severity: Severity, numbers: Numbers) -> Bools:
+    """Return where a device differs enough, bool[member, window]; for a finding of level info a single metric is."""
+    agreeing = sum((own.astype(np.int64) for own in far.values()), np.zeros(peers.shape, np.int64))
+    many = len(peers) >= numbers["many"]
+    if severity is Severity.INFO:
+        return (agreeing > 0) & many
+    found = np.zeros(peers.shape, np.bool_)
+    for name, own in far.items():
+        least = numbers["clock"] if name.endswith(_CLOCK) else numbers["strong"]
+        found |= own & (np.abs(peers.metrics[name].relative) >= least)
+    # Of few devices one may have more to do than the others; its clock does not depend on that.
+    sure = many or far.get(f"{prefix}.{_CLOCK}", np.zeros(peers.shape, np.bool_))
+    return found | ((agreeing >= numbers["signals"]) & sure)
 
 
-def _not_idle(signal: Signal, value: Float64s) -> bool:
-    """An idle device is left to another rule."""
-    return not signal.metric.endswith(".active") or float(np.median(value)) > _IDLE
+def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], prefix: str, numbers: Numbers) -> bool:
+    """True for a device that differs by a fault, not by design: apart from all others, with the same part in the job.
+
+    A device that was like the others before has the same part.
+    """
+    rows = {other.row for other in odd}
+    if not any(peers.is_parted(name, one, rows, numbers["gap"]) for name in signs):
+        return False
+    clock = f"{prefix}.{_CLOCK}" in signs
+    if one.changed or clock:
+        return True
+    far = max((peers.distance(name, one) for name in signs), key=abs)
+    enough = len(peers) >= numbers["few" if far < 0 else "many"] or abs(far) >= numbers["very"]
+    return enough and not _has_other_memory(peers, one, prefix, numbers)
 
 
-def _sign(signal: Signal, value: Float64s, middle: Float64s) -> tuple[Signal, Evidence]:
-    mine, usual = float(np.mean(value)), float(np.mean(middle))
-    text = f"{signal.metric} of {signal.device_name} was {mine:.4g}, the job's median {usual:.4g}"
-    return signal, signal.evidence(text, mine, float(f"{usual:.6g}"), "")
+def _works(peers: Peers, prefix: str, numbers: Numbers) -> Bools:
+    """Return where a device and the others do anything, bool[member, window]: idle devices are left to other rules."""
+    for name in ("utilization", "sm.active"):
+        load = peers.metrics.get(f"{prefix}.{name}")
+        if load is not None:
+            with np.errstate(invalid="ignore"):
+                found: Bools = ~(load.value <= numbers["idle"]) & ~(load.others <= numbers["idle"])
+            return found
+    return np.ones(peers.shape, np.bool_)
 
 
-def _finding(rule: Rule, signs: list[tuple[Signal, Evidence]]) -> Finding:
-    signal = signs[0][0]
+def _share(far: Bools, one: Outlier) -> float:
+    return float(far[one.windows].mean())
+
+
+def _has_other_memory(peers: Peers, one: Outlier, prefix: str, numbers: Numbers) -> bool:
+    """True for a device with other amounts of memory in use than the others: a stage of its own, for example."""
+    memory = peers.metrics.get(f"{prefix}.{_MEMORY}")
+    if memory is None:
+        return False
+    apart = (np.abs(memory.score) > numbers["z"]) & (np.abs(memory.relative) > numbers["memory"])
+    return _share(apart[one.row], one) >= _MOSTLY
+
+
+def _finding(rule: Rule, case: Case, peers: Peers, one: Outlier, signs: list[str], severity: Severity) -> Finding:
+    evidence = list(_evidence(peers, one, signs))
+    mine, usual = evidence[0].value or 0.0, evidence[0].limit or 0.0
+    does = _SIGNS[signs[0].partition(".")[2]].format(amount_of(signs[0], mine))
+    waits = ": the others wait for it" if mine > usual else ""
+    sentence = f"{case.name_of(one.signal)} {does}; the median is {amount_of(signs[0], usual)}{waits}"
     confidence = min(0.95, 0.65 + 0.1 * len(signs))
-    evidence = [evidence for _, evidence in signs]
-    return rule.finding(device(signal), Severity.WARNING, signal.span, evidence, confidence)
+    return rule.finding(device(one.signal), severity, (one.start, one.end), evidence, confidence, sentence=sentence)
+
+
+def _evidence(peers: Peers, one: Outlier, signs: list[str]) -> Iterator[Evidence]:
+    for name in signs:
+        difference = peers.metrics[name]
+        mine = float(np.nanmean(difference.value[one.row, one.windows]))
+        usual = float(np.nanmean(difference.others[one.row, one.windows]))
+        text = f"{title(name)}: {amount_of(name, mine)}, the median of the others: {amount_of(name, usual)}"
+        unit = CATALOG[name].answer_unit
+        yield measured(name, text, mine, float(f"{usual:.6g}"), unit, time=one.start, replica=one.signal.replica)
 
 
 RULE = Rule(
     name="straggler_gpu",
-    sees="One device differs from the others of the job in two hardware signals, or its clock is low.",
+    sees="One device differs from the others of the job, in several hardware metrics or far in one.",
     advice="Exclude its node and compare; then look at its temperature, power cap, PCIe link and memory errors.",
     source="https://github.com/ROCm/omnistat",
     find=find,
     metrics=(
-        *(f"{prefix}.{name}" for prefix in PREFIXES for name in ("sm.active", "tensor.active", "power")),
+        *(f"{prefix}.{name}" for prefix in PREFIXES for name in (*_LOAD, "tensor.active", _MEMORY)),
         "gpu.clock.sm",
         "gpu.nvlink.transmit",
+        "gpu.nvlink.receive",
     ),
     running=True,
 )

@@ -1,85 +1,83 @@
 """One rank works differently from the others, in jobs without devices."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, has_devices
+from jobmeter.diagnose.peers import Outlier, Peers, peers_of
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, median_without, replica, together
+from jobmeter.diagnose.signal import Signal, replica
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount_of
 from jobmeter.model.batch import Bools
 from jobmeter.model.finding import Evidence, Severity
-from jobmeter.query.stretches import sustained
+
+_CPU, _WAITS, _WANTED = "cpu.usage", "pressure.cpu", "wanted"
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """A replica whose CPU differs from that of the others of its role, most of the time and at the end."""
+    """A replica whose CPU differs from that of the others of its role for long enough.
+
+    One that computes while the others wait for it uses more, one that is slowed down uses less.
+    """
     if has_devices(case, numbers):
         return  # straggler_gpu covers jobs with devices
-    pressure = {signal.replica: signal for signal in case.signals("pressure.cpu", numbers)}
-    for signals in _roles(case.signals("cpu.usage", numbers), int(numbers["replicas"])):
-        time, values = together(signals)
-        others = median_without(values)
-        large = np.abs(values - others) > numbers["cores"]
-        apart = ((values > numbers["ratio"] * others) | (values * numbers["ratio"] < others)) & large
-        if all(signal.replica in pressure for signal in signals):
-            waits = np.vstack([pressure[signal.replica].at(time) for signal in signals])
-            apart |= (values > numbers["ratio"] * others) & _cpu_demand_differs(values + waits, numbers)
-        odd = [row for row in range(len(signals)) if _most(time, apart[row], numbers)]
-        # More than a third is no straggler: then the job is uneven by design.
-        if odd and len(odd) <= len(signals) / 3:
-            for row in odd:
-                signal, where = signals[row], apart[row]
-                mine, usual = float(np.nanmean(values[row, where])), float(np.nanmean(others[row, where]))
-                excess = min(abs(mine - usual) / (4 * numbers["cores"]), 0.9)
-                confidence = min(0.95, 0.6 + 0.4 * float(where.mean()) * excess)
-                evidence = list(_evidence(signal, mine, usual, pressure.get(signal.replica)))
-                yield rule.finding(replica(signal), Severity.WARNING, signal.span, evidence, confidence)
+    cpus, waits = case.signals(_CPU, numbers), case.signals(_WAITS, numbers)
+    signals = {_CPU: cpus, _WANTED: _wanted(cpus, waits)}
+    for scales in peers_of(signals, [_CPU], numbers["replicas"], dict.fromkeys(signals, numbers["floor"]), numbers):
+        reported: set[int] = set()
+        for peers in scales:
+            odd = peers.outliers(_apart(peers, numbers), numbers)
+            rows = {one.row for one in odd}
+            for one in odd:
+                if one.row not in reported and peers.is_parted(_CPU, one, rows, numbers["gap"]):
+                    reported.add(one.row)
+                    evidence = list(_evidence(case, peers, one, waits))
+                    confidence = min(0.95, 0.6 + 0.3 * abs(peers.distance(_CPU, one)))
+                    span = one.start, one.end
+                    yield rule.finding(replica(one.signal), Severity.WARNING, span, evidence, confidence)
 
 
-def _cpu_demand_differs(wanted: np.ndarray, numbers: Numbers) -> Bools:
-    """Where a replica wants more CPU than the others, cores in use and time of waiting for one taken together.
-
-    On a machine that has little to spare, one that computes gets hardly more than those that wait for it.
-    """
-    others = median_without(wanted)
-    more: Bools = (wanted > numbers["ratio"] * others) & (wanted - others > numbers["cores"])
-    return more
-
-
-def _most(time: np.ndarray, apart: Bools, numbers: Numbers) -> bool:
-    """True where it is so for most of the time, long enough."""
-    interval = int(np.median(np.diff(time))) if len(time) > 1 else 0
-    long_enough = len(time) > 1 and int(time[-1]) - int(time[0]) + interval >= numbers["hold"]
-    # A short break (a checkpoint, say) does not end it.
-    return bool(
-        long_enough and apart.mean() >= numbers["share"] and sustained(time, _smoothed(apart), numbers["hold"] / 2)
-    )
+def _apart(peers: Peers, numbers: Numbers) -> Bools:
+    """Return where a replica uses, or wants, much more or much less CPU than the others, bool[member, window]."""
+    cpu = peers.metrics[_CPU]
+    few = len(peers) < numbers["many"]
+    high, low = (numbers["ratio"], 1 / numbers["ratio"]) if few else (1 / numbers["score"], numbers["score"])
+    with np.errstate(invalid="ignore"):
+        large = np.abs(cpu.value - cpu.others) > numbers["cores"]
+        apart = cpu.far(numbers["z"]) & large & ((cpu.value > high * cpu.others) | (cpu.value < low * cpu.others))
+        wanted = peers.metrics.get(_WANTED)
+        if wanted is not None:
+            # On a machine with little to spare one that computes gets hardly more than those that wait for it.
+            more = (wanted.value > high * wanted.others) & (wanted.value - wanted.others > numbers["cores"])
+            apart |= (cpu.value > high * cpu.others) & more
+    found: Bools = apart
+    return found
 
 
-def _smoothed(apart: Bools) -> Bools:
-    count: np.ndarray = np.convolve(apart, np.ones(5), mode="same")
-    smoothed: Bools = count >= 2
-    return smoothed
+def _wanted(cpus: Sequence[Signal], waits: Sequence[Signal]) -> list[Signal]:
+    """Return the cores in use and the time of waiting for one together, where all of them have both."""
+    pressure = {signal.member: signal for signal in waits}
+    if not all(signal.member in pressure for signal in cpus):
+        return []
+    both = ((signal, pressure[signal.member].at(signal.time)) for signal in cpus)
+    return [replace(signal, metric=_WANTED, value=signal.value + np.nan_to_num(waiting)) for signal, waiting in both]
 
 
-def _roles(signals: list[Signal], least: int) -> Iterator[list[Signal]]:
-    """Replicas that do the same: those whose names differ in their number alone."""
-    roles: dict[str, list[Signal]] = {}
-    for signal in signals:
-        roles.setdefault(re.sub(r"\d+$", "", signal.replica), []).append(signal)
-    return (own for own in roles.values() if len(own) >= least)
-
-
-def _evidence(signal: Signal, mine: float, usual: float, waiting: Signal | None) -> Iterator[Evidence]:
-    text = f"{signal.replica} used {mine:.2f} cores where the others' median was {usual:.2f}"
-    yield signal.evidence(text, mine, usual, "{core}")
-    if waiting is not None:
-        share = float(waiting.value.mean())
-        yield waiting.evidence(f"{signal.replica} waited for a CPU in {share:.0%} of the time", share, None, "1")
+def _evidence(case: Case, peers: Peers, one: Outlier, waits: Sequence[Signal]) -> Iterator[Evidence]:
+    cpu = peers.metrics[_CPU]
+    mine = float(np.nanmean(cpu.value[one.row, one.windows]))
+    usual = float(np.nanmean(cpu.others[one.row, one.windows]))
+    name = case.name_of(one.signal)
+    what = "the others wait for it" if mine > usual else "it does less than they do"
+    text = f"{name} uses {amount_of(_CPU, mine)}; the median is {amount_of(_CPU, usual)}: {what}"
+    yield one.signal.evidence(text, mine, usual, "{core}", time=one.start)
+    for waiting in (signal for signal in waits if signal.member == one.member):
+        share = float(waiting.within(one.start, one.end).value.mean())
+        yield waiting.evidence(f"{name} waited for a CPU in {share:.0%} of the time", share, None, "1")
 
 
 RULE = Rule(

@@ -8,7 +8,8 @@ import numpy as np
 
 from jobmeter.examples.faults.build import GIB, START, USUAL, Made, Shape, batch, training
 from jobmeter.examples.faults.wordings import CHATTER, WORDINGS, draw_line
-from jobmeter.model.event import ALLOCATION_MISMATCH, Event, EventSource, Level
+from jobmeter.model.device import DeviceState
+from jobmeter.model.event import ALLOCATION_MISMATCH, GPU_LOST, Event, EventSource, Level
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
 
@@ -166,6 +167,18 @@ def _flag(metric: str) -> Change:
         made.series[metric, replica, device] = (np.arange(len(made.time)) > made.at(0.4)).astype(np.float64)
 
     return change
+
+
+def _lost(made: Made, replica: str, device: str) -> None:
+    state = DeviceState(made.random.choice([DeviceState.LOST, DeviceState.RESET_REQUIRED, DeviceState.HANGS]))
+    since = int(made.random.integers(100, 600))
+    made.series["gpu.state", replica, device] = np.where(np.arange(len(made.time)) > since, float(state.code), 0.0)
+
+
+@_whole(training)
+def _lost_by_an_event(made: Made) -> None:
+    message = "gpu3, NVIDIA H200, cannot be read (GPU is lost)."
+    _warn(made, made.length // 2, node="n0", reason=GPU_LOST, message=message, subject="device gpu3")
 
 
 @_whole(batch)
@@ -336,6 +349,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "ecc_uncorrected": (_devices(_counter("gpu.ecc.uncorrected", 1, 1.0), only=True),),
     "ecc_corrected_storm": (_devices(_counter("gpu.ecc.corrected", 400, 3.0), only=True),),
     "remap_pending": (_devices(_flag("gpu.remapped.rows.pending"), only=True),),
+    "gpu_missing": (_devices(_lost, only=True), _lost_by_an_event),
     "remap_failure": (_devices(_flag("gpu.remapped.rows.failed"), only=True),),
     "thermal": (_devices(_set("gpu.temperature", 92, 0.5), only=True),),
     "throttle_power": (

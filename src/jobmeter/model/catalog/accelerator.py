@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from functools import partial
 
+from msgspec.structs import replace
+
 from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Scope, utilization
+from jobmeter.model.device import STATES
 
 _AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}"})
 """Units of metrics that are summed over the devices of a node; shares of time, temperatures and clocks have a mean."""
@@ -107,6 +110,12 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu.clock.sm", "Hz", "Clock of the streaming multiprocessors."),
     _metric("gpu.clock.memory", "Hz", "Clock of the memory."),
     _metric("gpu.clock.sm.limit", "Hz", "Highest clock of the streaming multiprocessors."),
+    replace(
+        _metric("gpu.state", "", f"Whether it is measured: {', '.join(f'{one.code} {one}' for one in STATES)}."),
+        over=Aggregate.MAX,
+        parts=Aggregate.MAX,
+        maximum=float(len(STATES) - 1),
+    ),
     _metric("gpu.performance.state", "", "NVIDIA P-state: 0 is fastest."),
     _time("gpu.throttle.power", text="Time throttled by the power cap."),
     _time("gpu.throttle.thermal.software", text="Time throttled by the software thermal limit."),

@@ -2,23 +2,29 @@
 
 Every process has its own. What anybody writes is given by ``changes``, and read in the same transaction in which a page
 is answered, so that a page and its total are exact.
+
+One thread at a time uses the columns, for as long as arrays take. What has to be read from the database is read
+afterwards, in the transaction of the question, while others use and change the columns.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from jobmeter.errors import UnavailableError
 from jobmeter.model.job import Job, JobFilter, JobGroup, JobPage, JobView
 from jobmeter.model.time import TimeRange
 from jobmeter.registry import changes, finding_filter
 from jobmeter.registry.columns import row_filter, select
+from jobmeter.registry.columns.dictionary_column import Mask
 from jobmeter.registry.columns.job_groups import job_groups
 from jobmeter.registry.columns.select import Rows
 from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, Key, Table
@@ -62,21 +68,36 @@ class ColumnStore:
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
         """See ``Registry.jobs``."""
         predicates = check(question)
-        with self._current() as (connection, table):
-            rows = row_filter.matching(table, question, predicates, now_ms, partial(_lookup, connection, table))
-            page = _page(table, question, rows, now_ms)
-            return JobPage(_jobs(connection, table.keys(page), now_ms), len(rows))
+        with self._current() as current:
+            table = current.table
+            rows, demands = row_filter.matching(table, question, predicates, now_ms)
+            orders = [_key(table, name, now_ms) for name in row_filter.ORDERS[question.sort]]
+            if not demands:
+                keys, total = table.keys(_page(question, rows, orders)), len(rows)
+                current.release()
+            else:
+                chosen, values = _Chosen(table, rows), [order(rows) for order in orders]
+                current.release()
+                left = np.ones(len(rows), np.bool_)
+                for one in demands:
+                    left &= one.met(left, partial(self._looked_up, current.connection, chosen))
+                places = np.flatnonzero(left).astype(np.int32)
+                page = _page(question, places, [one.take for one in values])
+                with self._locked():
+                    keys, total = chosen.keys(page), len(places)
+            return JobPage(_jobs(current.connection, keys, now_ms), total)
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
         """See ``Registry.job_groups``."""
-        with self._current() as (_, table):
-            return job_groups(table, row_filter.grouped(table, projects))
+        with self._current() as current:
+            return job_groups(current.table, row_filter.grouped(current.table, projects))
 
     def group_jobs(self, projects: frozenset[str] | None, group: str, span: TimeRange, now_ms: int) -> list[JobView]:
         """See ``Registry.group_jobs``."""
-        with self._current() as (connection, table):
-            rows = row_filter.living(table, projects, group, span)
-            return views_of(connection, table.keys(rows), span, now_ms)
+        with self._current() as current:
+            keys = current.table.keys(row_filter.living(current.table, projects, group, span))
+            current.release()
+            return views_of(current.connection, keys, span, now_ms)
 
     def written(self) -> None:
         """Something was written: read it soon, so that no question has to."""
@@ -114,8 +135,8 @@ class ColumnStore:
     def _catch_up(self) -> None:
         if self._table is None or self._stopped.is_set():
             return
-        with self._current(_FOR_EVER) as (_, table):
-            wasteful = table.wasteful
+        with self._current(_FOR_EVER) as current:
+            wasteful = current.table.wasteful
         if wasteful:
             # The old ones answer while new ones are read.
             with self._snapshot() as connection:
@@ -124,15 +145,41 @@ class ColumnStore:
                 self._table, self._position = fresh, position
 
     @contextmanager
-    def _current(self, seconds: float | None = None) -> Iterator[tuple[sa.Connection, Table]]:
-        """A transaction, and the columns as it sees the jobs; waits for others for ``WAIT_SECONDS``, or so long."""
+    def _current(self, seconds: float | None = None) -> "Iterator[_Current]":
+        """A transaction, and the columns as it sees the jobs, until they are released. ``seconds``: see ``_locked``."""
+        with ExitStack() as held:
+            locked = held.enter_context(ExitStack())
+            locked.enter_context(self._locked(seconds))
+            connection = held.enter_context(self._snapshot())
+            yield _Current(connection, self._brought_up(connection), locked.close)
+
+    @contextmanager
+    def _locked(self, seconds: float | None = None) -> Iterator[None]:
+        """Use the columns alone. Waits for others for ``WAIT_SECONDS``, or so long; raises UnavailableError then."""
         if not self._lock.acquire(timeout=WAIT_SECONDS if seconds is None else seconds):
             raise UnavailableError("the registry does not work now: its jobs are still being read")
         try:
-            with self._snapshot() as connection:
-                yield connection, self._brought_up(connection)
+            yield
         finally:
             self._lock.release()
+
+    def _looked_up(self, connection: sa.Connection, chosen: "_Chosen", one: Predicate, left: Mask) -> Mask:
+        """See ``row_filter.Lookup``."""
+        found = np.zeros(len(left), np.bool_)
+        name, path = one.field[0], one.field[1:]
+        if name in RELATED:
+            related = list(_related(connection, name, one.texts))
+            with self._locked():
+                found[chosen.places(related)] = True
+            return found
+        places = np.flatnonzero(left)
+        with self._locked():
+            keys, count = chosen.keys(places), chosen.table.count
+        by_key = dict(zip(keys, places.tolist(), strict=True))
+        for key, text in _stored(connection, jobs.c[name], by_key, count):
+            if one.fits_document(text, path) if path else one.fits_text(text):
+                found[by_key[key]] = True
+        return found
 
     def _brought_up(self, connection: sa.Connection) -> Table:
         # No columns rather than some that are half true.
@@ -204,18 +251,44 @@ def _stored(
             yield (project, job), text
 
 
-def _lookup(connection: sa.Connection, table: Table, one: Predicate, rows: Rows) -> Iterator[int]:
-    """See ``row_filter.Lookup``."""
-    name = one.field[0]
-    if name in RELATED:
-        found = (table.row(project, job) for project, job in _related(connection, name, one.texts))
-        yield from (row for row in found if row is not None)
-        return
-    by_key = dict(zip(table.keys(rows), rows.tolist(), strict=True))
-    path = one.field[1:]
-    for key, text in _stored(connection, jobs.c[name], by_key, table.count):
-        if one.fits_document(text, path) if path else one.fits_text(text):
-            yield by_key[key]
+class _Current(NamedTuple):
+    """A transaction and the columns as it sees the jobs. Once these are released, others may use and change them."""
+
+    connection: sa.Connection
+    table: Table
+    release: Callable[[], None]
+
+
+class _Chosen:
+    """Some jobs, each at a place, as they are at one moment: rows of the table may be those of others later.
+
+    Numbers of texts stay what they are. Every method is called while the columns are locked.
+    """
+
+    def __init__(self, table: Table, rows: Rows) -> None:
+        self.table = table
+        self._ids = table.names["id"].numbers(table.count)[rows]
+        self._projects = table.texts["project"].numbers(table.count)[rows]
+        self._order = np.argsort(self._ids, kind="stable")
+        self._sorted = self._ids[self._order]
+
+    def keys(self, places: NDArray[np.integer[Any]]) -> list[Key]:
+        """Project and id of the jobs at those places."""
+        projects = self.table.texts["project"].values
+        ids = self.table.names["id"].texts(self._ids[places])
+        return list(zip([projects[number] for number in self._projects[places].tolist()], ids, strict=True))
+
+    def places(self, keys: Iterable[Key]) -> list[int]:
+        """The places of those of the jobs that are among the chosen ones."""
+        projects, numbers = self.table.texts["project"].values, self.table.names["id"].number
+        found = list[int]()
+        for project, job in keys:
+            number = numbers(job)
+            if number is not None:
+                first, end = np.searchsorted(self._sorted, (number, number + 1)).tolist()
+                own = self._order[first:end].tolist()
+                found += [place for place in own if projects[self._projects[place]] == project]
+        return found
 
 
 def _related(connection: sa.Connection, field: str, values: Sequence[str]) -> Iterator[Key]:
@@ -225,12 +298,11 @@ def _related(connection: sa.Connection, field: str, values: Sequence[str]) -> It
             yield row.project, row.job
 
 
-def _page(table: Table, question: JobFilter, rows: Rows, now_ms: int) -> Rows:
+def _page(question: JobFilter, rows: Rows, orders: Sequence[select.Key]) -> Rows:
     if not question.limit or question.offset >= len(rows):
         return rows[:0]
-    keys = [_key(table, name, now_ms) for name in row_filter.ORDERS[question.sort]]
     paging = {"offset": question.offset, "limit": question.limit}
-    return select.page(rows, keys, descending=question.descending, **paging)
+    return select.page(rows, orders, descending=question.descending, **paging)
 
 
 def _key(table: Table, name: str, now_ms: int) -> select.Key:

@@ -82,7 +82,11 @@ class Names:
 
     def of(self, rows: NDArray[np.int32], count: int) -> list[str]:
         """The texts of some of the first rows."""
-        return self._texts.texts(self.numbers(count)[rows])
+        return self.texts(self.numbers(count)[rows])
+
+    def texts(self, numbers: NDArray[np.int32]) -> list[str]:
+        """The texts of those numbers."""
+        return self._texts.texts(numbers)
 
     def numbers(self, count: int) -> NDArray[np.int32]:
         """The number of each of the first rows' texts."""

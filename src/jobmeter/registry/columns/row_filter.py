@@ -1,7 +1,9 @@
 """Which rows a listing means: each of its demands is one operation on a column."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,21 +27,54 @@ ORDERS: dict[str, tuple[str, ...]] = {
 """The columns of each sort, the first one first."""
 
 Rows = NDArray[np.int32]
-Lookup = Callable[[Predicate, Rows], Iterable[int]]
-"""Which of those rows meet a predicate, before it is negated, on what the columns do not have."""
+Lookup = Callable[[Predicate, Mask], Mask]
+"""Gives which of some jobs meet a predicate, before it is negated. It may leave out those that the mask leaves out."""
 
 
-def matching(
-    table: Table, question: JobFilter, predicates: Iterable[Predicate], now_ms: int, lookup: Lookup
-) -> NDArray[np.int32]:
-    """The rows of the jobs that meet every demand; ``predicates`` are the question's conditions."""
+class Demand(msgspec.Struct, frozen=True, eq=False):
+    """A predicate about some jobs.
+
+    ``found`` says which of them meet it, before it is negated; None where the columns do not have what it is about.
+    Where it has an ``otherwise``, that is for the jobs that are not ``present``.
+    """
+
+    predicate: Predicate
+    found: Mask | None
+    present: "Demand | None" = None
+    otherwise: "Demand | None" = None
+
+    def met(self, left: Mask, lookup: Lookup) -> Mask:
+        """Return which jobs meet it. True or false for those that ``left`` leaves out."""
+        found = lookup(self.predicate, left) if self.found is None else self.found
+        if self.present is not None and self.otherwise is not None:
+            there = self.present.met(left, lookup)
+            found = (there & found) | (~there & self.otherwise.met(left, lookup))
+        return ~found if self.predicate.negated else found
+
+    @property
+    def open(self) -> bool:
+        """True where something of it has to be looked up."""
+        return self.found is None or any(one.open for one in (self.present, self.otherwise) if one is not None)
+
+
+class Matching(NamedTuple):
+    """The rows that meet what columns decide, and the demands on them that have to be looked up."""
+
+    rows: Rows
+    demands: Sequence[Demand]
+
+
+def matching(table: Table, question: JobFilter, predicates: Iterable[Predicate], now_ms: int) -> Matching:
+    """Return the rows of the jobs that may meet every demand; ``predicates`` are the question's conditions."""
     found = table.there.copy()
     for mask in _masks(table, question, now_ms):
         found &= mask
-    # What has to be looked up is so for the jobs that are left.
-    for one in sorted(predicates, key=lambda one: not _has(table, one)):
-        found &= _met(table, one, now_ms, found, lookup)
-    return np.flatnonzero(found).astype(np.int32)
+    demands = [_demand(table, one, now_ms) for one in predicates]
+    for one in demands:
+        if not one.open:
+            found &= one.met(found, lambda _, left: left)  # which is never called
+    rows = np.flatnonzero(found).astype(np.int32)
+    return Matching(rows, [_of_rows(one, rows) for one in demands if one.open])
 
 
 def grouped(table: Table, projects: frozenset[str] | None) -> NDArray[np.int32]:
@@ -87,7 +122,7 @@ def state_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[n
 
 
 def _has(table: Table, one: Predicate) -> bool:
-    """Whether the columns have what a predicate is about, ``otherwise`` aside."""
+    """Return True where the columns have what a predicate is about, ``otherwise`` aside."""
     name = one.field[0]
     return name not in RELATED and (table.fields.stores(one.field) if len(one.field) > 1 else table.stores(name))
 
@@ -134,21 +169,26 @@ def _states(table: Table, states: frozenset[JobState], now_ms: int) -> Mask:
     return found
 
 
-def _met(table: Table, one: Predicate, now_ms: int, candidates: Mask, lookup: Lookup) -> Mask:
-    """Which rows meet it. True or false of rows that are no candidates."""
-    found = _plain(table, one, now_ms, candidates, lookup)
-    if one.otherwise is not None:
-        there = _met(table, one.presence, now_ms, candidates, lookup)
-        found = (there & found) | (~there & _met(table, one.otherwise, now_ms, candidates, lookup))
-    return ~found if one.negated else found
+def _demand(table: Table, one: Predicate, now_ms: int) -> Demand:
+    """Return a predicate about all rows, with what the columns have of it."""
+    found = _plain(table, one, now_ms) if _has(table, one) else None
+    if one.otherwise is None:
+        return Demand(one, found)
+    return Demand(one, found, _demand(table, one.presence, now_ms), _demand(table, one.otherwise, now_ms))
 
 
-def _plain(table: Table, one: Predicate, now_ms: int, candidates: Mask, lookup: Lookup) -> Mask:
+def _of_rows(one: Demand, rows: Rows) -> Demand:
+    """Return the same demand on some rows alone, independent of the columns."""
+    return Demand(
+        one.predicate,
+        None if one.found is None else one.found[rows],
+        None if one.present is None else _of_rows(one.present, rows),
+        None if one.otherwise is None else _of_rows(one.otherwise, rows),
+    )
+
+
+def _plain(table: Table, one: Predicate, now_ms: int) -> Mask:
     name = one.field[0]
-    if not _has(table, one):
-        found = np.zeros(table.count, np.bool_)
-        found[list(lookup(one, np.flatnonzero(candidates).astype(np.int32)))] = True
-        return found
     if len(one.field) > 1:
         return table.fields.meeting(one, table.count)
     if name in TIMES:

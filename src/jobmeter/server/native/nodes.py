@@ -3,19 +3,23 @@
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.pod import MOST_PODS, NodePods
 from jobmeter.model.series import check_job_id, check_name
+from jobmeter.query.nodes import machines
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import NodeBody, NodeList, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 
 
 def _list(context: CallContext) -> NodeList:
-    """List nodes."""
+    """List nodes: each machine once, however many projects have a record of it.
+
+    ``project`` is that of the record with the newest description.
+    """
     groups, names = context.arguments.texts("resource_group"), context.arguments.texts("name")
     found = [one for one in context.services.registry.nodes(context.scope.projects) if context.scope.shows_node(one)]
     return NodeList(
         [
             copied(NodeBody, node)
-            for node in found
+            for node in machines(found)
             if (not groups or node.resource_group in groups) and (not names or node.name in names)
         ]
     )

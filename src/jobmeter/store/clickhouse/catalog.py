@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Bools, Int64s, SampleBatch, Uint64s
+from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NamePart, Series
 from jobmeter.model.time import DAY, Clock
-from jobmeter.store.base import Selector, names_of
+from jobmeter.store.base import Selector, SeriesPage, SeriesPlace, names_of
 from jobmeter.store.clickhouse.descriptors import Descriptors, select, series_of_row
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.order import run_starts
@@ -30,6 +30,11 @@ _COLUMNS = ("metric", "project", "cluster", "node", "device", "job_id", "replica
 _NODES = 500
 _NAMES = 300
 _UNLISTED = (-1, -1)
+_LIVE = (
+    "SELECT DISTINCT job, series FROM series WHERE last_day = {day:UInt32} "
+    "AND (job, series) >= ({job:UInt64}, {series:UInt64}) ORDER BY job, series LIMIT {most:UInt64}"
+)
+_DAY_BEFORE = "SELECT max(last_day), count() FROM series WHERE last_day < {day:UInt32} AND last_day >= {since:UInt32}"
 _PARTS = {
     NamePart.JOB: "job_id",
     NamePart.LABEL: "arrayJoin(mapKeys(labels))",
@@ -175,6 +180,21 @@ class Catalog:
             if len(found) > selector.limit:
                 raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return list(found.values())
+
+    def live(self, since_ms: int, most: int, place: SeriesPlace) -> SeriesPage:
+        """See ``Store.live``. Of what waits for the engine nothing is given: it came lately."""
+        day, job, series = place
+        with translated("read series"), self._read.client() as client:
+            found = client.query(_LIVE, parameters={"day": day, "job": job, "series": series, "most": most + 1})
+            jobs, ids = (np.array(column, np.uint64) for column in found.result_columns or ((), ()))
+            following: SeriesPlace | None
+            if len(ids) > most:
+                following = (day, int(jobs[most]), int(ids[most]))
+            else:
+                limits = {"day": day, "since": since_ms // DAY}
+                (row,) = client.query(_DAY_BEFORE, parameters=limits).result_rows
+                following = (int(row[0]), 0, 0) if row[1] else None
+        return SeriesPage(SeriesKeys(jobs[:most], ids[:most]), following)
 
     def names(self, selector: Selector, part: NamePart, prefix: str) -> list[str]:
         """See ``Store.names``."""

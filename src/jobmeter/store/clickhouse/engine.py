@@ -17,7 +17,17 @@ from jobmeter.model.series import NamePart, Series
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
-from jobmeter.store.base import LogSelector, Memory, ReadBudget, Selector, StoreStatistics, Tier
+from jobmeter.store.base import (
+    NEWEST,
+    LogSelector,
+    Memory,
+    ReadBudget,
+    Selector,
+    SeriesPage,
+    SeriesPlace,
+    StoreStatistics,
+    Tier,
+)
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.damage import Damage, advice
@@ -164,6 +174,10 @@ class ClickHouseStore:
     def find(self, selector: Selector) -> list[Series]:
         """See ``Store.find``."""
         return self._catalog.find(selector)
+
+    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
+        """See ``Store.live``."""
+        return self._catalog.live(since_ms, most, place)
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
         """See ``Store.names``."""

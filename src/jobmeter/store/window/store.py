@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
+from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Bools, BucketColumns, SampleBatch, SampleColumns, SeriesKeys, Uint64s
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.retention import Retention
@@ -15,7 +16,18 @@ from jobmeter.model.series import NamePart, Series
 from jobmeter.model.span import Span, TracePage
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, MINUTE, SECOND, Clock, TimeRange, floor_to
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
-from jobmeter.store.base import LogSelector, Outbox, ReadBudget, Selector, Store, StoreStatistics, Tier
+from jobmeter.store.base import (
+    NEWEST,
+    LogSelector,
+    Outbox,
+    ReadBudget,
+    Selector,
+    SeriesPage,
+    SeriesPlace,
+    Store,
+    StoreStatistics,
+    Tier,
+)
 from jobmeter.store.cache import Cache
 from jobmeter.store.damage import DamagedPart
 from jobmeter.store.meter import BudgetMeter
@@ -28,6 +40,11 @@ _SERIES_BYTES = 600
 """Memory that a series of a list takes, about."""
 _TOGETHER = 1_024
 """Series that are looked up in the window together."""
+_PAGE_SERIES = 65_536
+"""Series whose keys are read at a time to fill the window."""
+_ADOPTED_ROWS = 8_000_000
+"""Samples of new series that are read together, 160 MB: the more there are of each, the fewer series."""
+_NO_SERIES = SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64))
 BLOCK_ROWS = 65_536
 """Samples that are copied out of the window while writers wait, and that a reader holds."""
 
@@ -54,7 +71,7 @@ class WindowedStore:
         self._immutable_ms = max((part.end_ms for part in rolled), default=over_ms)
         self._numbers = itertools.count(1)
         self._common_revision = 0
-        self._unfilled: list[Series] | None = None
+        self._unfilled: SeriesPage | None = SeriesPage(_NO_SERIES, NEWEST)
         self._revisions: dict[int, int] = {}
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
@@ -85,27 +102,27 @@ class WindowedStore:
             now_ms = self._clock.now_ms()
             self.window.write_all(batches, now_ms)
 
-    def fill(self, most: int) -> int:
-        """Take in some of the series that the engine has samples of inside of the window; gives how many are left.
+    def fill(self, most: int) -> bool:
+        """Take in some series that the engine has samples of inside of the window. Return True when more are left.
 
-        For the time after a start: what is written comes in by itself. Ends early where the window is full.
+        For the time after a start: what is written comes in by itself. The series of the last day come first. Ends
+        early where the window is full: questions about a series that is not in it go to the engine.
         """
         if self._unfilled is None:
-            since = max(0, self._clock.now_ms() - self.window.length_ms)
-            found = self._engine.find(Selector(since=since))
-            self._unfilled = sorted(found, key=lambda one: (one.job_key, one.id), reverse=True)
-        chosen = self._unfilled[-most:] if most else []
-        keys = SeriesKeys.of(chosen)
+            return False
+        since = max(0, self._clock.now_ms() - self.window.length_ms)
+        keys, following = self._unfilled
+        while not len(keys) and following is not None:
+            self._unfilled = keys, following = self._engine.live(since, _PAGE_SERIES, following)
+        some = keys.where(slice(most))
         with self._appending:
-            new = self.window.missing(keys)
+            new = self.window.missing(some)
             if new.any():
-                since = max(0, self._clock.now_ms() - self.window.length_ms)
-                self._adopt(keys.where(new), since)
+                self._adopt(some.where(new), since)
         # Only now: what could not be read is tried again.
-        del self._unfilled[len(self._unfilled) - len(chosen) :]
-        if self.window.full:
-            self._unfilled.clear()
-        return len(self._unfilled)
+        left = SeriesPage(keys.where(slice(most, None)), following)
+        self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
+        return self._unfilled is not None
 
     def unwritten(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
         """See ``Store.unwritten``."""
@@ -121,6 +138,10 @@ class WindowedStore:
             series = self._engine.find(_lasting(selector))
             self.cache.put(name, revision, series, _SERIES_BYTES * len(series))
         return series
+
+    def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
+        """See ``Store.live``."""
+        return self._engine.live(since_ms, most, place)
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
         """See ``Store.names``."""
@@ -292,10 +313,16 @@ class WindowedStore:
             fresh = keys.where(new)
             self.window.adopt(fresh, SampleColumns.empty(), since_ms, now_ms)
             keys = keys.where(~new)
-        if not len(keys):
-            return
-        found = SampleColumns.joined(list(self._engine.read(keys, TimeRange(since_ms, MAX_TIME_MS), ReadBudget())))
-        self.window.adopt(keys, found, since_ms, now_ms)
+        parts = [keys] if len(keys) else []
+        while parts:
+            some = parts.pop()
+            blocks = self._engine.read(some, TimeRange(since_ms, MAX_TIME_MS), ReadBudget(rows=_ADOPTED_ROWS))
+            try:
+                self.window.adopt(some, SampleColumns.joined(list(blocks)), since_ms, now_ms)
+            except LimitExceededError:
+                # One series alone that has so many stays outside: questions about it go to the engine.
+                half = len(some) // 2
+                parts += [some.where(slice(half)), some.where(slice(half, None))] if half else []
 
     def _raise_revision(self, jobs: Collection[int]) -> None:
         """What was read of these jobs' series and roll-ups is no longer so."""

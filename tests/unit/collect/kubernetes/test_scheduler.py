@@ -315,7 +315,7 @@ def test_a_chain_of_owners_is_one_job(
     (found,) = job.replicas
     assert isinstance(found, ReplicaRecord)
     assert (job.job_id, job.type, str(job.state), found.name) == ("top", chain[-1][0], state, replica)
-    assert (found.node, found.pod_id) == ("n1", "uid-p")
+    assert (found.node, found.pod_id, found.pod) == ("n1", "uid-p", "p")
 
 
 def test_a_pod_waits_a_little_for_an_owner_that_is_not_listed_yet() -> None:

@@ -63,6 +63,7 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
                 cluster=cluster,
                 node=member.pod.spec.node_name,
                 pod_id=member.node_uid,
+                pod=member.pod.metadata.name,
                 state=run.state,
                 start=run.start,
                 end=run.end,

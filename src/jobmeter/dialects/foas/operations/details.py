@@ -191,13 +191,13 @@ def _timestamps(job: Job) -> dict[str, int]:
 
 
 def _vertices(labels: Sequence[Mapping[str, str]], state: str) -> list[dict[str, Any]]:
-    """The tasks that series name, each with the number of its subtasks."""
+    """The tasks that series name, each with the number of its subtasks where series name these."""
     subtasks: dict[str, set[str]] = {}
     for one in labels:
         if task := one.get("task", ""):
-            subtasks.setdefault(task, set()).add(one.get("subtask", ""))
+            subtasks.setdefault(task, set()).update(filter(None, [one.get("subtask")]))
     return [
-        {"id": task, "name": task, "parallelism": len(subtasks[task]), "status": state}
+        present({"id": task, "name": task, "parallelism": len(subtasks[task]) or None, "status": state})
         for task in sorted(subtasks, key=natural)
     ]
 

@@ -1,0 +1,39 @@
+"""When to try again what failed."""
+
+from jobmeter.model.time import MINUTE, SECOND
+
+LONGEST_MS = MINUTE
+
+
+class Backoff:
+    """Allows another try at the next look, then after 1, 2, 4, ... seconds, and at least once a minute.
+
+    ``tick`` gives the time of a look; without a time every look may try. A clock that was set back allows a try.
+    """
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._failed_ms: int | None = None
+        self._now_ms: int | None = None
+
+    def tick(self, now_ms: int | None) -> None:
+        """Begin a look at that time (ms)."""
+        self._now_ms = now_ms
+
+    @property
+    def due(self) -> bool:
+        """True when this look may try."""
+        if self._now_ms is None or self._failed_ms is None or self._failures < 2:
+            return True
+        wait = min(SECOND << min(self._failures - 2, 16), LONGEST_MS)
+        return not 0 <= self._now_ms - self._failed_ms < wait
+
+    def failed(self) -> None:
+        """Note that the try of this look failed."""
+        self._failures += 1
+        self._failed_ms = self._now_ms
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        self._failures = 0
+        self._failed_ms = None

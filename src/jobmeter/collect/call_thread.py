@@ -1,0 +1,64 @@
+"""Calls that may block, each in a thread that is not waited for longer than its caller likes."""
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class CallThread(Generic[T]):
+    """A daemon thread that runs one call at a time. A call that blocks holds up no caller.
+
+    For one calling thread. The thread starts with the first call.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], T] | None] = SimpleQueue()
+        self._done = Event()
+        self._done.set()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._thread: Thread | None = None
+
+    @property
+    def busy(self) -> bool:
+        """True while a call has not returned."""
+        return not self._done.is_set()
+
+    def begin(self, call: Callable[[], T]) -> bool:
+        """Start a call; False, and nothing is started, while the one before it has not returned."""
+        if self.busy:
+            return False
+        if self._thread is None:
+            self._thread = Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        self._value = self._error = None
+        self._done.clear()
+        self._calls.put(call)
+        return True
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long at most for the call to return; True when it has."""
+        return self._done.wait(max(seconds, 0.0))
+
+    def result(self) -> T:
+        """What the last call returned, once it has. Raises what it raised."""
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._value)
+
+    def close(self) -> None:
+        """End the thread, once its call has returned."""
+        if self._thread is not None:
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                self._value = call()
+            except BaseException as error:  # noqa: BLE001 - the caller gets whatever it was
+                self._error = error
+            self._done.set()

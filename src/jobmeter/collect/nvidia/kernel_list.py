@@ -1,0 +1,33 @@
+"""The GPUs that the kernel's driver has, whether NVML opens them or not: /proc/driver/nvidia/gpus."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from jobmeter.collect import files
+
+
+class KernelDevice(NamedTuple):
+    """A GPU of the kernel's driver; ``uuid`` is empty and ``minor`` None where the driver does not say."""
+
+    uuid: str
+    minor: int | None
+    name: str
+
+
+def kernel_devices(proc_root: str = "/proc") -> list[KernelDevice]:
+    """The GPUs by PCI address, which is NVML's order; empty where the driver is not loaded."""
+    paths = sorted(Path(proc_root).glob("driver/nvidia/gpus/*/information"))
+    texts = (files.read(str(path)) for path in paths)
+    return [_device(text.decode(errors="replace")) for text in texts if text is not None]
+
+
+def _device(text: str) -> KernelDevice:
+    """A device of lines such as ``GPU UUID:  GPU-5a3b...`` and ``Device Minor:  0``."""
+    lines = (line.partition(":") for line in text.splitlines())
+    found = {name.strip(): value.strip() for name, _, value in lines}
+    uuid, minor = found.get("GPU UUID", ""), found.get("Device Minor", "")
+    return KernelDevice(
+        uuid="" if "?" in uuid else uuid,  # of a GPU that was not initialised yet
+        minor=int(minor) if minor.isascii() and minor.isdigit() else None,
+        name=found.get("Model", ""),
+    )

@@ -1,0 +1,118 @@
+"""Events about devices that stop being measured, and that are measured again."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.discover.devices import device_name
+from jobmeter.collect.nvidia.api import NvmlDevice
+from jobmeter.collect.nvidia.codes import Failure
+from jobmeter.model.device import DeviceState
+from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Level
+from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.time import MINUTE
+
+_log = logging.getLogger(__name__)
+
+
+class _Kind(NamedTuple):
+    """The event of a state: its reason, level, what happened and what to do."""
+
+    reason: str
+    level: Level
+    text: str
+    advice: str
+
+
+_ERRORS = "See the kernel's log for XIDs, and reset or replace it."
+_KINDS: Mapping[DeviceState, _Kind] = MappingProxyType(
+    {
+        DeviceState.LOST: _Kind(GPU_LOST, Level.ERROR, "cannot be read", _ERRORS),
+        DeviceState.RESET_REQUIRED: _Kind(
+            GPU_LOST, Level.ERROR, "needs a reset", "Drain the node, stop its agent, and reset the GPU."
+        ),
+        DeviceState.DRIVER_NOT_LOADED: _Kind(GPU_LOST, Level.ERROR, "has no driver", "Load the driver."),
+        DeviceState.LIBRARY_MISSING: _Kind(
+            GPU_LOST, Level.WARNING, "cannot be measured", "Install the driver's library."
+        ),
+        DeviceState.HANGS: _Kind(DEVICE_HANGS, Level.ERROR, "does not answer: a call to it does not return", _ERRORS),
+        DeviceState.NO_PERMISSION: _Kind(
+            GPU_NOT_PERMITTED,
+            Level.WARNING,
+            "may not be opened by the agent",
+            "Let the agent open the GPU's file, outside of control groups that forbid it.",
+        ),
+    }
+)
+_MISMATCH = (
+    "The driver's library and the kernel's driver are of different versions, so that no GPU is measured. Load the new "
+    "driver, or give the agent's container the new library; the agent tries again each minute."
+)
+_AT_FIRST = frozenset({DeviceState.DRIVER_NOT_LOADED, DeviceState.LIBRARY_MISSING})
+"""States that are no event where a device never was in another one: it is set up so."""
+
+
+class DeviceStates:
+    """See ``RecordSource``: an event for each change between measured and not. One thread updates, another may read.
+
+    It is an event of each replica that has the device, of the node where none has it; ``alone`` makes none of the node.
+    """
+
+    def __init__(self, place: Place, *, alone: bool = False) -> None:
+        self._place = place
+        self._alone = alone
+        self._states: dict[int, tuple[DeviceState, int]] = {}
+        self._owners: Mapping[int, Sequence[Owner]] = {}
+        self._mismatch = False
+        self._events: list[EventRecord] = []
+
+    def update(
+        self,
+        now_ms: int,
+        devices: Sequence[NvmlDevice],
+        problem: Failure | None,
+        owners: Mapping[int, Sequence[Owner]],
+    ) -> None:
+        """Update with the devices and their owners."""
+        mismatch = problem is not None and problem.state is DeviceState.LIBRARY_MISMATCH
+        if mismatch and not self._mismatch:
+            self._report(now_ms, DRIVER_MISMATCH, Level.ERROR, _MISMATCH, ())
+        self._mismatch = mismatch
+        for device in devices:
+            state, name = device.state, device_name(device.index)
+            before, since = self._states.get(device.index, (None, now_ms))
+            if state == before:
+                continue
+            self._states[device.index] = state, now_ms
+            mine = owners.get(device.index, ())
+            if state is DeviceState.MEASURED:
+                if before is not None:
+                    text = f"{name} is measured again, after {max(now_ms - since, 0) / MINUTE:.1f} min: {before}."
+                    self._report(now_ms, GPU_BACK, Level.INFO, text, mine, name)
+            elif state in _KINDS and (before is not None or state not in _AT_FIRST):
+                kind = _KINDS[state]
+                because = f" ({device.reason})" if device.reason else ""
+                text = f"{name}, {device.name or 'a GPU'}, {kind.text}{because}. {kind.advice}"
+                self._report(now_ms, kind.reason, kind.level, text, mine, name)
+        for index in sorted(self._states.keys() - {device.index for device in devices}):
+            del self._states[index]
+            name = device_name(index)
+            text = f"{name} is not there any more: the driver has {len(devices)} GPUs now. {_ERRORS}"
+            self._report(now_ms, GPU_LOST, Level.ERROR, text, self._owners.get(index, ()), name)
+        self._owners = owners
+
+    def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
+        """See ``RecordSource.records``."""
+        events, self._events = self._events, []
+        return Records(events=events)
+
+    def _report(
+        self, now_ms: int, reason: str, level: Level, text: str, owners: Sequence[Owner], device: str = ""
+    ) -> None:
+        _log.log(logging.INFO if level is Level.INFO else logging.WARNING, "%s: %s", reason, text)
+        subject = f"device {device}" if device else ""
+        for owner in owners or (() if self._alone else (None,)):
+            event = self._place.event(now_ms, level, reason, text, owner=owner, subject=subject)
+            self._events = [*self._events, event]

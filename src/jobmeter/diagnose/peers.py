@@ -1,0 +1,274 @@
+"""Compares the members of a job that do the same: which of them stand apart from the others, when, and by how much.
+
+Members are compared in windows of equal length, so that it does not matter when each was sampled. In each window a
+member's mean is compared with the median of the others, in units of their median absolute deviation (MAD). Windows in
+which all members pause (for a checkpoint, say) are passed over. Short windows show when a difference began; in longer
+ones noise averages out, and small differences show.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+import numpy as np
+
+from jobmeter.diagnose.signal import Member, Signal, median
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.query.stretches import steady_stretches
+
+WINDOWS = 10
+"""Shortest windows in the hold time of a rule."""
+_COARSER = 4
+"""So many windows become one of the next length."""
+_FEWEST = 3
+"""Windows in which a member differs, at least."""
+_FEW = 8
+"""Up to so many members each is compared with the others alone: one would move the median of all."""
+_NORMAL = 0.6745
+"""The MAD of a normal distribution over its standard deviation."""
+_TAIL = 0.05
+"""Share of the members at either end that do not count for what the members span."""
+_ALIKE = 1 / 3
+"""A member was like the others before where it differed by less than this share of what it differs now."""
+_PAUSE = 0.5
+"""Members pause together where their median falls below this share of its usual level."""
+
+
+class Difference(msgspec.Struct, frozen=True, eq=False):
+    """How members differ in one metric, float64[member, window] each; NaN where a member was not measured.
+
+    ``value`` are their means, ``others`` the medians that they are compared with. ``score`` is how far each is from
+    the others, below 0 where it is lower, in units of their spread (a modified z-score); 0 where unknown.
+    """
+
+    value: Float64s
+    others: Float64s
+    score: Float64s
+    relative: Float64s
+    """How far each is from the others, as a share of their median; 0 where unknown."""
+    floor: float
+
+    def far(self, least: float) -> Bools:
+        """Return where a member's score is above ``least``, on the side on which that member mostly is so far."""
+        beyond = np.where(np.abs(self.score) > least, self.score, 0.0)
+        side = np.sign(np.sign(beyond).sum(axis=1, keepdims=True))
+        found: Bools = beyond * side > 0
+        return found
+
+    @classmethod
+    def of(cls, value: Float64s, floor: float) -> "Difference":
+        """Compare members; the spread of the others counts as at least ``floor``, a share of their median."""
+        others, spread = _of_others(value)
+        size = np.abs(others)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            score = _NORMAL * (value - others) / np.maximum(np.maximum(spread, floor * size), 1e-12)
+            relative = np.where(size > 0, (value - others) / size, 0.0)
+        return cls(value, others, np.nan_to_num(score), np.nan_to_num(relative), floor)
+
+
+class Outlier(msgspec.Struct, frozen=True, eq=False):
+    """A member that stood apart from ``start`` to ``end``, in the ``windows`` bool[window].
+
+    ``changed`` is True where it was like the others before.
+    """
+
+    row: int
+    member: Member
+    signal: Signal
+    start: int
+    end: int
+    windows: Bools
+    changed: bool
+
+
+class Peers(msgspec.Struct, frozen=True, eq=False):
+    """Members that do the same, in windows of ``length`` ms at the times ``time`` int64[window] in which they worked.
+
+    ``signals`` has one of each member; ``metrics`` how they differ.
+    """
+
+    signals: Sequence[Signal]
+    time: Int64s
+    length: int
+    metrics: Mapping[str, Difference]
+
+    def __len__(self) -> int:
+        return len(self.signals)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many members and windows there are."""
+        return len(self.signals), len(self.time)
+
+    def outliers(self, apart: Bools, numbers: Numbers) -> list[Outlier]:
+        """Return the members for which a condition, bool[member, window], lasted for the hold time, few as they are.
+
+        ``share`` is how much of that time it has to be seen. More members than a share ``most`` of all differ by
+        design; of those that were like the others before, more than a third.
+        """
+        rows = np.flatnonzero(apart.any(axis=1)).tolist()
+        found = [one for row in rows if (one := self._outlier(row, apart, numbers))]
+        if len(self) == 2 and len(found) == 2:  # nobody can say which one is odd: the lower one is named
+            found = [min(found, key=self._height)]
+        lasting = [one for one in found if not one.changed]
+        changed = [one for one in found if one.changed]
+        if len(lasting) > max(1.0, numbers["most"] * len(self)) and not self._of_one_node(lasting):
+            lasting = []
+        return [*lasting, *(changed if len(changed) <= max(1.0, len(self) / 3) else [])]
+
+    def _height(self, one: Outlier) -> float:
+        """Return how far an outlier is above the others, all metrics taken together."""
+        return sum(self.distance(metric, one) for metric in self.metrics)
+
+    def _outlier(self, row: int, apart: Bools, numbers: Numbers) -> Outlier | None:
+        begin = self.length * np.arange(len(self.time), dtype=np.int64)  # without the pauses
+        hold_ms = max(numbers["hold"], _FEWEST * self.length)
+        stretches = steady_stretches(begin, begin + self.length, apart[row], hold_ms, numbers["share"])
+        if not stretches:
+            return None
+        last, longest = stretches[-1], max(stretches, key=lambda stretch: stretch.length)
+        half = numbers["hold"] / 2 / self.length
+        one = last if last.last >= len(self.time) - 1 - half else longest
+        windows = np.zeros(len(self.time), np.bool_)
+        windows[one.first : one.last + 1] = apart[row, one.first : one.last + 1]
+        start, end = int(self.time[one.first]), int(self.time[one.last]) + self.length
+        signal = self.signals[row]
+        before = (np.arange(len(self.time)) < one.first) & (self.time >= signal.time[0])
+        changed = int(before.sum()) >= max(half, _FEWEST) and self._was_alike(row, windows, before)
+        return Outlier(row, signal.member, signal, start, end, windows, changed)
+
+    def _was_alike(self, row: int, windows: Bools, before: Bools) -> bool:
+        """True where a member was near the others before, in the metric in which it is farthest in some windows."""
+        relative = [one.relative[row] for one in self.metrics.values()]
+        farthest = max(relative, key=lambda one: abs(float(one[windows].mean())))
+        return abs(float(farthest[before].mean())) < _ALIKE * abs(float(farthest[windows].mean()))
+
+    def coarser(self) -> "Peers | None":
+        """Return the same in windows of several times the length, as long as there are enough of these."""
+        count = len(self.time) // _COARSER
+        if count < _FEWEST + 1:
+            return None
+        first = len(self.time) - count * _COARSER  # the newest windows are complete
+        metrics = {}
+        for metric, one in self.metrics.items():
+            parts = one.value[:, first:].reshape(len(self), count, _COARSER)
+            metrics[metric] = Difference.of(_means(parts.reshape(-1, _COARSER)).reshape(len(self), count), one.floor)
+        return Peers(self.signals, self.time[first::_COARSER], self.length * _COARSER, metrics)
+
+    def _of_one_node(self, odd: Sequence[Outlier]) -> bool:
+        """True where the outliers are on one of at least four nodes: a slow node slows all of its members."""
+        nodes = {signal.node for signal in self.signals}
+        return len(nodes) >= 4 and len({one.signal.node for one in odd}) == 1
+
+    def levels(self, metric: str, windows: Bools) -> Float64s:
+        """Return the mean of each member in some windows, float64[member]."""
+        return _means(self.metrics[metric].value[:, windows])
+
+    def distance(self, metric: str, one: Outlier) -> float:
+        """Return how far an outlier is from the others on average, as a share of their median."""
+        return float(self.metrics[metric].relative[one.row, one.windows].mean())
+
+    def is_parted(self, metric: str, one: Outlier, odd: AbstractSet[int], gap: float) -> bool:
+        """True where a gap parts an outlier from all that are none: ``gap`` of what these span, at least."""
+        levels = self.levels(metric, one.windows)
+        rest = np.delete(levels, sorted(odd))
+        rest = rest[~np.isnan(rest)]
+        if not len(rest) or np.isnan(levels[one.row]):
+            return False
+        low, high = np.quantile(rest, (_TAIL, 1 - _TAIL), method="closest_observation").tolist()
+        distance = max(float(rest.min()) - levels[one.row], levels[one.row] - float(rest.max()))
+        return bool(distance > gap * (high - low))
+
+
+def peers_of(
+    signals: Mapping[str, Sequence[Signal]],
+    load: Sequence[str],
+    least: float,
+    floors: Mapping[str, float],
+    numbers: Numbers,
+) -> Iterator[list[Peers]]:
+    """Yield the members of each role that are to be compared, in all their metrics, in shorter and longer windows.
+
+    ``load`` are the metrics that say how busy members are, the first that there is decides about pauses. A role has
+    ``least`` members. ``floors`` are the least spreads of metrics.
+    """
+    by_role: dict[str, dict[str, list[Signal]]] = {}
+    for metric, some in signals.items():
+        for signal in some:
+            by_role.setdefault(role(signal), {}).setdefault(metric, []).append(signal)
+    for own in by_role.values():
+        everything = [signal for some in own.values() for signal in some]
+        one_of_each = list({signal.member: signal for signal in everything}.values())
+        start, end = min(int(one.time[0]) for one in everything), max(one.span[1] for one in everything)
+        if len(one_of_each) < least or end - start < numbers["hold"]:
+            continue
+        length = max(int(numbers["hold"] / WINDOWS), 2 * max(one.interval for one in everything), 1)
+        rows = {signal.member: row for row, signal in enumerate(one_of_each)}
+        values = {
+            metric: _in_windows(some, rows, start, length, -(-(end - start) // length)) for metric, some in own.items()
+        }
+        busy = ~_pauses(next((values[name] for name in load if name in values), None), next(iter(values.values())))
+        time = (start + length * np.arange(len(busy), dtype=np.int64))[busy]
+        metrics = {metric: Difference.of(value[:, busy], floors[metric]) for metric, value in values.items()}
+        peers: Peers | None = Peers(one_of_each, time, length, metrics)
+        scales: list[Peers] = []
+        while peers is not None:
+            scales.append(peers)
+            peers = peers.coarser()
+        yield scales
+
+
+def role(signal: Signal) -> str:
+    """Return what members that do the same have in common: the name of their replica without its number."""
+    return re.sub(r"\d+$", "", signal.replica)
+
+
+def _in_windows(signals: Sequence[Signal], rows: Mapping[Member, int], start: int, length: int, count: int) -> Float64s:
+    found = np.full((len(rows), count), np.nan)
+    for signal in signals:
+        place = (signal.time - start) // length
+        number = np.bincount(place, minlength=count)
+        total = np.bincount(place, signal.value, count)
+        np.divide(total, number, out=found[rows[signal.member]], where=number > 0)
+    return found
+
+
+def _pauses(load: Float64s | None, other: Float64s) -> Bools:
+    """Return in which windows the members all did much less than usual, or were not measured."""
+    value = other if load is None else load
+    measured = ~np.isnan(value).all(axis=0)
+    middle = np.nan_to_num(_columns(value))
+    usual = float(np.median(middle[middle > 0])) if load is not None and (middle > 0).any() else 0.0
+    return np.less(middle, _PAUSE * usual) | ~measured
+
+
+def _of_others(value: Float64s) -> tuple[Float64s, Float64s]:
+    """Return the median and the MAD of the other members, float64[member, window] each."""
+    if len(value) > _FEW:
+        middle = _columns(value)
+        spread = _columns(np.abs(value - middle))
+        return np.broadcast_to(middle, value.shape), np.broadcast_to(spread, value.shape)
+    middle, spread = np.empty(value.shape), np.empty(value.shape)
+    for row in range(len(value)):
+        rest = np.delete(value, row, axis=0)
+        middle[row] = _columns(rest)
+        spread[row] = _columns(np.abs(rest - middle[row]))
+    return middle, spread
+
+
+def _columns(value: Float64s) -> Float64s:
+    """Return the median of each column; NaN for one without values."""
+    found = np.full(value.shape[1], np.nan)
+    measured = ~np.isnan(value).all(axis=0)
+    found[measured] = median(value[:, measured])
+    return found
+
+
+def _means(value: Float64s) -> Float64s:
+    """Return the mean of each row; NaN for one without values."""
+    found = np.full(len(value), np.nan)
+    measured = ~np.isnan(value).all(axis=1)
+    found[measured] = np.nanmean(value[measured], axis=1)
+    return found

@@ -1,0 +1,89 @@
+"""A GPU of the job was lost, hung, or could not be measured."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
+
+from msgspec.structs import replace
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.causes import event_evidence
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import device
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.device import STATES, DeviceState
+from jobmeter.model.event import DEVICE_HANGS, DRIVER_MISMATCH, GPU_BACK, GPU_LOST, GPU_NOT_PERMITTED, Event
+from jobmeter.model.finding import Evidence, Finding, Severity, Subject
+
+_STATES = {
+    GPU_LOST: DeviceState.LOST,
+    DEVICE_HANGS: DeviceState.HANGS,
+    GPU_NOT_PERMITTED: DeviceState.NO_PERMISSION,
+    DRIVER_MISMATCH: DeviceState.LIBRARY_MISMATCH,
+}
+_MOST_EVENTS = 5
+_UNMEASURED = "Nothing is measured of it, and the job may be well: see `jobmeter doctor` on the node."
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule
+    """Each device by its samples of ``gpu.state``, and by the agent's events where there are none."""
+    events = _events(case)
+    raised: set[tuple[str, str]] = set()
+    for signal in case.means.get("gpu.state", ()):
+        missing = signal.value > 0
+        if not missing.any():
+            continue
+        interval = max(signal.interval, 1)
+        span = int(signal.time[missing][0]), int(signal.time[missing][-1]) + interval
+        # A step in which the state changed has a mean between the two: the next code is that of the worse one at most.
+        code = min(ceil(float(signal.value[missing].max()) - 1e-9), len(STATES) - 1)
+        raised |= {(signal.node, signal.device), (signal.node, "")}
+        own = [*events.get((signal.node, ""), ()), *events.get((signal.node, signal.device), ())]
+        minutes = int(missing.sum()) * interval / 60_000
+        text = f"{signal.device_name} was not measured for {minutes:.1f} min: {STATES[code]}"
+        head = signal.evidence(text, float(code), 0.0, "", time=span[0])
+        yield _finding(rule, device(signal), STATES[code], span, [head, *map(event_evidence, own)])
+    for (node, name), own in events.items():
+        if (node, name) in raised:
+            continue
+        first = own[0]
+        span = first.time, max(one.time for one in own)
+        subject = Subject("device", f"{node}/{name}") if name else Subject("node", node)
+        yield _finding(rule, subject, _STATES[first.reason], span, [*map(event_evidence, own)])
+
+
+def _finding(
+    rule: Rule, subject: Subject, state: DeviceState, span: tuple[int, int], evidence: Sequence[Evidence]
+) -> Finding:
+    severity = Severity.WARNING if state.usable else Severity.CRITICAL
+    found = rule.finding(subject, severity, span, evidence[: _MOST_EVENTS + 1], 0.95)
+    return replace(found, advice=_UNMEASURED) if state.usable else found
+
+
+def _events(case: Case) -> Mapping[tuple[str, str], list[Event]]:
+    """The agents' events about each device of the job, (node, device), from its first loss on."""
+    found: dict[tuple[str, str], list[Event]] = {}
+    for event in sorted((*case.events, *_faults(case)), key=lambda one: one.time):
+        key = (event.node, event.object.name if event.subject.startswith("device ") else "")
+        if event.reason in _STATES or (event.reason == GPU_BACK and key in found):
+            found.setdefault(key, []).append(event)
+    return found
+
+
+def _faults(case: Case) -> Iterator[Event]:
+    """Faults of nodes, without those of devices that the job never had there."""
+    mine = {(one.node, one.device) for one in case.view.allocations}
+    for event in case.faults:
+        if not event.subject.startswith("device ") or (event.node, event.object.name) in mine:
+            yield event
+
+
+RULE = Rule(
+    name="gpu_missing",
+    sees="A GPU of the job was lost, needs a reset, does not answer, or cannot be measured by the node's agent.",
+    advice="Start again on another node. Drain this one, see its kernel's log for XIDs, and reset or replace the GPU.",
+    source="https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",
+    find=find,
+    metrics=("gpu.state",),
+    explains=True,
+    running=True,
+)

@@ -1,0 +1,319 @@
+"""A fake of NVIDIA's library below the binding: ``library.c``, compiled, and the file that says what it does.
+
+The real ``nvidia-ml-py`` loads it as it loads the driver's, in this process or in another one (``environment``).
+"""
+
+import ctypes
+import hashlib
+import mmap
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from jobmeter.collect.nvidia.api import ALL_LINKS
+from jobmeter.collect.nvidia.loader import LIBRARY
+from tests.needs import needs
+from tests.programs import find
+
+SOURCE = Path(__file__).parent / "library.c"
+VERSION = "570.86.15"
+_MADE = Path(__file__).parents[2] / ".cache" / "fake-nvml"
+_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
+_DEVICES, _PROCESSES, _FIELDS, _METRICS = 16, 16, 16, 64
+
+
+class Call(IntEnum):
+    """The calls of a device; ``EVERY`` stands for all of them."""
+
+    EVERY = 0
+    HANDLE = 1
+    UUID = 2
+    MINOR = 3
+    NAME = 4
+    UTILIZATION = 5
+    MEMORY = 6
+    MEMORY_V2 = 7
+    POWER = 8
+    POWER_LIMIT = 9
+    ENERGY = 10
+    TEMPERATURE = 11
+    FAN = 12
+    CLOCK = 13
+    MAX_CLOCK = 14
+    P_STATE = 15
+    ENCODER = 16
+    DECODER = 17
+    ECC = 18
+    REMAPPED = 19
+    REPLAYS = 20
+    FIELD_VALUES = 21
+    GPM_SUPPORT = 22
+    GPM_SAMPLE = 23
+    PROCESS_LIST = 24
+    MPS_LIST = 25
+    PROCESS_UTILIZATION = 26
+    PROCESS_LIST_V2 = 27
+    MPS_LIST_V2 = 28
+
+
+class LibraryCall(IntEnum):
+    """The calls of the library itself."""
+
+    INIT = 0
+    SHUTDOWN = 1
+    COUNT = 2
+    GPM_METRICS = 3
+
+
+class _Process(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("pid", "mps", "busy", "share")),
+        *((name, ctypes.c_uint64) for name in ("memory", "stamp")),
+    )
+
+
+class _Value(ctypes.Union):
+    _fields_ = (("d", ctypes.c_double), ("ui", ctypes.c_uint32), ("ull", ctypes.c_uint64))
+
+
+class _Field(ctypes.Structure):
+    _fields_ = (
+        ("id", ctypes.c_uint32),
+        ("scope", ctypes.c_uint32),
+        ("type", ctypes.c_int32),
+        ("code", ctypes.c_int32),
+        ("value", _Value),
+    )
+
+
+class _Metric(ctypes.Structure):
+    _fields_ = (("value", ctypes.c_double), ("code", ctypes.c_int32), ("pad", ctypes.c_int32))
+
+
+class _Device(ctypes.Structure):
+    _fields_ = (
+        ("uuid", ctypes.c_char * 96),
+        ("name", ctypes.c_char * 96),
+        ("codes", ctypes.c_int32 * len(Call)),
+        ("blocks", ctypes.c_uint32 * len(Call)),
+        ("counts", ctypes.c_uint32 * len(Call)),
+        ("minor", ctypes.c_uint32),
+        ("gpm_supported", ctypes.c_uint32),
+        ("utilization", ctypes.c_uint32 * 2),
+        *((name, ctypes.c_uint32) for name in ("power", "power_limit", "temperature", "fan")),
+        ("clock", ctypes.c_uint32 * 2),
+        *((name, ctypes.c_uint32) for name in ("max_clock", "p_state", "encoder", "decoder")),
+        ("remapped", ctypes.c_uint32 * 4),
+        *((name, ctypes.c_uint32) for name in ("replays", "processes", "fields", "pad")),
+        *((name, ctypes.c_uint64) for name in ("used", "total", "reserved", "energy", "joules")),
+        ("ecc", ctypes.c_uint64 * 2),
+        ("process", _Process * _PROCESSES),
+        ("field", _Field * _FIELDS),
+        ("metric", _Metric * _METRICS),
+    )
+
+
+class _Control(ctypes.Structure):
+    _fields_ = (
+        ("driver", ctypes.c_char * 32),
+        ("codes", ctypes.c_int32 * len(LibraryCall)),
+        ("blocks", ctypes.c_uint32 * len(LibraryCall)),
+        ("counts", ctypes.c_uint32 * len(LibraryCall)),
+        *((name, ctypes.c_uint32) for name in ("count", "idle_code", "misuse", "samples")),
+        ("device", _Device * _DEVICES),
+    )
+
+
+def _compiled(version: str) -> bytes:
+    """The library of that version, compiled once for all tests; skips the test where there is no compiler."""
+    needs("cc")
+    flags = [*_FLAGS, f'-DFAKE_VERSION="{version}"', f"-Wl,-soname,{LIBRARY}"]
+    made = _MADE / hashlib.sha256(SOURCE.read_bytes() + " ".join(flags).encode()).hexdigest()
+    if not made.exists():
+        _MADE.mkdir(parents=True, exist_ok=True)
+        partial = made.with_suffix(f".{os.getpid()}")
+        subprocess.run([str(find("cc")), *flags, "-o", str(partial), str(SOURCE)], check=True)
+        partial.replace(made)
+    return made.read_bytes()
+
+
+class FakeDevice:
+    """A GPU, in NVML's units. The values are those of a busy H200; a test sets others."""
+
+    def __init__(self, data: _Device, index: int) -> None:
+        self._data = data
+        self.index = index
+        self.set(
+            uuid=f"GPU-{index:08x}-1d1c-d9ed-fe37-18b8466a78ad",
+            name="NVIDIA H200",
+            minor=index,
+            gpm_supported=1,
+            utilization=(83, 41),
+            used=60 * 2**30,
+            total=139 * 2**30,
+            reserved=2**29,
+            power=431_250,
+            power_limit=700_000,
+            energy=5_000_123,
+            joules=500_000,
+            temperature=61,
+            fan=30,
+            clock=(1980, 3201),
+            max_clock=1980,
+            ecc=(2, 0),
+            remapped=(1, 0, 0, 0),
+            replays=3,
+        )
+        self.set_fields({(74, 0): 2_000_000_000, (82, 0): 74, (138, ALL_LINKS): 1024, (139, ALL_LINKS): 2048})
+        self.set_profile({1: 90.0, 2: 71.5, 3: 22.0, 5: 44.0, 10: 38.5, 11: 0.0, 12: 3.0, 13: 1.0})
+
+    @property
+    def uuid(self) -> str:
+        return bytes(self._data.uuid).decode()
+
+    def set(self, **values: Any) -> None:
+        """Set values by the names of the members of ``struct device``."""
+        for name, value in values.items():
+            if isinstance(value, tuple):
+                for at, one in enumerate(value):
+                    getattr(self._data, name)[at] = one
+            else:
+                setattr(self._data, name, value.encode() if isinstance(value, str) else value)
+
+    def set_fields(self, values: Mapping[tuple[int, int], float], code: int = 0) -> None:
+        """The fields that the device has: whole numbers as unsigned long long, others as double."""
+        for at, ((number, scope), value) in enumerate(values.items()):
+            one = self._data.field[at]
+            one.id, one.scope, one.code = number, scope, code
+            one.type = 3 if isinstance(value, int) else 0
+            setattr(one.value, "ull" if isinstance(value, int) else "d", value)
+        self._data.fields = len(values)
+
+    def set_profile(self, values: Mapping[int, float]) -> None:
+        """The GPM metrics that the device has, in percent."""
+        for number in range(_METRICS):
+            self._data.metric[number].code = 0 if number in values else 3
+            self._data.metric[number].value = values.get(number, 0.0)
+
+    def run(self, *processes: tuple[int, int], mps: Iterable[tuple[int, int]] = ()) -> None:
+        """The processes with a context, (pid, bytes); None of them works until ``work`` says so."""
+        both = [(*one, 0) for one in processes] + [(*one, 1) for one in mps]
+        for at, (pid, memory, shared) in enumerate(both):
+            one = self._data.process[at]
+            one.pid, one.memory, one.mps, one.busy = pid, memory, shared, 0
+        self._data.processes = len(both)
+
+    def work(self, **shares: int) -> None:
+        """Processes that worked since the last call, ``p7=80``: process 7 for 80 percent; the others were idle."""
+        for at in range(self._data.processes):
+            one = self._data.process[at]
+            one.busy = f"p{one.pid}" in shares
+            if one.busy:
+                one.share, one.stamp = shares[f"p{one.pid}"], time.time_ns() // 1_000
+
+    def fail(self, code: int, *calls: Call) -> None:
+        """Let calls return that code, by default every one; 0: they answer again."""
+        for call in calls or (Call.EVERY,):
+            self._data.codes[call] = code
+
+    def answer(self) -> None:
+        """Let every call answer again."""
+        self.fail(0, *Call)
+        self.block(0, *Call)
+
+    def block(self, blocks: int, *calls: Call) -> None:
+        """Let calls block while it is 1."""
+        for call in calls or (Call.EVERY,):
+            self._data.blocks[call] = blocks
+
+    def calls(self, call: Call) -> int:
+        """How often it was called."""
+        return int(self._data.counts[call])
+
+
+class FakeNvml:
+    """The driver of a machine: its library in a folder, and what the library and each device do.
+
+    ``install`` puts the library there. A process finds it by the variables of ``environment``, also where they were set
+    after its start. ``close`` lets every call return, and closes its readers.
+    """
+
+    def __init__(self, folder: Path, devices: int = 1, version: str = VERSION) -> None:
+        self.folder = folder / "lib"
+        self.file = folder / "nvml-control"
+        self.file.write_bytes(bytes(ctypes.sizeof(_Control)))
+        with self.file.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+        self._control = _Control.from_buffer(self._map)
+        self._control.idle_code = 6
+        self.devices = [FakeDevice(self._control.device[index], index) for index in range(_DEVICES)][:devices]
+        self.readers: list[Callable[[], None]] = []
+        """What closes those that read it, at the end of a test."""
+        self.set_count(devices)
+        self.load_driver(version)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which another process finds it."""
+        return {"FAKE_NVML": str(self.file), "LD_LIBRARY_PATH": str(self.folder)}
+
+    def install(self, version: str = VERSION) -> None:
+        """Install the library of a version as a driver's package does: a file of its own, and the link to it."""
+        self.folder.mkdir(exist_ok=True)
+        file = self.folder / f"libnvidia-ml.so.{version}"
+        file.with_suffix(".part").write_bytes(_compiled(version))
+        file.with_suffix(".part").replace(file)
+        link = self.folder / ".link"
+        link.symlink_to(file.name)
+        link.replace(self.folder / LIBRARY)
+
+    def load_driver(self, version: str) -> None:
+        """Load the kernel's driver of a version; empty: none is loaded."""
+        self._control.driver = version.encode()
+
+    def set_count(self, devices: int) -> None:
+        """How many devices the library has."""
+        self._control.count = devices
+
+    def fail(self, code: int, call: LibraryCall = LibraryCall.INIT) -> None:
+        """Let a call of the library return that code."""
+        self._control.codes[call] = code
+
+    def block(self, blocks: int, call: LibraryCall = LibraryCall.INIT) -> None:
+        """Let a call of the library block while it is 1."""
+        self._control.blocks[call] = blocks
+
+    def idle_code(self, code: int) -> None:
+        """What a question after the work of processes returns where none worked: 6, or 0 of some drivers."""
+        self._control.idle_code = code
+
+    def calls(self, call: LibraryCall) -> int:
+        """How often the library was called so."""
+        return int(self._control.counts[call])
+
+    @property
+    def misuse(self) -> int:
+        """Calls with a dead handle, with a GPM sample that was given back, or with two that do not belong together."""
+        return int(self._control.misuse)
+
+    @property
+    def samples(self) -> int:
+        """GPM samples that were not given back."""
+        return int(self._control.samples)
+
+    def unblock(self) -> None:
+        """Let every call return."""
+        for call in LibraryCall:
+            self.block(0, call)
+        for device in self.devices:
+            device.block(0, *Call)
+
+    def close(self) -> None:
+        """Let every call return, and close what reads it."""
+        self.unblock()
+        for reader in self.readers:
+            reader()

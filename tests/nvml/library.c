@@ -1,0 +1,344 @@
+/* A stand-in for NVIDIA's libnvidia-ml.so.1 that behaves as nvml.h says, for the real binding to load.
+
+   A test sets everything in a file that the library maps, named by FAKE_NVML: what each device answers to each call, the
+   code that a call returns instead, and which calls block. Handles die with nvmlShutdown; two GPM samples make a value
+   only where both are of one device and of one session. What a caller does wrong is counted in `misuse`. */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef FAKE_VERSION
+#define FAKE_VERSION "570.86.15"
+#endif
+#define EXPORT __attribute__((visibility("default")))
+#define DEVICES 16
+#define PROCESSES 16
+#define FIELDS 16
+#define METRICS 64
+#define SAMPLES 256
+#define SESSIONS 64
+
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
+       DRIVER_NOT_LOADED = 9, LIB_RM_VERSION_MISMATCH = 18 };
+
+/* The calls of a device, in the order of `Call` in __init__.py. EVERY stands for all that take a handle. */
+enum { EVERY, HANDLE, UUID, MINOR, NAME, UTILIZATION, MEMORY, MEMORY_V2, POWER, POWER_LIMIT, ENERGY, TEMPERATURE, FAN,
+       CLOCK, MAX_CLOCK, P_STATE, ENCODER, DECODER, ECC, REMAPPED, REPLAYS, FIELD_VALUES, GPM_SUPPORT, GPM_SAMPLE,
+       PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, CALLS };
+/* Calls of the library itself. */
+enum { INIT, SHUTDOWN, COUNT, GPM_METRICS, LIBRARY_CALLS };
+
+struct process { uint32_t pid, mps, busy, share; uint64_t memory, stamp; };
+struct field { uint32_t id, scope; int32_t type, code; union { double d; uint32_t ui; uint64_t ull; int64_t sll; int32_t si; } value; };
+struct metric { double value; int32_t code, pad; };
+struct device {
+    char uuid[96], name[96];
+    int32_t codes[CALLS];
+    uint32_t blocks[CALLS], counts[CALLS];
+    uint32_t minor, gpm_supported, utilization[2], power, power_limit, temperature, fan, clock[2], max_clock, p_state;
+    uint32_t encoder, decoder, remapped[4], replays, processes, fields, pad;
+    uint64_t used, total, reserved, energy, joules, ecc[2];
+    struct process process[PROCESSES];
+    struct field field[FIELDS];
+    struct metric metric[METRICS];
+};
+struct control {
+    char driver[32];
+    int32_t codes[LIBRARY_CALLS];
+    uint32_t blocks[LIBRARY_CALLS], counts[LIBRARY_CALLS];
+    uint32_t count, idle_code, misuse, samples;
+    struct device device[DEVICES];
+};
+struct handle { uint32_t session, index; };
+struct sample { uint32_t used, filled, session, index, turn; };
+
+static struct control *control;
+static struct handle handles[SESSIONS][DEVICES];
+static struct sample samples[SAMPLES];
+static uint32_t session, open_count, turn;
+
+static struct control *map(void) {
+    const char *path = getenv("FAKE_NVML");
+    int file = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (file < 0) return NULL;
+    void *found = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    return found == MAP_FAILED ? NULL : found;
+}
+static void count(uint32_t *counter) { __atomic_add_fetch(counter, 1, __ATOMIC_SEQ_CST); }
+static int misused(int code) { count(&control->misuse); return code; }
+static void wait_for(volatile uint32_t *block) { while (*block) usleep(1000); }
+
+/* One call of the library itself. */
+static int library_call(int call) {
+    if (!control && !(control = map())) return DRIVER_NOT_LOADED;
+    count(&control->counts[call]);
+    wait_for(&control->blocks[call]);
+    return control->codes[call];
+}
+/* One call of a device: its code, SUCCESS where it answers. */
+static int enter(struct handle *handle, int call, struct device **found) {
+    if (!control || !open_count) return UNINITIALIZED;
+    if (!handle) return misused(INVALID_ARGUMENT);
+    if (handle->session != session) return misused(INVALID_ARGUMENT);
+    struct device *device = *found = &control->device[handle->index];
+    count(&device->counts[call]);
+    wait_for(&device->blocks[EVERY]);
+    wait_for(&device->blocks[call]);
+    return device->codes[EVERY] ? device->codes[EVERY] : device->codes[call];
+}
+#define ENTER(call) \
+    struct device *device; \
+    int code = enter(handle, call, &device); \
+    if (code) return code
+
+EXPORT const char *nvmlErrorString(int code) {
+    switch (code) {
+        case 4: return "Insufficient Permissions";
+        case 15: return "GPU is lost";
+        case 16: return "GPU requires reset";
+        case 18: return "Driver/library version mismatch";
+        case 19: return "In use by another client";
+        default: return "an error of the fake";
+    }
+}
+EXPORT uint64_t fake_control_size(void) { return sizeof(struct control); }
+
+EXPORT int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    int code = library_call(INIT);
+    if (code) return code;
+    if (!control->driver[0]) return DRIVER_NOT_LOADED;
+    if (strcmp(control->driver, FAKE_VERSION)) return LIB_RM_VERSION_MISMATCH;
+    if (!open_count++) {
+        session++;
+        for (uint32_t index = 0; index < DEVICES; index++)
+            handles[session % SESSIONS][index] = (struct handle){session, index};
+    }
+    return SUCCESS;
+}
+EXPORT int nvmlShutdown(void) {
+    int code = library_call(SHUTDOWN);
+    if (code) return code;
+    if (!open_count) return UNINITIALIZED;
+    open_count--;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetCount_v2(unsigned *found) {
+    if (!open_count) return UNINITIALIZED;
+    int code = library_call(COUNT);
+    if (code) return code;
+    *found = control->count;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **found) {
+    if (!control || !open_count) return UNINITIALIZED;
+    if (index >= control->count) return INVALID_ARGUMENT;
+    struct handle *handle = &handles[session % SESSIONS][index];
+    ENTER(HANDLE);
+    (void)device;
+    *found = handle;
+    return SUCCESS;
+}
+
+#define TEXT(name, call, member) \
+    EXPORT int name(struct handle *handle, char *text, unsigned length) { \
+        ENTER(call); \
+        if (length < sizeof device->member) return INSUFFICIENT_SIZE; \
+        memcpy(text, device->member, sizeof device->member); \
+        return SUCCESS; \
+    }
+TEXT(nvmlDeviceGetUUID, UUID, uuid)
+TEXT(nvmlDeviceGetName, NAME, name)
+
+#define NUMBER(name, call, type, member) \
+    EXPORT int name(struct handle *handle, type *value) { \
+        ENTER(call); \
+        *value = device->member; \
+        return SUCCESS; \
+    }
+NUMBER(nvmlDeviceGetMinorNumber, MINOR, unsigned, minor)
+NUMBER(nvmlDeviceGetPowerUsage, POWER, unsigned, power)
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, POWER_LIMIT, unsigned, power_limit)
+NUMBER(nvmlDeviceGetFanSpeed, FAN, unsigned, fan)
+NUMBER(nvmlDeviceGetPerformanceState, P_STATE, unsigned, p_state)
+NUMBER(nvmlDeviceGetPcieReplayCounter, REPLAYS, unsigned, replays)
+
+EXPORT int nvmlDeviceGetTotalEnergyConsumption(struct handle *handle, unsigned long long *value) {
+    ENTER(ENERGY);
+    *value = device->energy += device->joules;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetTemperature(struct handle *handle, unsigned sensor, unsigned *value) {
+    ENTER(TEMPERATURE);
+    if (sensor) return INVALID_ARGUMENT;
+    *value = device->temperature;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetUtilizationRates(struct handle *handle, unsigned *value) {
+    ENTER(UTILIZATION);
+    memcpy(value, device->utilization, sizeof device->utilization);
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMemoryInfo(struct handle *handle, unsigned long long *value) {
+    ENTER(MEMORY);
+    value[0] = device->total;
+    value[1] = device->total - device->used - device->reserved;
+    value[2] = device->used + device->reserved;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMemoryInfo_v2(struct handle *handle, unsigned long long *value) {
+    ENTER(MEMORY_V2);
+    value[1] = device->total;
+    value[2] = device->reserved;
+    value[3] = device->total - device->used - device->reserved;
+    value[4] = device->used;
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetClockInfo(struct handle *handle, unsigned type, unsigned *value) {
+    ENTER(CLOCK);
+    if (type != 1 && type != 2) return INVALID_ARGUMENT;
+    *value = device->clock[type - 1];
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetMaxClockInfo(struct handle *handle, unsigned type, unsigned *value) {
+    ENTER(MAX_CLOCK);
+    if (type != 1) return INVALID_ARGUMENT;
+    *value = device->max_clock;
+    return SUCCESS;
+}
+#define CODEC(name, call, member) \
+    EXPORT int name(struct handle *handle, unsigned *value, unsigned *period) { \
+        ENTER(call); \
+        *value = device->member; \
+        *period = 167000; \
+        return SUCCESS; \
+    }
+CODEC(nvmlDeviceGetEncoderUtilization, ENCODER, encoder)
+CODEC(nvmlDeviceGetDecoderUtilization, DECODER, decoder)
+EXPORT int nvmlDeviceGetTotalEccErrors(struct handle *handle, unsigned kind, unsigned counter, unsigned long long *value) {
+    ENTER(ECC);
+    if (kind > 1 || counter > 1) return INVALID_ARGUMENT;
+    *value = device->ecc[kind];
+    return SUCCESS;
+}
+EXPORT int nvmlDeviceGetRemappedRows(struct handle *handle, unsigned *a, unsigned *b, unsigned *c, unsigned *d) {
+    ENTER(REMAPPED);
+    *a = device->remapped[0], *b = device->remapped[1], *c = device->remapped[2], *d = device->remapped[3];
+    return SUCCESS;
+}
+
+struct field_value { uint32_t id, scope; int64_t stamp, latency; int32_t type, code; uint64_t value; };
+EXPORT int nvmlDeviceGetFieldValues(struct handle *handle, int wanted, struct field_value *values) {
+    ENTER(FIELD_VALUES);
+    for (int at = 0; at < wanted; at++) {
+        values[at].code = NOT_SUPPORTED;
+        for (uint32_t one = 0; one < device->fields; one++) {
+            struct field *field = &device->field[one];
+            if (field->id != values[at].id || field->scope != values[at].scope) continue;
+            values[at].code = field->code;
+            values[at].type = field->type;
+            memcpy(&values[at].value, &field->value, sizeof values[at].value);
+        }
+    }
+    return SUCCESS;
+}
+
+struct process_info { unsigned pid; unsigned long long memory; unsigned gi, ci; };
+static int list(struct handle *handle, int call, uint32_t mps, unsigned *room, struct process_info *infos) {
+    ENTER(call);
+    unsigned found = 0;
+    for (uint32_t at = 0; at < device->processes; at++) {
+        struct process *process = &device->process[at];
+        if (process->mps != mps) continue;
+        if (infos && found < *room) infos[found] = (struct process_info){process->pid, process->memory, ~0u, ~0u};
+        found++;
+    }
+    code = found > (infos ? *room : 0) ? INSUFFICIENT_SIZE : SUCCESS;
+    *room = found;
+    return code;
+}
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(struct handle *handle, unsigned *room, struct process_info *infos) {
+    return list(handle, PROCESS_LIST, 0, room, infos);
+}
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(struct handle *handle, unsigned *room, struct process_info *infos) {
+    return list(handle, PROCESS_LIST_V2, 0, room, infos);
+}
+EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct handle *handle, unsigned *room, struct process_info *infos) {
+    return list(handle, MPS_LIST, 1, room, infos);
+}
+EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v2(struct handle *handle, unsigned *room, struct process_info *infos) {
+    return list(handle, MPS_LIST_V2, 1, room, infos);
+}
+
+/* "One sample for each process that had some non-zero utilization since the time": none is NOT_FOUND, or SUCCESS. */
+struct utilization_sample { unsigned pid; unsigned long long stamp; unsigned sm, memory, encoder, decoder; };
+EXPORT int nvmlDeviceGetProcessUtilization(struct handle *handle, struct utilization_sample *out, unsigned *room,
+                                           unsigned long long since) {
+    ENTER(PROCESS_UTILIZATION);
+    unsigned found = 0;
+    for (uint32_t at = 0; at < device->processes; at++) {
+        struct process *process = &device->process[at];
+        if (!process->busy || process->stamp <= since) continue;
+        if (out && found < *room)
+            out[found] = (struct utilization_sample){process->pid, process->stamp, process->share, 1, 0, 0};
+        found++;
+    }
+    code = found > (out ? *room : 0) ? INSUFFICIENT_SIZE : found ? SUCCESS : (int)control->idle_code;
+    *room = found;
+    return code;
+}
+
+EXPORT int nvmlGpmQueryDeviceSupport(struct handle *handle, unsigned *value) {
+    ENTER(GPM_SUPPORT);
+    value[1] = device->gpm_supported;
+    return SUCCESS;
+}
+EXPORT int nvmlGpmSampleAlloc(struct sample **found) {
+    if (!open_count) return UNINITIALIZED;
+    for (int at = 0; at < SAMPLES; at++)
+        if (!__atomic_exchange_n(&samples[at].used, 1, __ATOMIC_SEQ_CST)) {
+            samples[at].filled = 0;
+            count(&control->samples);
+            *found = &samples[at];
+            return SUCCESS;
+        }
+    return 20;
+}
+static int is_sample(struct sample *sample) { return sample >= samples && sample < samples + SAMPLES && sample->used; }
+EXPORT int nvmlGpmSampleFree(struct sample *sample) {
+    if (!open_count) return UNINITIALIZED;
+    if (!is_sample(sample)) return misused(INVALID_ARGUMENT);
+    __atomic_sub_fetch(&control->samples, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&sample->used, 0, __ATOMIC_SEQ_CST);
+    return SUCCESS;
+}
+EXPORT int nvmlGpmSampleGet(struct handle *handle, struct sample *sample) {
+    ENTER(GPM_SAMPLE);
+    (void)device;
+    if (!is_sample(sample)) return misused(INVALID_ARGUMENT);
+    sample->filled = 1, sample->session = session, sample->index = handle->index;
+    sample->turn = __atomic_add_fetch(&turn, 1, __ATOMIC_SEQ_CST);
+    return SUCCESS;
+}
+struct gpm_metric { unsigned id; int code; double value; const char *names[3]; };
+struct gpm_question { unsigned version, wanted; struct sample *first, *second; struct gpm_metric metrics[]; };
+EXPORT int nvmlGpmMetricsGet(struct gpm_question *question) {
+    if (!open_count) return UNINITIALIZED;
+    int code = library_call(GPM_METRICS);
+    if (code) return code;
+    struct sample *first = question->first, *second = question->second;
+    if (!is_sample(first) || !is_sample(second) || !first->filled || !second->filled || first->turn >= second->turn
+        || first->index != second->index || first->session != session || second->session != session)
+        return misused(INVALID_ARGUMENT);
+    struct device *device = &control->device[first->index];
+    for (unsigned at = 0; at < question->wanted; at++) {
+        struct gpm_metric *metric = &question->metrics[at];
+        metric->code = metric->id < METRICS ? device->metric[metric->id].code : NOT_SUPPORTED;
+        metric->value = metric->id < METRICS ? device->metric[metric->id].value : 0;
+    }
+    return SUCCESS;
+}

@@ -1,0 +1,85 @@
+"""Synchronous training jobs as their devices are measured: levels, noise, pauses for checkpoints, and one slow rank."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobmeter.model.catalog import CATALOG, Kind
+from jobmeter.model.job import JobState
+from jobmeter.model.time import MINUTE, SECOND
+from tests.diagnosed import Sampled
+from tests.fakes import NOW
+
+LEVELS = {
+    "gpu.utilization": 0.93,
+    "gpu.power": 600.0,
+    "gpu.clock.sm": 1.7e9,
+    "gpu.memory.usage": 6e10,
+    "gpu.sm.active": 0.75,
+    "gpu.tensor.active": 0.4,
+    "gpu.nvlink.transmit": 6e10,
+    "gpu.nvlink.receive": 6e10,
+}
+BIASES = {"gpu.power": 0.03, "gpu.clock.sm": 0.004, "gpu.memory.usage": 0.005, "gpu.utilization": 0.01}
+"""How much healthy devices differ among each other, as a share; others by 2 %."""
+NOISE = {"gpu.utilization": 0.04, "gpu.power": 0.03, "gpu.clock.sm": 0.008, "gpu.memory.usage": 0.002}
+"""How much the samples of one device scatter, as a share; others by 6 %."""
+NVML = ("gpu.utilization", "gpu.power", "gpu.clock.sm", "gpu.memory.usage")
+"""What there is without GPM or DCGM."""
+Change = Callable[[str, int, np.ndarray, np.ndarray], np.ndarray]
+"""Changes the values of (metric, rank, times, values)."""
+
+
+@dataclass
+class Training:
+    """A job that is sampled every ``interval`` seconds for ``length`` minutes, each rank at its own moment."""
+
+    random: np.random.Generator
+    ranks: int = 8
+    interval: int = 20
+    length: int = 60
+    metrics: Sequence[str] = NVML
+    state: JobState = JobState.RUNNING
+    noise: float = 1.0
+    pauses: bool = True
+
+    @property
+    def start(self) -> int:
+        """When it began."""
+        return NOW - self.length * MINUTE
+
+    def sampled(self, change: Change = lambda _metric, _rank, _time, value: value) -> Sampled:
+        """The job, with a change to what its ranks do."""
+        measured = {}
+        for rank in range(self.ranks):
+            time = self._times()
+            saving = (time // MINUTE % 15 == 0) & self.pauses
+            for metric in self.metrics:
+                value = change(metric, rank, time, np.full(len(time), self._level(metric)))
+                value = value * (1 + self.noise * NOISE.get(metric, 0.06) * self.random.normal(size=len(time)))
+                if metric not in {"gpu.clock.sm", "gpu.memory.usage"}:
+                    value = np.where(saving, 0.15 * value, value)
+                if CATALOG[metric].unit == "1":
+                    value = np.minimum(value, 1.0)
+                if CATALOG[metric].kind is Kind.COUNTER:
+                    value = np.cumsum(np.maximum(value, 0) * np.diff(time, prepend=time[:1]) / SECOND)
+                measured[metric, f"worker-{rank}"] = time, np.maximum(value, 0.0)
+        return Sampled(measured, self.start, state=self.state)
+
+    def slow(self, factors: dict[str, float], rank: int, since: float = 0.0) -> Sampled:
+        """The job, with a rank whose metrics are so many times those of the others from a share of its life on."""
+        begin = self.start + since * self.length * MINUTE
+
+        def change(metric: str, own: int, time: np.ndarray, value: np.ndarray) -> np.ndarray:
+            return np.where((time >= begin) & (own == rank), value * factors.get(metric, 1.0), value)
+
+        return self.sampled(change)
+
+    def _times(self) -> np.ndarray:
+        time = np.arange(self.start + int(self.random.integers(self.interval * SECOND)), NOW, self.interval * SECOND)
+        time = np.unique(time + self.random.integers(-20, 21, len(time)))
+        return time[self.random.random(len(time)) > 0.01]
+
+    def _level(self, metric: str) -> float:
+        return LEVELS[metric] * (1 + BIASES.get(metric, 0.02) * float(self.random.normal()))

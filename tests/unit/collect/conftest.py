@@ -1,0 +1,32 @@
+"""Fixtures of the agent's parts."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.nvml import FakeNvml
+
+
+@pytest.fixture
+def make_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], FakeNvml]]:
+    """Makes the fake driver of this process's machine, with so many GPUs. Its library is not installed yet."""
+    made: list[FakeNvml] = []
+
+    def make(devices: int) -> FakeNvml:
+        driver = FakeNvml(tmp_path, devices)
+        for name, value in driver.environment.items():
+            monkeypatch.setenv(name, value)
+        made.append(driver)
+        return driver
+
+    yield make
+    for driver in made:
+        driver.close()
+
+
+@pytest.fixture
+def driver(make_driver: Callable[[int], FakeNvml]) -> FakeNvml:
+    """The fake driver of a machine with eight GPUs, installed."""
+    made = make_driver(8)
+    made.install()
+    return made

@@ -1,0 +1,102 @@
+"""GPUs of tests: as records of what a device is, and measured by the real collector over the fake library."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.nvml import FakeNvml
+from tests.waiting import wait_until
+
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.discover.member import Member, Source
+from jobmeter.collect.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.nvidia.collector import NvidiaCollector
+from jobmeter.model.device import DeviceState
+from jobmeter.model.record import check_record
+from jobmeter.testing.collector import NOW_MS
+
+PLACE = Place("n1", "c1")
+TICK_MS = 10_000
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A device that nothing is read from."""
+
+    index: int = 0
+    uuid: str = "GPU-00000000"
+    name: str = "NVIDIA H200"
+    minor: int | None = None
+    state: DeviceState = DeviceState.MEASURED
+
+
+class ManualClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now_ms(self) -> int:
+        return int(self.seconds * 1000)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def member(job: str, replica: str = "worker-0", **more: Any) -> Member:
+    return Member(owner=Owner(job, replica), source=Source.SLURM, **more)
+
+
+class Bench:
+    """The collector and the binding over a fake library, with a table of processes that the test fills."""
+
+    def __init__(self, driver: FakeNvml, *, proc: Path | None = None, patience: float = 1.0, **more: Any) -> None:
+        self.driver = driver
+        self.devices = driver.devices
+        self.by_pid: dict[int, Member] = {}
+        self.clock = ManualClock()
+        self.nvml = PynvmlLibrary(proc_root=str(proc or driver.folder), clock=self.clock, patience=patience)
+        self.collector = NvidiaCollector(
+            PLACE, self.nvml, self.by_pid.get, lambda: list(self.by_pid.values()), patience=patience, **more
+        )
+        self.now_ms = NOW_MS
+        driver.readers.append(self.close)
+
+    def close(self) -> None:
+        """Close the library, once its calls have returned."""
+        wait_until(lambda: not any(device.busy for device in self.collector.devices), "the calls return")
+        self.nvml.close()
+
+    def look(self, now_ms: int | None = None) -> dict[tuple[str, str, str, str], float]:
+        """The values of one look, by metric, device, job and replica: a tick after the last one, or at a time."""
+        self.now_ms = self.now_ms + TICK_MS if now_ms is None else now_ms
+        return {
+            (one.series.metric, one.series.device, one.series.job, one.series.replica): one.value
+            for one in self.collector.collect(self.now_ms)
+        }
+
+    def devices_of(self, metric: str) -> list[int]:
+        """The numbers of the devices of which a look gives that metric."""
+        return sorted(int(device[3:]) for name, device, *_ in self.look() if name == metric)
+
+    def states(self) -> list[DeviceState]:
+        return [device.state for device in self.collector.devices]
+
+    @property
+    def problem(self) -> DeviceState | None:
+        """What is wrong with the library, as a state of its devices."""
+        return None if self.nvml.problem is None else self.nvml.problem.state
+
+    def owners(self, device: str = "gpu0") -> set[tuple[str, str]]:
+        return {(job, replica) for name, on, job, replica in self.look() if name == "gpu.power" and on == device}
+
+    def allocations(self) -> list[tuple[object, ...]]:
+        return [
+            (job.job_id, a.replica, a.device, a.start, a.end, a.rank, a.source)
+            for job in self.collector.allocations.records(0).jobs
+            for a in check_record(job).allocations
+        ]
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """The events since the last call: reason, job, subject."""
+        return [(one.reason, one.job, one.subject) for one in self.collector.states.records(0).events]

@@ -1,0 +1,145 @@
+"""Stragglers: found at any size, interval and onset, by whatever metrics there are; and healthy jobs beside them."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.diagnosed import Sampled, found
+from tests.fakes import NOW
+from tests.training import LEVELS, NVML, Training
+
+from jobmeter.model.finding import Severity
+from jobmeter.model.job import JobState
+from jobmeter.model.time import HOUR, MINUTE, SECOND
+
+ALL_METRICS = tuple(LEVELS)
+FAULTS = {
+    "half as busy": ({"gpu.utilization": 0.59, "gpu.power": 0.69}, ("gpu.utilization", "gpu.power"), 2),
+    "by utilization alone": ({"gpu.utilization": 0.59}, ("gpu.utilization",), 2),
+    "a third slower": ({"gpu.utilization": 0.64, "gpu.power": 0.7}, NVML, 4),
+    "a lower clock": ({"gpu.clock.sm": 0.92, "gpu.power": 0.8}, NVML, 8),
+    "a much lower clock": ({"gpu.clock.sm": 0.82}, NVML, 2),
+    "a broken NVLink": ({"gpu.nvlink.transmit": 0.4, "gpu.nvlink.receive": 0.4}, ALL_METRICS, 4),
+    "the others wait": ({"gpu.power": 1.5, "gpu.tensor.active": 1.6, "gpu.sm.active": 1.3}, ALL_METRICS, 4),
+}  # fmt: skip
+
+
+def training(draw, ranks, metrics):
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    interval, length = draw(st.integers(5 if ranks < 32 else 15, 60)), draw(st.integers(50, 100))
+    state = draw(st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED, JobState.FAILED]))
+    noise = draw(st.floats(0.5, 1.5))
+    return Training(random, ranks, interval, length, metrics, state, noise, draw(st.booleans()))
+
+
+@st.composite
+def slow_jobs(draw):
+    factors, metrics, fewest = FAULTS[draw(st.sampled_from(sorted(FAULTS)))]
+    job = training(draw, draw(st.sampled_from([size for size in (2, 3, 4, 8, 16, 64) if size >= fewest])), metrics)
+    rank = draw(st.integers(0, job.ranks - 1))
+    since = draw(st.sampled_from([0.0, 0.4, 0.6]))
+    return job.slow(factors, rank, since), rank, job.start + since * job.length * MINUTE
+
+
+@settings(max_examples=30, deadline=None)
+@given(slow_jobs())
+def test_the_slow_device_is_named_and_no_other(drawn):
+    job, rank, begin = drawn
+    stragglers = [one for one in job.findings() if one.rule == "straggler_gpu"]
+    assert [one.subject.name for one in stragglers] == [f"node-{rank}/gpu0"]
+    [one] = stragglers
+    assert one.severity is Severity.WARNING
+    assert one.sentence.startswith(f"worker-{rank} (node-{rank}, gpu0) ")
+    assert "the median is" in one.sentence
+    # The first minutes are not judged, and a difference shows in a window at a time.
+    first_judged = begin if begin > job.view.job.start else begin + 10 * MINUTE
+    assert first_judged - 5 * MINUTE <= one.start <= first_judged + 12 * MINUTE
+    for piece in one.evidence:
+        assert piece.value is not None
+        assert piece.unit
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(5, 60), st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]))
+def test_one_that_was_slow_for_its_last_twenty_minutes_is_found_while_the_job_runs_and_after(seed, interval, state):
+    job = Training(np.random.default_rng(seed), 16, interval, 90, state=state)
+    sampled = job.slow({"gpu.utilization": 0.6, "gpu.power": 0.7}, 5, 70 / 90)
+    assert found(sampled.findings()) == [("straggler_gpu", "node-5/gpu0")]
+    if state is JobState.RUNNING:
+        assert found(sampled.findings_while_running()) == [("straggler_gpu", "node-5/gpu0")]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from(["alike", "groups", "phases", "server"]))
+def test_healthy_jobs_have_no_straggler(data, kind):
+    job = training(
+        data.draw, data.draw(st.sampled_from([2, 4, 8, 16, 64])), data.draw(st.sampled_from([NVML, ALL_METRICS]))
+    )
+    levels = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))).permutation(np.linspace(0.55, 1.0, 4))
+
+    def change(metric, rank, time, value):
+        if metric == "gpu.clock.sm" or kind == "alike":
+            return value
+        if kind == "groups" and job.ranks >= 8:
+            return value * levels[rank * 4 // job.ranks]
+        if kind == "phases":  # all of them train and evaluate in turn
+            return np.where(time // (10 * MINUTE) % 3 == 0, 0.5 * value, value) if "memory" not in metric else value
+        if kind == "server" and rank == 0:  # one has another part: other load, other memory
+            return value * (0.4 if "memory" in metric else 0.7)
+        return value
+
+    sampled = job.sampled(change)
+    assert [one for one in found(sampled.findings()) if one[0].startswith("straggler")] == []
+    if job.state is JobState.RUNNING:
+        assert [one for one in found(sampled.findings_while_running()) if one[0].startswith("straggler")] == []
+
+
+def batch(random, ranks, interval, length, state, level):
+    """CPU of the ranks of a job without devices; ``level`` gives that of a rank at some times."""
+    start, measured = NOW - length * MINUTE, {}
+    for rank in range(ranks):
+        time = np.arange(start + int(random.integers(interval * SECOND)), NOW, interval * SECOND)
+        value = level(rank, time) * (1 + 0.03 * random.normal()) * (1 + 0.12 * random.normal(size=len(time)))
+        measured["cpu.usage", f"worker-{rank}"] = time, np.maximum(value, 0.0)
+    return Sampled(measured, start, state=state)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([4, 8, 16, 64]),
+    st.integers(2, 60),
+    st.sampled_from([0.4, 0.59, 1.8, 4.0]),
+    st.sampled_from([0.0, 0.5]),
+    st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]),
+)
+def test_a_rank_of_many_that_uses_other_amounts_of_cpu_is_named(seed, ranks, interval, factor, since, state):
+    random = np.random.default_rng(seed)
+    rank, begin = int(random.integers(ranks)), NOW - (1 - since) * HOUR
+    job = batch(random, ranks, max(interval, ranks // 4), 60, state,
+                lambda own, time: np.where((own == rank) & (time >= begin), 2.0 * factor, 2.0))  # fmt: skip
+    assert found(job.findings()) == [("straggler_rank", f"worker-{rank}")]
+    if state is JobState.RUNNING:
+        assert found(job.findings_while_running()) == [("straggler_rank", f"worker-{rank}")]
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 4, 8, 16, 64]), st.integers(5, 60), st.booleans())
+def test_ranks_that_differ_by_design_are_no_stragglers(seed, ranks, interval, halves):
+    random = np.random.default_rng(seed)
+    job = batch(random, ranks, interval, 60, JobState.SUCCEEDED,
+                lambda rank, time: np.full(len(time), 0.6 if halves and rank % 2 else 2.0))  # fmt: skip
+    assert found(job.findings()) == []
+
+
+@pytest.mark.parametrize("ranks", [8, 64, 128])
+def test_the_job_of_the_pictures_has_its_finding(ranks):
+    """One rank at 55 % where the others are at 93 %, for an hour."""
+    job = Training(np.random.default_rng(3), ranks, 20, 55, ("gpu.utilization", "gpu.power"))
+    sampled = job.slow({"gpu.utilization": 0.55 / 0.93, "gpu.power": 412 / 601}, 7)
+    for findings in (sampled.findings(), sampled.findings_while_running()):
+        [one] = findings
+        assert (one.rule, one.subject.name, one.severity) == ("straggler_gpu", "node-7/gpu0", Severity.WARNING)
+        assert re.fullmatch(r"worker-7 \(node-7, gpu0\) computes at 5\d %; the median is (8[5-9]|9\d) %", one.sentence)
