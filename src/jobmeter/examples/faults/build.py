@@ -299,4 +299,4 @@ def _host(made: Made, cores: float, limit: float) -> None:
         node = f"node-{name}"
         made.nodes["node.filesystem.size", node, "/data"] = np.full(len(made.time), 1e12)
         made.nodes["node.filesystem.available", node, "/data"] = made.noise(6e11, 1e9)
-        made.nodes["node.processes.blocked", node, ""] = (made.random.random(len(made.time)) < 0.1).astype(np.float64)
+        made.nodes["node.processes.blocked", node, ""] = (made.random.random(len(made.time)) < 0.03).astype(np.float64)

@@ -26,7 +26,7 @@ Change = Callable[[Made, str, str], None]
 """Changes one member of a job, by replica and device (empty: the replica itself)."""
 _TRACE = "Traceback (most recent call last):"
 _FRAME = '  File "train.py", line 12, in <module>'
-_RAISED = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exhausted|Invalid)?(?:: |$)")
+_RAISED = re.compile(r"(?!Error: )(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exhausted|Invalid)?(?:: |$)")
 
 
 def _whole(base: Fault) -> Callable[[Callable[[Made], None]], Fault]:
@@ -69,12 +69,17 @@ def _set(metric: str, mean: float, spread: float, *, always: bool = False) -> Ch
     def change(made: Made, replica: str, device: str) -> None:
         value = made.noise(mean, spread)
         before = made.series.get((metric, replica, device))
+        if before is None and metric in _PROFILED and not always:
+            return  # this job's devices have no such counter
         if before is not None and not always:
             first = made.at(made.shape.onset)
             value[:first] = before[:first]
         made.series[metric, replica, device] = value
 
     return change
+
+
+_PROFILED = frozenset({"gpu.sm.active", "gpu.tensor.active"})
 
 
 def _scaled(metric: str, factor: float) -> Change:
@@ -126,7 +131,7 @@ def _full_machine(made: Made) -> None:
     """All replicas alike, given little CPU and waiting for more."""
     made.put("cpu.usage", lambda: made.noise(0.1, 0.05))
     made.put("cpu.utilization", lambda: made.noise(0.05, 0.02))
-    made.put("pressure.cpu", lambda: made.noise(0.4, 0.15))
+    made.put("pressure.cpu", lambda: np.minimum(made.noise(0.4, 0.15), 1.0))
 
 
 def _leak(metric: str, total: float) -> Change:
@@ -171,7 +176,7 @@ def _flag(metric: str) -> Change:
 
 def _lost(made: Made, replica: str, device: str) -> None:
     state = DeviceState(made.random.choice([DeviceState.LOST, DeviceState.RESET_REQUIRED, DeviceState.HANGS]))
-    since = int(made.random.integers(100, 600))
+    since = made.at(float(made.random.uniform(0.1, 0.9)))
     made.series["gpu.state", replica, device] = np.where(np.arange(len(made.time)) > since, float(state.code), 0.0)
 
 
@@ -324,9 +329,11 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "allocation_mismatch": (_misplaced,),
     "gpu_idle_allocated": (_devices(_idle()),),
     "gpu_partly_unused": (_devices(_idle(always=True), only=True),),
-    "gpu_low_util": (_devices(_all(_set("gpu.utilization", 0.12, 0.04), _set("gpu.sm.active", 0.1, 0.03))),),
+    "gpu_low_util": (
+        _devices(_all(_set("gpu.utilization", 0.12, 0.04, always=True), _set("gpu.sm.active", 0.1, 0.03, always=True))),
+    ),
     "gpu_busy_but_empty": (
-        _devices(_all(_set("gpu.utilization", 0.98, 0.01), _set("gpu.sm.active", 0.2, 0.02))),
+        _devices(_all(_set("gpu.utilization", 0.98, 0.01), _set("gpu.sm.active", 0.2, 0.02, always=True))),
         _devices(_all(_set("gpu.utilization", 0.97, 0.01), _set("gpu.memory.utilization", 0.02, 0.002))),
     ),
     "cpu_bound_input": (_replicas(_devices(_STARVED), _set("cpu.utilization", 0.98, 0.01)),),
@@ -460,7 +467,7 @@ def _waves(made: Made) -> None:
 def _uneven(made: Made) -> None:
     """Half of the replicas have more to do, by design."""
     for rank, name in enumerate(made.names):
-        made.series["cpu.usage", name, ""] *= 1.0 if rank % 2 else 0.3
+        made.series["cpu.usage", name, ""] *= 1.0 if rank % 2 else 0.45
 
 
 @_whole(training)
@@ -526,6 +533,9 @@ CLEAN: Mapping[str, Fault] = {
 
 COMPANIONS: Mapping[str, frozenset[str]] = {
     "gpu_partly_unused": frozenset({"gpu_idle_allocated"}),
+    "gpu_idle_allocated": frozenset({"gpu_low_util"}),
+    "straggler_gpu": frozenset({"gpu_busy_but_empty"}),
+    "straggler_rank": frozenset({"cpu_overrequest"}),
     "cpu_bound_input": frozenset({"gpu_low_util"}),
     "io_bound_input": frozenset({"gpu_low_util"}),
     "gpu_mem_leak": frozenset({"gpu_mem_near_full"}),
