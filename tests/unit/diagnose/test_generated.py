@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.rule import rules
 from jobmeter.diagnose.thresholds import load
+from jobmeter.examples.faults.__main__ import generated
 from jobmeter.examples.faults.generated import CLEAN, FAULTS
-from jobmeter.examples.faults.score import Trial, scores
+from jobmeter.examples.faults.score import Trial, interval, scores
 
 THRESHOLDS = load()
 _FAULTS = [(rule, number) for rule, makes in FAULTS.items() for number in range(len(makes))]
@@ -33,6 +36,32 @@ def test_a_fault_is_named_as_the_root_and_nothing_else_is(rule, number, seed):
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_healthy_job_has_no_finding(name, seed):
     assert examine(CLEAN[name](np.random.default_rng(seed)).case(), THRESHOLDS) == []
+
+
+@pytest.mark.slow
+def test_drawn_jobs_of_any_shape_are_diagnosed():
+    """Sizes, sampling, levels, onsets, places and wordings are drawn: one job of each fault, as many healthy ones."""
+    trials = list(generated(seed=20, count=1))
+    whole = scores(trials)[""]
+    assert whole.precision >= 0.95, [(one.name, one.wrong) for one in trials if one.wrong]
+    assert whole.recall >= 0.95, [one.name for one in trials if one.rule and not one.hit]
+    healthy = [one for one in trials if not one.rule]
+    assert sum(not one.findings for one in healthy) >= 0.98 * len(healthy)
+
+
+@given(st.integers(1, 500), st.floats(0, 1))
+def test_an_interval_of_a_share_is_that_of_wilson(total, share):
+    right = round(share * total)
+    low, high = interval(right, total)
+    found = by_definition(right, total)
+    assert (low, high) == pytest.approx(found, abs=1e-6)
+
+
+def by_definition(right, total):
+    """Solve |p - share| = z * sqrt(p (1 - p) / total) for p, which defines the interval."""
+    share, z2 = right / total, 1.959964**2
+    roots = np.roots([1 + z2 / total, -(2 * share + z2 / total), share**2])
+    return max(0.0, min(roots.real)), min(1.0, max(roots.real))
 
 
 def test_every_rule_has_a_fault_that_shows_it():

@@ -10,7 +10,7 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Gaps between samples, where they cover a significant share of the time."""
+    """Gaps between samples, where they cover a significant share of the time, or one of them is long."""
     for signal in case.means.get("cpu.usage") or case.means.get("gpu.utilization") or ():
         if len(signal) < 4:
             continue
@@ -19,9 +19,11 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         gaps = np.flatnonzero((pauses > numbers["intervals"] * interval) & (pauses >= numbers["hold"]))
         lost = int((pauses[gaps] - interval).sum())
         whole = int(signal.time[-1] - signal.time[0]) + interval
-        if not len(gaps) or lost < (1 - numbers["coverage"]) * whole:
+        if not len(gaps):
             continue
         longest = int(gaps[np.argmax(pauses[gaps])])
+        if lost < (1 - numbers["coverage"]) * whole and pauses[longest] < numbers["long"]:
+            continue
         start, end = int(signal.time[longest]) + interval, int(signal.time[longest + 1])
         coverage = 1 - lost / whole
         text = f"{len(gaps)} gaps in the samples of {signal.replica}, {coverage:.0%} of the time is covered"

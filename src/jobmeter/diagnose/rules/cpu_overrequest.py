@@ -10,12 +10,15 @@ from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Replicas whose busiest times stay far below their limit."""
+    """Replicas whose busiest times stay far below their limit, although they do not wait for CPU."""
+    waiting = {one.replica: float(np.mean(one.value)) for one in case.means.get("pressure.cpu", ()) if len(one)}
     limits = {signal.replica: float(signal.value.max()) for signal in case.means.get("cpu.limit", ())}
     for signal in case.signals("cpu.usage", numbers):
         limit = limits.get(signal.replica, case.job.limits.get("cpu.limit", 0.0))
         start, end = signal.span
         if limit < numbers["cores"] or end - start < numbers["hold"]:
+            continue
+        if waiting.get(signal.replica, 0.0) > numbers["waiting"]:
             continue
         most = float(np.percentile(signal.value, 99))
         if most < numbers["use"] * limit:
@@ -30,5 +33,5 @@ RULE = Rule(
     advice="Ask for fewer cores: others wait for them.",
     source="https://github.com/PrincetonUniversity/jobstats",
     find=find,
-    metrics=("cpu.usage", "cpu.limit"),
+    metrics=("cpu.usage", "cpu.limit", "pressure.cpu"),
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -11,15 +12,85 @@ from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.event import Event, Level
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine
-from jobmeter.model.time import HOUR, SECOND, TimeRange
+from jobmeter.model.time import HOUR, MINUTE, NS_PER_MS, SECOND, TimeRange
+from jobmeter.query.defaults import default_step
+from jobmeter.query.gaps import Presence
 
 START = 1_767_225_600_000
 STEP = 10 * SECOND
 GIB = 2.0**30
-_NS = 1_000_000
+_STEPS = 720
+_POINTS = 250_000
+"""Samples of one metric of a drawn job, at most."""
+_INTERVALS = (1, 2, 5, 10, 15, 20, 30, 60)
 
+_Join = Callable[..., float]
 Key = tuple[str, str, str]
 """(metric, replica, device)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Size of a job, its sampling and its levels. The usual one is that of most tests; ``draw_shape`` draws others.
+
+    Times in ms. ``noise`` multiplies the spread of every series. ``profiled`` False: a node without DCGM or GPM, whose
+    devices have utilization, power, clock, temperature and memory alone. ``onset`` is the share of the life after
+    which a fault begins that need not last for all of it.
+    """
+
+    replicas: int = 4
+    devices: int = 2
+    length: int = 2 * HOUR
+    interval: int = STEP
+    phase: int = 0
+    jitter: int = 0
+    noise: float = 1.0
+    busy: float = 0.92
+    sm: float = 0.75
+    tensor: float = 0.4
+    power_limit: float = 700.0
+    power: float = 0.8
+    clock: float = 1.70e9
+    cores: float = 3.0
+    profiled: bool = True
+    onset: float = 0.0
+
+
+USUAL = Shape()
+
+
+def draw_shape(random: np.random.Generator) -> Shape:
+    """Draw a job: 4 to 64 replicas of 1 to 8 devices, 1.5 to 8 hours, an interval of 1 to 60 s, any phase and jitter.
+
+    A job of many devices is shorter or sampled less often, so that its size stays bounded.
+    """
+    replicas, devices = int(random.choice([4, 5, 8, 16, 32, 64])), int(random.choice([1, 2, 4, 8]))
+    interval = int(random.choice(_INTERVALS)) * SECOND
+    length = int(random.integers(90, 480)) * MINUTE
+    while replicas * devices * length / interval > _POINTS:
+        if length > 90 * MINUTE:
+            length = max(length // 2, 90 * MINUTE)
+        else:
+            interval *= 2
+    interval = min(interval, 60 * SECOND)
+    return Shape(
+        replicas=replicas,
+        devices=devices,
+        length=length,
+        interval=interval,
+        phase=int(random.integers(interval)),
+        jitter=int(random.integers(interval // 20 + 1)),
+        noise=float(random.uniform(0.3, 1.3)),
+        busy=float(random.uniform(0.88, 0.97)),
+        sm=float(random.uniform(0.6, 0.85)),
+        tensor=float(random.uniform(0.2, 0.5)),
+        power_limit=float(random.choice([300, 400, 700, 1000])),
+        power=float(random.uniform(0.65, 0.92)),
+        clock=float(random.uniform(1.3e9, 1.98e9)),
+        cores=float(random.uniform(2.5, 8.0)),
+        profiled=bool(random.random() < 0.6),
+        onset=float(random.choice([0.0, random.uniform(0.1, 0.5)])),
+    )
 
 
 @dataclass(eq=False)
@@ -41,11 +112,20 @@ class Made:
     error: str = ""
     last_sample: int | None = None
     gap: tuple[str, int, int] | None = None
+    shape: Shape = USUAL
 
-    @property
+    @cached_property
     def time(self) -> Int64s:
-        """The moments of all series, in ms."""
-        return np.arange(START, START + self.length, STEP)
+        """The moments of all samples, in ms: int64[n], ascending."""
+        time = np.arange(START + self.shape.phase, START + self.length, self.shape.interval)
+        if not self.shape.jitter:
+            return time
+        early = self.random.integers(0, self.shape.jitter + 1, len(time))
+        return np.maximum.accumulate(np.maximum(time - early, START))
+
+    def at(self, share: float) -> int:
+        """The index of the sample at a share of the job's life."""
+        return int(np.searchsorted(self.time, START + share * self.length))
 
     @property
     def names(self) -> list[str]:
@@ -59,7 +139,7 @@ class Made:
 
     def noise(self, mean: float, spread: float) -> Float64s:
         """A level with noise, not below 0."""
-        return np.maximum(self.random.normal(mean, spread, len(self.time)), 0.0)
+        return np.maximum(self.random.normal(mean, spread * self.shape.noise, len(self.time)), 0.0)
 
     def put(self, metric: str, make: Callable[[], Float64s]) -> None:
         """A series of a metric for each replica, or for each device where it is one's."""
@@ -71,12 +151,12 @@ class Made:
         """A log line ``at`` ms after the start."""
         stream = "stderr" if level is Level.ERROR else "stdout"
         number = len(self.lines)
-        moment = (START + at) * _NS + number
+        moment = (START + at) * NS_PER_MS + number
         self.lines.append(LogLine(time_ns=moment, text=text, job="made", replica=replica, stream=stream, level=level))
 
     def say_kernel(self, text: str, at: int, node: str = "node-worker-1") -> None:
         """A line of the kernel of a node ``at`` ms after the start."""
-        moment = (START + at) * _NS + len(self.kernel)
+        moment = (START + at) * NS_PER_MS + len(self.kernel)
         self.kernel.append(LogLine(time_ns=moment, text=text, node=node, stream="kernel", facility="kern"))
 
     def fail(self, replica: str, code: int, *texts: str, early: int = 0, reason: str = "") -> None:
@@ -88,35 +168,39 @@ class Made:
         self.ends[replica] = (START + end, code, reason)
 
     def case(self) -> Case:
-        """What the rules see: about one point in 40 is missing."""
-        time = self.time
-        increases = (
-            Signal(metric, time, value, replica, f"node-{replica}", device)
-            for (metric, replica, device), value in self.increases.items()
-        )
-        nodes = (
-            Signal(metric, time, value, node=node, part=part) for (metric, node, part), value in self.nodes.items()
-        )
+        """Return the rules' view of the job: about one sample in 40 is missing, the others are joined into steps."""
+        span = TimeRange(START, START + self.length)
+        step_ms = max(default_step(span, _STEPS), STEP) if self.shape is USUAL else default_step(span, _STEPS)
         return Case(
             view=self._view(),
-            span=TimeRange(START, START + self.length),
-            now_ms=START + self.length,
-            step_ms=STEP,
-            means=_grouped(self._means(time)),
-            increases=_grouped(increases),
-            nodes=_grouped(nodes),
+            span=span,
+            now_ms=span.end_ms,
+            step_ms=step_ms,
+            means=_grouped(self._signals(self.series, step_ms, np.mean)),
+            increases=_grouped(self._signals(self.increases, step_ms, np.sum)),
+            nodes=_grouped(self._of_nodes(step_ms)),
             events=self.events,
             lines=sorted(self.lines, key=lambda line: line.order),
             kernel=sorted(self.kernel, key=lambda line: line.order),
         )
 
-    def _means(self, time: Int64s) -> Iterator[Signal]:
-        for (metric, replica, device), value in self.series.items():
-            selected = self.random.random(len(time)) > 0.025
+    def _signals(self, series: dict[Key, Float64s], step_ms: int, join: _Join) -> Iterator[Signal]:
+        for (metric, replica, device), value in series.items():
+            time = self.time[: len(value)]
+            selected = np.ones(len(time), np.bool_)
+            if join is np.mean:
+                selected = self.random.random(len(time)) > 0.025
             if self.gap and self.gap[0] == replica:
                 selected &= (time < START + self.gap[1]) | (time >= START + self.gap[2])
-            node = f"node-{replica}" if device else ""
-            yield Signal(metric, time[selected], value[selected], replica, node, device)
+            node = f"node-{replica}" if device or join is np.sum else ""
+            found, joined, presence = _in_steps(time[selected], value[selected], step_ms, join)
+            signal = Signal(metric, found, joined, replica, node, device)
+            yield signal.sampled_until(presence.until)
+
+    def _of_nodes(self, step_ms: int) -> Iterator[Signal]:
+        for (metric, node, part), value in self.nodes.items():
+            found, joined, presence = _in_steps(self.time[: len(value)], value, step_ms, np.mean)
+            yield Signal(metric, found, joined, node=node, part=part).sampled_until(presence.until)
 
     def _view(self) -> JobView:
         ended = self.state.finished
@@ -152,6 +236,18 @@ class Made:
         )
 
 
+def _in_steps(time: Int64s, value: Float64s, step_ms: int, join: _Join) -> tuple[Int64s, Float64s, Presence]:
+    """Join the samples of each step, as an answer does: first times, values, and when the samples were taken."""
+    if not len(time):
+        return time, value, Presence.of_samples(time)
+    starts = np.flatnonzero(np.append(True, np.diff(time // step_ms) > 0))
+    count = np.diff(np.append(starts, len(time)))
+    total = np.add.reduceat(value, starts)
+    last = time[np.append(starts[1:], len(time)) - 1]
+    presence = Presence(time[starts], last, count)
+    return time[starts], total / count if join is np.mean else total, presence
+
+
 def _grouped(signals: Iterable[Signal]) -> dict[str, list[Signal]]:
     found: dict[str, list[Signal]] = {}
     for one in signals:
@@ -159,28 +255,30 @@ def _grouped(signals: Iterable[Signal]) -> dict[str, list[Signal]]:
     return found
 
 
-def training(random: np.random.Generator) -> Made:
-    """A healthy training job: 4 replicas with 2 GPUs each, 2 hours of samples each 10 s, lines each minute."""
-    made = Made(random)
-    made.put("gpu.utilization", lambda: np.minimum(made.noise(0.92, 0.04), 1.0))
-    made.put("gpu.sm.active", lambda: np.minimum(made.noise(0.75, 0.04), 1.0))
-    made.put("gpu.tensor.active", lambda: made.noise(0.4, 0.03))
-    made.put("gpu.power", lambda: made.noise(560, 15))
-    made.put("gpu.power.limit", lambda: np.full(len(made.time), 700.0))
-    made.put("gpu.clock.sm", lambda: made.noise(1.70e9, 1.2e7))
+def training(random: np.random.Generator, shape: Shape = USUAL) -> Made:
+    """A healthy training job; the usual one has 4 replicas with 2 GPUs each, 2 hours, samples each 10 s."""
+    made = Made(random, shape.replicas, shape.devices, shape.length, shape=shape)
+    made.put("gpu.utilization", lambda: np.minimum(made.noise(shape.busy, 0.04), 1.0))
+    if shape.profiled:
+        made.put("gpu.sm.active", lambda: np.minimum(made.noise(shape.sm, 0.04), 1.0))
+        made.put("gpu.tensor.active", lambda: made.noise(shape.tensor, 0.03))
+    made.put("gpu.power", lambda: made.noise(shape.power * shape.power_limit, 0.022 * shape.power_limit))
+    made.put("gpu.power.limit", lambda: np.full(len(made.time), shape.power_limit))
+    made.put("gpu.clock.sm", lambda: made.noise(shape.clock, 0.007 * shape.clock))
     made.put("gpu.temperature", lambda: made.noise(64, 2))
     made.put("gpu.memory.usage", lambda: made.noise(60 * GIB, 0.2 * GIB))
     made.put("gpu.memory.limit", lambda: np.full(len(made.time), 80 * GIB))
     made.put("gpu.memory.utilization", lambda: made.noise(0.75, 0.003))
     made.put("gpu.throttle.power", lambda: made.noise(0.02, 0.01))
-    _host(made, cores=3.0, limit=8.0)
+    _host(made, cores=shape.cores, limit=shape.cores * 8 / 3)
     return made
 
 
-def batch(random: np.random.Generator) -> Made:
-    """A healthy job without devices: 4 replicas, an hour."""
-    made = Made(random, devices=0, length=HOUR)
-    _host(made, cores=1.5, limit=2.0)
+def batch(random: np.random.Generator, shape: Shape | None = None) -> Made:
+    """A healthy job without devices; the usual one has 4 replicas and takes an hour."""
+    shape = shape or USUAL
+    made = Made(random, shape.replicas, 0, HOUR if shape is USUAL else shape.length, shape=shape)
+    _host(made, cores=shape.cores / 2, limit=shape.cores / 2 * 4 / 3)
     return made
 
 
@@ -201,4 +299,4 @@ def _host(made: Made, cores: float, limit: float) -> None:
         node = f"node-{name}"
         made.nodes["node.filesystem.size", node, "/data"] = np.full(len(made.time), 1e12)
         made.nodes["node.filesystem.available", node, "/data"] = made.noise(6e11, 1e9)
-        made.nodes["node.processes.blocked", node, ""] = (made.random.random(len(made.time)) < 0.1).astype(np.float64)
+        made.nodes["node.processes.blocked", node, ""] = (made.random.random(len(made.time)) < 0.03).astype(np.float64)

@@ -1,29 +1,40 @@
 """Generated jobs with one fault each, and healthy ones of different kinds."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from jobmeter.examples.faults.build import GIB, START, Made, batch, training
+from jobmeter.examples.faults.build import GIB, START, USUAL, Made, Shape, batch, training
+from jobmeter.examples.faults.wordings import CHATTER, WORDINGS, draw_line
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import ALLOCATION_MISMATCH, GPU_LOST, Event, EventSource, Level
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
 
-Fault = Callable[[np.random.Generator], Made]
+
+class Fault(Protocol):
+    """Makes a job with a fault, or a healthy one: of the usual shape, or of another."""
+
+    def __call__(self, random: np.random.Generator, shape: Shape = USUAL) -> Made:
+        """Return the job."""
+        ...
+
+
 Change = Callable[[Made, str, str], None]
 """Changes one member of a job, by replica and device (empty: the replica itself)."""
 _TRACE = "Traceback (most recent call last):"
 _FRAME = '  File "train.py", line 12, in <module>'
+_RAISED = re.compile(r"(?!Error: )(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exhausted|Invalid)?(?:: |$)")
 
 
 def _whole(base: Fault) -> Callable[[Callable[[Made], None]], Fault]:
     """A job with a change to all of it."""
 
     def fault(change: Callable[[Made], None]) -> Fault:
-        def make(random: np.random.Generator) -> Made:
-            made = base(random)
+        def make(random: np.random.Generator, shape: Shape = USUAL) -> Made:
+            made = base(random, shape)
             change(made)
             return made
 
@@ -52,9 +63,32 @@ def _replicas(base: Fault, change: Change, *, only: bool = False) -> Fault:
     return _members(base, lambda made: [(name, "") for name in made.names], change, only=only)
 
 
-def _set(metric: str, mean: float, spread: float) -> Change:
+def _set(metric: str, mean: float, spread: float, *, always: bool = False) -> Change:
+    """A series at another level: ``always``, or from the onset of the fault on where it was measured before."""
+
     def change(made: Made, replica: str, device: str) -> None:
-        made.series[metric, replica, device] = made.noise(mean, spread)
+        value = made.noise(mean, spread)
+        before = made.series.get((metric, replica, device))
+        if before is None and metric in _PROFILED and not always:
+            return  # this job's devices have no such counter
+        if before is not None and not always:
+            first = made.at(made.shape.onset)
+            value[:first] = before[:first]
+        made.series[metric, replica, device] = value
+
+    return change
+
+
+_PROFILED = frozenset({"gpu.sm.active", "gpu.tensor.active"})
+
+
+def _scaled(metric: str, factor: float) -> Change:
+    """A series that is a share of what it was, from the onset of the fault on."""
+
+    def change(made: Made, replica: str, device: str) -> None:
+        own = made.series.get((metric, replica, device))
+        if own is not None:
+            own[made.at(made.shape.onset) :] *= factor
 
     return change
 
@@ -67,12 +101,11 @@ def _all(*changes: Change) -> Change:
     return change
 
 
-_IDLE = _all(
-    _set("gpu.utilization", 0.0, 0.002),
-    _set("gpu.sm.active", 0.0, 0.001),
-    _set("gpu.tensor.active", 0.0, 0.001),
-    _set("gpu.power", 90, 2),
-)
+def _idle(*, always: bool = False) -> Change:
+    levels = (("gpu.utilization", 0.0, 0.002), ("gpu.sm.active", 0.0, 0.001), ("gpu.tensor.active", 0.0, 0.001))
+    return _all(*(_set(*level, always=always) for level in (*levels, ("gpu.power", 90.0, 2.0))))
+
+
 _STARVED = _all(_set("gpu.utilization", 0.05, 0.01), _set("gpu.sm.active", 0.04, 0.01))
 _IO_BOUND = _all(_set("pressure.io", 0.8, 0.05), _set("cpu.utilization", 0.1, 0.02))
 
@@ -98,7 +131,7 @@ def _full_machine(made: Made) -> None:
     """All replicas alike, given little CPU and waiting for more."""
     made.put("cpu.usage", lambda: made.noise(0.1, 0.05))
     made.put("cpu.utilization", lambda: made.noise(0.05, 0.02))
-    made.put("pressure.cpu", lambda: made.noise(0.4, 0.15))
+    made.put("pressure.cpu", lambda: np.minimum(made.noise(0.4, 0.15), 1.0))
 
 
 def _leak(metric: str, total: float) -> Change:
@@ -112,7 +145,7 @@ def _leak(metric: str, total: float) -> Change:
 
 @_whole(batch)
 def _hang(made: Made) -> None:
-    stop = int(made.random.integers(100, 250))
+    stop = made.at(float(made.random.uniform(0.3, 0.7)))
     for metric in ("cpu.usage", "network.receive", "disk.read", "cpu.utilization", "pressure.io"):
         for name in made.names:
             made.series[metric, name, ""][stop:] = 0.001
@@ -127,7 +160,8 @@ def _silence(made: Made) -> None:
 def _counter(metric: str, count: int, each: float) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
         grown = np.zeros(len(made.time))
-        grown[np.linspace(200, len(grown) - 20, count).astype(int)] = each
+        places = np.linspace(made.at(0.3), len(grown) - 1, count).astype(int)
+        np.add.at(grown, places, each)
         made.increases[metric, replica, device] = grown
 
     return change
@@ -135,14 +169,14 @@ def _counter(metric: str, count: int, each: float) -> Change:
 
 def _flag(metric: str) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
-        made.series[metric, replica, device] = (np.arange(len(made.time)) > 300).astype(np.float64)
+        made.series[metric, replica, device] = (np.arange(len(made.time)) > made.at(0.4)).astype(np.float64)
 
     return change
 
 
 def _lost(made: Made, replica: str, device: str) -> None:
     state = DeviceState(made.random.choice([DeviceState.LOST, DeviceState.RESET_REQUIRED, DeviceState.HANGS]))
-    since = int(made.random.integers(100, 600))
+    since = made.at(float(made.random.uniform(0.1, 0.9)))
     made.series["gpu.state", replica, device] = np.where(np.arange(len(made.time)) > since, float(state.code), 0.0)
 
 
@@ -160,7 +194,9 @@ def _full(made: Made) -> None:
 
 @_whole(batch)
 def _blocked(made: Made) -> None:
-    made.nodes["node.processes.blocked", "node-worker-1", ""][100:200] = 3.0
+    first = made.at(float(made.random.uniform(0.1, 0.6)))
+    last = int(np.searchsorted(made.time, made.time[first] + made.random.integers(8, 30) * MINUTE))
+    made.nodes["node.processes.blocked", "node-worker-1", ""][first:last] = 3.0
 
 
 @_whole(batch)
@@ -172,12 +208,15 @@ def _skewed(made: Made) -> None:
 def _stepped(made: Made) -> None:
     """A clock that was set, ahead or back, while the job ran."""
     step = float(made.random.choice([-1, 1]) * made.random.uniform(2, 500))
-    made.nodes["agent.clock.offset", "node-worker-2", ""] = np.where(np.arange(len(made.time)) > 200, step, 0.0)
+    made.nodes["agent.clock.offset", "node-worker-2", ""] = np.where(
+        np.arange(len(made.time)) > made.at(0.5), step, 0.0
+    )
 
 
 @_whole(batch)
 def _gap(made: Made) -> None:
-    made.gap = ("worker-2", 10 * MINUTE, int(made.random.integers(20, 40)) * MINUTE)
+    first = int(made.random.integers(5, made.length // MINUTE - 30))
+    made.gap = ("worker-2", first * MINUTE, (first + int(made.random.integers(10, 28))) * MINUTE)
 
 
 @_whole(training)
@@ -225,6 +264,27 @@ def _dies(code: int, *texts: str, reason: str = "", cascade: tuple[str, ...] = (
     return fault
 
 
+_SHELL_CODES = {"file_missing": 127, "permission_denied": 126, "config_error": 2, "segfault": 139, "nccl_timeout": 134}
+_STOPPED_BY_SCHEDULER = {"time_limit", "preempted", "node_failure"}
+
+
+def _worded(rule: str) -> Fault:
+    """One replica fails with a line of ``WORDINGS``, behind a traceback where the line is an exception's."""
+
+    @_whole(batch)
+    def fault(made: Made) -> None:
+        first = made.names[int(made.random.integers(made.replicas))]
+        text = draw_line(made.random, str(made.random.choice(WORDINGS[rule])))
+        raised = _RAISED.match(text) is not None
+        code = 1 if raised else 143 if rule in _STOPPED_BY_SCHEDULER else _SHELL_CODES.get(rule, 1)
+        rank = f"[rank{made.random.integers(8)}]: " if raised and made.random.random() < 0.3 else ""
+        before = [_TRACE, _FRAME, "    main()"] if raised else []
+        chatter = [draw_line(made.random, str(one)) for one in made.random.choice(CHATTER, 3)]
+        made.fail(first, code, *chatter, *(f"{rank}{one}" for one in (*before, text)))
+
+    return fault
+
+
 def _raises(text: str) -> Fault:
     return _dies(1, _TRACE, _FRAME, "    main()", text)
 
@@ -267,11 +327,13 @@ _NCCL = "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operat
 
 FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "allocation_mismatch": (_misplaced,),
-    "gpu_idle_allocated": (_devices(_IDLE),),
-    "gpu_partly_unused": (_devices(_IDLE, only=True),),
-    "gpu_low_util": (_devices(_all(_set("gpu.utilization", 0.12, 0.04), _set("gpu.sm.active", 0.1, 0.03))),),
+    "gpu_idle_allocated": (_devices(_idle()),),
+    "gpu_partly_unused": (_devices(_idle(always=True), only=True),),
+    "gpu_low_util": (
+        _devices(_all(_set("gpu.utilization", 0.12, 0.04, always=True), _set("gpu.sm.active", 0.1, 0.03, always=True))),
+    ),
     "gpu_busy_but_empty": (
-        _devices(_all(_set("gpu.utilization", 0.98, 0.01), _set("gpu.sm.active", 0.2, 0.02))),
+        _devices(_all(_set("gpu.utilization", 0.98, 0.01), _set("gpu.sm.active", 0.2, 0.02, always=True))),
         _devices(_all(_set("gpu.utilization", 0.97, 0.01), _set("gpu.memory.utilization", 0.02, 0.002))),
     ),
     "cpu_bound_input": (_replicas(_devices(_STARVED), _set("cpu.utilization", 0.98, 0.01)),),
@@ -280,8 +342,9 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "cpu_overrequest": (_replicas(batch, _overrequest),),
     "straggler_rank": (_replicas(batch, _busy_rank, only=True), _replicas(batch, _busy_rank_starved, only=True)),
     "straggler_gpu": (
-        _devices(_all(_set("gpu.power", 380, 10), _set("gpu.sm.active", 0.45, 0.03)), only=True),
-        _devices(_set("gpu.clock.sm", 1.3e9, 1e7), only=True),
+        _devices(_all(_scaled("gpu.power", 0.68), _scaled("gpu.sm.active", 0.6)), only=True),
+        _devices(_scaled("gpu.clock.sm", 0.76), only=True),
+        _devices(_all(_scaled("gpu.utilization", 0.6), _scaled("gpu.power", 0.7)), only=True),
     ),
     "hang_hw": (_hang,),
     "hang_log": (_silence,),
@@ -375,20 +438,21 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "unknown_exit": (_dies(3), _dies(1, "bye")),
 }
 """By rule the faults that it must name as their root."""
+FAULTS = {rule: (*makes, *([_worded(rule)] if rule in WORDINGS else ())) for rule, makes in FAULTS.items()}
 
 
 @_whole(batch)
 def _plateau(made: Made) -> None:
     """Memory that grows while caches fill, and then no more."""
     for name in made.names:
-        made.series["memory.usage", name, ""] += 20 * GIB * (1 - np.exp(-np.arange(len(made.time)) / 40))
+        made.series["memory.usage", name, ""] += 20 * GIB * (1 - np.exp(-(made.time - START) / (400 * SECOND)))
 
 
 @_whole(batch)
 def _sawtooth(made: Made) -> None:
     """Memory that grows within an epoch and is given back."""
     for name in made.names:
-        made.series["memory.usage", name, ""] += 10 * GIB * ((np.arange(len(made.time)) % 45) / 45)
+        made.series["memory.usage", name, ""] += 10 * GIB * ((made.time - START) % (450 * SECOND)) / (450 * SECOND)
 
 
 @_whole(training)
@@ -396,21 +460,23 @@ def _waves(made: Made) -> None:
     """Devices that pause for checkpoints and evaluation."""
     for key, value in made.series.items():
         if key[0] in {"gpu.utilization", "gpu.sm.active", "gpu.power", "gpu.tensor.active"}:
-            value[np.arange(len(value)) % 60 < 5] *= 0.1
+            value[(made.time - START) % (600 * SECOND) < 50 * SECOND] *= 0.1
 
 
 @_whole(batch)
 def _uneven(made: Made) -> None:
     """Half of the replicas have more to do, by design."""
     for rank, name in enumerate(made.names):
-        made.series["cpu.usage", name, ""] *= 1.0 if rank % 2 else 0.3
+        made.series["cpu.usage", name, ""] *= 1.0 if rank % 2 else 0.45
 
 
 @_whole(training)
 def _short(made: Made) -> None:
     """A job that is over before there is anything to judge, with devices that it hardly used."""
-    made.series = {key: value[:30] for key, value in made.series.items()}
-    made.nodes, made.length, made.state = {}, 30 * 10_000, JobState.SUCCEEDED
+    count = int(np.searchsorted(made.time, START + 5 * MINUTE))
+    made.series = {key: value[:count] for key, value in made.series.items()}
+    made.nodes, made.length, made.state = {}, 5 * MINUTE, JobState.SUCCEEDED
+    made.last_sample = int(made.time[count - 1])
     made.lines = made.lines[:5]
 
 
@@ -467,6 +533,9 @@ CLEAN: Mapping[str, Fault] = {
 
 COMPANIONS: Mapping[str, frozenset[str]] = {
     "gpu_partly_unused": frozenset({"gpu_idle_allocated"}),
+    "gpu_idle_allocated": frozenset({"gpu_low_util"}),
+    "straggler_gpu": frozenset({"gpu_busy_but_empty"}),
+    "straggler_rank": frozenset({"cpu_overrequest"}),
     "cpu_bound_input": frozenset({"gpu_low_util"}),
     "io_bound_input": frozenset({"gpu_low_util"}),
     "gpu_mem_leak": frozenset({"gpu_mem_near_full"}),

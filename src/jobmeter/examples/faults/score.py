@@ -2,9 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 from jobmeter.examples.faults.generated import COMPANIONS, CONSEQUENCES
 from jobmeter.model.finding import Finding, Role
+
+_Z = 1.959964
+"""Quantile of the normal distribution for an interval of 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,18 @@ def scores(trials: Iterable[Trial]) -> dict[str, Score]:
             found.setdefault(rule, Score()).wrong += 1
             whole.wrong += 1
     return {**dict(sorted(found.items())), "": whole}
+
+
+def interval(right: int, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of ``total`` > 0 trials, by Wilson's formula.
+
+    https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
+    """
+    share = right / total
+    middle = share + _Z**2 / (2 * total)
+    spread = _Z * sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2))
+    whole = 1 + _Z**2 / total
+    return max(0.0, (middle - spread) / whole), min(1.0, (middle + spread) / whole)
 
 
 def _follows(one: Finding) -> bool:
