@@ -405,6 +405,21 @@ def test_requests_that_arrive_while_an_append_runs_share_the_next_in_order():
     assert block.value.tolist() == [3.0]
 
 
+def test_requests_are_committed_after_an_unexpected_error_in_between(caplog):
+    failed = threading.Event()
+
+    def idle() -> bool:
+        failed.set()
+        raise ValueError("a bug")
+
+    committer = SampleCommitter(MemoryStore(), lambda _: None, idle)
+    _append(committer, 1.0).result(30)
+    assert failed.wait(30)
+    _append(committer, 2.0).result(30)
+    committer.close()
+    assert "a bug" in caplog.text
+
+
 def test_a_joined_append_that_fails_fails_for_all_its_members():
     store = GatedStore()
     store.failure = UnavailableError("the disk is full")
