@@ -90,10 +90,10 @@ def die(folder: str, step: str) -> None:
         store.append(batch_of({(SERIES[0], START): 3.0}), FOREVER)
     elif step in {"insert", "inserted"}:
         _fall(log, "_insert", after=step == "inserted")
-        store.statistics()
+        log.flush()
     else:
         _fall(log._segments, "remove", after=step == "removed")
-        store.statistics()
+        log.flush()
 
 
 def _fall(owner: Any, name: str, *, after: bool) -> None:
@@ -133,7 +133,7 @@ def write_days(folder: str) -> None:
     store = cast("ClickHouseStore", open_folder(folder))
     for day in range(3):
         store.append(batch_of(samples_of_day(day)), FOREVER)
-        store.statistics()
+        cast("Any", store._commit_log).flush()
     store.roll_up(START + 3 * DAY)
     store.close()
 

@@ -1,10 +1,9 @@
 """What an operator does: delete, count, back up, restore."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from jobmeter.errors import ConflictError, JobmeterError, UnavailableError
+from jobmeter.errors import ConflictError, UnavailableError
 from jobmeter.store.base import StoreStatistics
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog
@@ -61,15 +60,17 @@ class Maintenance:
             self._rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
-        """See ``Store.statistics``. What waits is counted where the engine takes it now."""
+        """See ``Store.statistics``. Samples that wait in the journal count with those that the engine has."""
         journal = self._commit_log.statistics()
-        with suppress(JobmeterError):
-            self._commit_log.flush()
         stored = self._by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")
         merging = self._by_table("merges", ("count()",))
+        waiting = {
+            "samples": (journal.get("rows", 0), journal.get("disk", 0)),
+            "series": (journal.get("series", 0), 0),
+        }
         return StoreStatistics(
-            rows={table: counts[0] for table, counts in stored.items()},
-            bytes={table: counts[1] for table, counts in stored.items()},
+            rows={table: counts[0] + waiting.get(table, (0, 0))[0] for table, counts in stored.items()},
+            bytes={table: counts[1] + waiting.get(table, (0, 0))[1] for table, counts in stored.items()},
             parts={table: counts[2] for table, counts in stored.items()},
             merges={table: counts[0] for table, counts in merging.items()},
             journal=journal,
