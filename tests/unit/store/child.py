@@ -357,6 +357,18 @@ def restore(folder: str, source: str) -> None:
     store.close()
 
 
+def restore_refused(folder: str, source: str) -> None:
+    """Try to restore; say how that ends, and that the store is empty still."""
+    store = open_folder(folder)
+    try:
+        store.restore(Path(source))
+        error, message = "", ""
+    except JobmeterError as problem:
+        error, message = type(problem).__name__, problem.message
+    say(error=error, message=message, rows=sum(store.statistics().rows.values()))
+    store.close()
+
+
 def attempt(folder: str) -> None:
     """Open it; say how that ends."""
     try:
@@ -390,6 +402,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "back_up": back_up,
     "back_up_as_before": back_up_as_before,
     "restore": restore,
+    "restore_refused": restore_refused,
     "write_as_before": write_as_before,
     "read_as_before": read_as_before,
     "attempt": attempt,
