@@ -178,6 +178,8 @@ class GroupCommit(Generic[T]):
                 pass
         except JobmeterError as error:
             _LOG.warning("what the registry was to hear waits: %s", error.message)
+        except Exception:  # noqa: BLE001 - without this thread every later request would wait for ever
+            _LOG.exception("what the registry was to hear waits")
 
 
 def _resolve(waiting: Sequence["Future[None] | asyncio.Future[None]"], error: Exception | None) -> None:

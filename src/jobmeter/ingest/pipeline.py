@@ -66,9 +66,12 @@ class IngestPipeline:
     """Takes samples, log lines and records for the store and the registry.
 
     Every method may be called from any thread, and returns when what it took is durable or gives a receipt that comes
-    then. A request is taken as a whole or, with an error, not at all; samples that are too far ahead, too old for their
-    project, or of a metric that the catalogue does not have, are left out and counted. ``schedulers`` are in
-    memory alone.
+    then. Samples that are too far ahead, too old for their project, or of a metric that the catalogue does not have,
+    are left out and counted. ``schedulers`` are in memory alone.
+
+    Of a request that is wrong in itself, or that its key may not send, nothing is stored. One that fails later may have
+    been stored in part: where the store or the registry fails or has no room (UnavailableError, ThrottledError), or
+    where a record does not fit what is stored (see ``Registry.record``). To send the same bytes again does no harm.
     """
 
     def __init__(

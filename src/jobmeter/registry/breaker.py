@@ -72,12 +72,17 @@ class Breaker:
         self._closed.set()
 
     def _probe(self) -> None:
+        unexpected = False
         while True:
             try:
                 with patience(SHORT_SECONDS):
                     self._check()
             except exc.SQLAlchemyError as error:
                 _log.debug("the registry's database does not answer: %s", error)
+            except Exception:  # noqa: BLE001 - without this thread the breaker would stay open for ever
+                if not unexpected:
+                    _log.exception("whether the registry's database answers could not be checked; it is tried again")
+                unexpected = True
             else:
                 break
             if self._closed.wait(PROBE_SECONDS):

@@ -161,6 +161,9 @@ class Leased:
             except JobmeterError as error:
                 _log.warning("the lease of %s was not renewed: %s", self.name, error.message)
                 continue
+            except Exception:  # noqa: BLE001 - what goes wrong once may go right before the lease is over
+                _log.exception("the lease of %s was not renewed", self.name)
+                continue
             if not leased:
                 _log.error("another server began with %s while this one is at it", self.name)
 

@@ -143,6 +143,8 @@ class Shipping:
                 self._adjust()
             except JobmeterError as error:
                 _log.warning("the shippers cannot be read: %s", error.message)
+            except Exception:  # noqa: BLE001 - a bug in one round must not end all that follow
+                _log.exception("the shippers cannot be read")
             self._stopped.wait(_POLL_SECONDS)
 
     def _adjust(self) -> None:

@@ -127,7 +127,8 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     ``window`` describes the samples in memory, empty where there are none: ``series``, ``bytes``, and the ``seconds``
     that they reach back. ``parts`` and ``merges``, by table where the engine has such: parts on disk that questions
     read, merges under way. ``journal`` describes samples that are durable and not yet in the engine, empty where there
-    are none: ``rows`` and ``bytes`` that wait, ``flushes`` and ``failures`` since the start.
+    is none: ``rows`` and new ``series`` that wait, their ``bytes`` in memory and on ``disk``, ``flushes`` and
+    ``failures`` since the start. ``rows`` and ``bytes`` of the tables include them.
     ``damaged``: see ``Store.damaged``.
     """
 

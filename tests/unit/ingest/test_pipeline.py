@@ -3,7 +3,9 @@
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,14 +24,18 @@ from jobmeter.ingest.commit import SampleCommitter
 from jobmeter.ingest.observe import Observer
 from jobmeter.ingest.pipeline import IngestPipeline
 from jobmeter.model.batch import SampleBatch, SeriesKeys
+from jobmeter.model.job import JobFilter
+from jobmeter.model.log import LogLine
 from jobmeter.model.record import EventRecord, JobRecord, NodeRecord, Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, SECOND, TimeRange
+from jobmeter.registry.open import open_registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.memory import MemoryStore
 from jobmeter.wire.native.encode import records_frame
+from jobmeter.wire.native.logs import logs_frame
 
 USAGE = Series("cpu.usage", job="j1", replica="worker-0", node="n1")
 ALL = TimeRange(0, MAX_TIME_MS)
@@ -405,6 +411,21 @@ def test_requests_that_arrive_while_an_append_runs_share_the_next_in_order():
     assert block.value.tolist() == [3.0]
 
 
+def test_requests_are_committed_after_an_unexpected_error_in_between(caplog):
+    failed = threading.Event()
+
+    def idle() -> bool:
+        failed.set()
+        raise ValueError("a bug")
+
+    committer = SampleCommitter(MemoryStore(), lambda _: None, idle)
+    _append(committer, 1.0).result(30)
+    assert failed.wait(30)
+    _append(committer, 2.0).result(30)
+    committer.close()
+    assert "a bug" in caplog.text
+
+
 def test_a_joined_append_that_fails_fails_for_all_its_members():
     store = GatedStore()
     store.failure = UnavailableError("the disk is full")
@@ -447,3 +468,52 @@ def test_records_are_limited_by_request(house):
         pipeline.submit(frames, WRITER).wait()
     assert pipeline.records(Records(jobs=jobs[:3]), WRITER) == 3
     pipeline.close()
+
+
+@pytest.mark.parametrize("split", ["frames", "projects"])
+@pytest.mark.parametrize("wrong", ["job", "allocation", "event"])
+def test_of_a_request_with_a_wrong_record_nothing_is_stored_wherever_it_stands(tmp_path, split, wrong):
+    store, clock = MemoryStore(), SetClock()
+    good = {"jobs": [{"job_id": "good", "project": "a"}], "nodes": [{"name": "n"}]}
+    project = "a" if split == "frames" else "b"
+    bad: dict[str, Any] = {"jobs": [{"job_id": "bad", "project": project}]}
+    if wrong == "job":
+        bad["jobs"][0]["start"] = "no time"
+    elif wrong == "allocation":
+        times = {"start": NOW, "end": NOW - 1}
+        bad["jobs"][0]["allocations"] = [{"replica": "worker-0", "node": "n", "device": "gpu0", **times}]
+    else:
+        bad["events"] = [{"job": "bad", "project": project, "reason": "R", "time": "no time"}]
+    parts = [write.records(good), write.records(bad)]
+    if split == "projects":
+        parts = [write.records({name: good.get(name, []) + bad.get(name, []) for name in (*good, *bad)})]
+    body = b"".join([write.samples([write.row("app.number", [(NOW, 1.0)], job="good", project="a")]), *parts])
+    with (
+        closing(open_registry(f"sqlite:///{tmp_path / 'registry.db'}", Retention())) as registry,
+        closing(IngestPipeline(store, registry, clock, Limits())) as pipeline,
+    ):
+        with pytest.raises(InvalidRequestError):
+            pipeline.submit(body, WRITER).wait()
+        assert registry.jobs(JobFilter(), NOW).total == 0
+        assert not any(store.statistics().rows.values())
+
+
+def test_a_request_that_was_stored_in_part_is_sent_again_and_all_of_it_counts_once():
+    class Failing(MemoryStore):
+        fails = True
+
+        def append_logs(self, lines, retention=KEEP):
+            if self.fails:
+                raise UnavailableError("the disk is full")
+            super().append_logs(lines, retention)
+
+    store = Failing()
+    lines = [LogLine(time_ns=NOW * 1_000_000, text="epoch 1", job="j1", replica="worker-0")]
+    body = write.samples([(USAGE, [(NOW, 1.0)])]) + logs_frame(lines)
+    with closing(IngestPipeline(store, FakeRegistry(), SetClock(), Limits())) as pipeline:
+        with pytest.raises(UnavailableError, match="the disk is full"):
+            pipeline.submit(body, WRITER).wait()
+        store.fails = False
+        receipt = pipeline.submit(body, WRITER).wait()
+    assert (receipt.accepted, receipt.lines) == (1, 1)
+    assert (store.statistics().rows["samples"], store.statistics().rows["logs"]) == (1, 1)

@@ -41,13 +41,13 @@ class Counting:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self.failing = False
+        self.failing: Exception | None = None
         self.asked = threading.Semaphore(0)
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
         try:
-            if self.failing:
-                raise UnavailableError("the registry is away")
+            if self.failing is not None:
+                raise self.failing
             return self.registry.take_lease(name, owner, now_ms, until_ms)
         finally:
             self.asked.release()
@@ -105,7 +105,11 @@ def test_a_long_round_keeps_its_lease(servers) -> None:
     thread.join()
 
 
-def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplog) -> None:
+AWAY = UnavailableError("the registry is away")
+
+
+@pytest.mark.parametrize("failure", [AWAY, ValueError("a bug")])
+def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplog, failure) -> None:
     first, second, clock = servers
     work, other, counting = Slow(), Slow(), Counting(first)
     other.free.set()
@@ -114,18 +118,19 @@ def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplo
         thread = threading.Thread(target=one.round)
         thread.start()
         assert work.begun.wait(60)
-        counting.failing = True
+        counting.failing = failure
         counting.asked_twice()
         clock.time_ms += 30
         two.round()
         assert other.rounds == 1
         second.take_lease("roll-up", "a third one", clock.time_ms, clock.time_ms + 1_000)
-        counting.failing = False
+        counting.failing = None
         counting.asked_twice()
         work.free.set()
         thread.join()
     logged = {record.getMessage() for record in caplog.records}
-    assert "the lease of roll-up was not renewed: the registry is away" in logged
+    said = "the lease of roll-up was not renewed"
+    assert (f"{said}: the registry is away" if failure is AWAY else said) in logged
     assert "another server began with roll-up while this one is at it" in logged
     assert not second.take_lease("roll-up", "b", clock.time_ms, clock.time_ms + 1)
 

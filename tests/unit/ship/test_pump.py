@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from tests.fakes import NOW, SetClock
+from tests.waiting import wait_until
 
 from jobmeter.errors import ConflictError, LimitExceededError, NotFoundError
 from jobmeter.model.job import JobState
@@ -368,3 +369,20 @@ def test_there_is_a_limit_to_shippers(house, monkeypatch):
     house.create()
     with pytest.raises(LimitExceededError):
         house.shipping.create("", "rg2", "p", "l")
+
+
+def test_shippers_are_looked_for_again_after_an_unexpected_error(house, monkeypatch, caplog):
+    monkeypatch.setattr(shippings, "_POLL_SECONDS", 0.001)
+    seen, read = [], house.shipping.all
+
+    def every():
+        seen.append(1)
+        if len(seen) < 4:
+            raise ValueError("a bug")
+        return read()
+
+    monkeypatch.setattr(house.shipping, "all", every)
+    house.shipping.start()
+    wait_until(lambda: len(seen) > 6)
+    house.shipping.stop()
+    assert caplog.text.count("the shippers cannot be read") == 3

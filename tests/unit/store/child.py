@@ -90,10 +90,10 @@ def die(folder: str, step: str) -> None:
         store.append(batch_of({(SERIES[0], START): 3.0}), FOREVER)
     elif step in {"insert", "inserted"}:
         _fall(log, "_insert", after=step == "inserted")
-        store.statistics()
+        log.flush()
     else:
         _fall(log._segments, "remove", after=step == "removed")
-        store.statistics()
+        log.flush()
 
 
 def _fall(owner: Any, name: str, *, after: bool) -> None:
@@ -133,7 +133,7 @@ def write_days(folder: str) -> None:
     store = cast("ClickHouseStore", open_folder(folder))
     for day in range(3):
         store.append(batch_of(samples_of_day(day)), FOREVER)
-        store.statistics()
+        cast("Any", store._commit_log).flush()
     store.roll_up(START + 3 * DAY)
     store.close()
 
@@ -357,6 +357,18 @@ def restore(folder: str, source: str) -> None:
     store.close()
 
 
+def restore_refused(folder: str, source: str) -> None:
+    """Try to restore; say how that ends, and that the store is empty still."""
+    store = open_folder(folder)
+    try:
+        store.restore(Path(source))
+        error, message = "", ""
+    except JobmeterError as problem:
+        error, message = type(problem).__name__, problem.message
+    say(error=error, message=message, rows=sum(store.statistics().rows.values()))
+    store.close()
+
+
 def attempt(folder: str) -> None:
     """Open it; say how that ends."""
     try:
@@ -390,6 +402,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "back_up": back_up,
     "back_up_as_before": back_up_as_before,
     "restore": restore,
+    "restore_refused": restore_refused,
     "write_as_before": write_as_before,
     "read_as_before": read_as_before,
     "attempt": attempt,

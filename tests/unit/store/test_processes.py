@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -139,6 +140,37 @@ def test_a_backup_from_before_there_were_log_lines_is_restored(tmp_path):
     restored = run("restore", tmp_path / "copy", tmp_path / "backup")[0]
     assert restored["again"] == "ConflictError"
     assert restored["bare"]
+
+
+DAMAGE = {
+    "data/metadata/jobmeter/samples.sql": None,
+    "data/metadata/jobmeter/minutes.sql": None,
+    "ledger/metadata/jobmeter/series.sql": None,
+    "ledger/metadata/jobmeter/marks.sql": b"",
+    "ledger/data/jobmeter/series/*/data.bin": b"short",
+    "data/data/jobmeter/samples/*/columns.txt": None,
+    "data/.backup": b"<config><contents>",
+    "ledger/.backup": b"\xff",
+}
+
+
+def test_a_backup_that_lacks_a_file_is_refused_by_its_name_and_restores_nothing(tmp_path):
+    run("write_days", tmp_path / "store")
+    run("back_up_as_before", tmp_path / "store", tmp_path / "backup")
+    for at, (name, content) in enumerate(DAMAGE.items()):
+        damaged = tmp_path / f"backup-{at}"
+        shutil.copytree(tmp_path / "backup", damaged)
+        hurt = min(damaged.glob(name))
+        hurt.unlink() if content is None else hurt.write_bytes(content)
+        (said,) = run("restore_refused", tmp_path / f"copy-{at}", damaged)
+        assert (said["error"], said["rows"]) == ("ConfigurationError", 0), (name, said)
+        assert str(hurt) in said["message"]
+    # One whose list does not know of the table either.
+    listed = tmp_path / "backup" / "data" / ".backup"
+    listed.write_text(re.sub(r"<file><name>metadata/jobmeter/samples.sql.*?</file>", "", listed.read_text()))
+    (said,) = run("restore_refused", tmp_path / "copy", tmp_path / "backup")
+    assert said["error"] == "ConfigurationError"
+    assert said["message"].endswith("is not complete: it has no table samples")
 
 
 def test_what_an_older_program_left_is_read_and_rolled_up_as_it_was(tmp_path):

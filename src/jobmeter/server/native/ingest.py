@@ -31,9 +31,9 @@ class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
 def _ingest(context: CallContext) -> Awaitable[Answer]:
     """Send samples, log lines and records.
 
-    The body is a sequence of frames (docs/reference/wire-format.md), taken as a whole or refused as a whole. The answer
-    comes when everything accepted is durable; the same bytes may be sent again at any time, and each sample and each
-    line counts once.
+    The body is a sequence of frames (docs/reference/wire-format.md). Of a body that is wrong nothing is stored. The
+    answer comes when everything accepted is durable. After an error 429 or 503 a part of the body may be stored: send
+    the same bytes again, at any time; each sample, line and record counts once.
     """
     _check(context)
     # The thread is free again while the body is stored, so that new series share what storing costs.

@@ -182,7 +182,7 @@ class Catalog:
         return list(found.values())
 
     def live(self, since_ms: int, most: int, place: SeriesPlace) -> SeriesPage:
-        """See ``Store.live``. Of what waits for the engine nothing is given: it came lately."""
+        """See ``Store.live``, for series that are in the engine."""
         day, job, series = place
         with translated("read series"), self._read.client() as client:
             found = client.query(_LIVE, parameters={"day": day, "job": job, "series": series, "most": most + 1})

@@ -177,6 +177,9 @@ class ClickHouseStore:
 
     def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
         """See ``Store.live``."""
+        if place == NEWEST and self._commit_log is not None:
+            with suppress(JobmeterError):
+                self._commit_log.flush()
         return self._catalog.live(since_ms, most, place)
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:

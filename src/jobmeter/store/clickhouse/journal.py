@@ -136,7 +136,11 @@ class Journal:
     def statistics(self) -> dict[str, int]:
         """See ``CommitLog.statistics``."""
         with self._changed:
-            return {"rows": self._rows, "bytes": self._bytes, "flushes": self._flushes, "failures": self._failures}
+            found = {"rows": self._rows, "bytes": self._bytes, "flushes": self._flushes, "failures": self._failures}
+        return found | {
+            "series": sum(len(one.ids) for one in self.pending().descriptors()),
+            "disk": self._segments.bytes(),
+        }
 
     def close(self) -> None:
         """See ``CommitLog.close``. What the engine does not take now stays in the segments, for the next process."""

@@ -1,11 +1,11 @@
 """What an operator does: delete, count, back up, restore."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from jobmeter.errors import ConflictError, JobmeterError, UnavailableError
+from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
 from jobmeter.store.base import StoreStatistics
+from jobmeter.store.clickhouse.backup_files import LIST, tables
 from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog
 from jobmeter.store.clickhouse.failures import translated
@@ -22,6 +22,8 @@ _SIZED = (*_DATA, "outbox")
 _FIRST = ("samples", "minutes", "hours", "logs", "spans", "outbox", "progress", "migrations")
 _SECOND = ("marks", "series")
 _PARTS = (("data", _FIRST), ("ledger", _SECOND))
+_LATER = frozenset({"logs", "spans", "outbox"})
+"""Tables that older backups lack."""
 
 
 class Maintenance:
@@ -61,15 +63,17 @@ class Maintenance:
             self._rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
-        """See ``Store.statistics``. What waits is counted where the engine takes it now."""
+        """See ``Store.statistics``. Samples that wait in the journal count with those that the engine has."""
         journal = self._commit_log.statistics()
-        with suppress(JobmeterError):
-            self._commit_log.flush()
         stored = self._by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")
         merging = self._by_table("merges", ("count()",))
+        waiting = {
+            "samples": (journal.get("rows", 0), journal.get("disk", 0)),
+            "series": (journal.get("series", 0), 0),
+        }
         return StoreStatistics(
-            rows={table: counts[0] for table, counts in stored.items()},
-            bytes={table: counts[1] for table, counts in stored.items()},
+            rows={table: counts[0] + waiting.get(table, (0, 0))[0] for table, counts in stored.items()},
+            bytes={table: counts[1] + waiting.get(table, (0, 0))[1] for table, counts in stored.items()},
             parts={table: counts[2] for table, counts in stored.items()},
             merges={table: counts[0] for table, counts in merging.items()},
             journal=journal,
@@ -102,10 +106,9 @@ class Maintenance:
                 self._run("back up", "BACKUP", "TO", folder / name, tables)
 
     def restore(self, directory: Path) -> None:
-        """See ``Store.restore``."""
+        """See ``Store.restore``. Raises ConfigurationError where a file of the backup is missing."""
         folder = _absolute(directory)
-        if self._target.exclusive and not all((folder / name / ".backup").is_file() for name, _ in _PARTS):
-            raise ConflictError(f"{directory} has no backup of a telemetry store")
+        present = {name: self._present(folder, name, names) for name, names in _PARTS}
         with self._roller.paused():
             self._commit_log.flush()
             if self._occupied():
@@ -113,17 +116,24 @@ class Maintenance:
             with translated("restore"), self._pool.client() as client:
                 for table in ("progress", "marks"):
                     client.command(f"TRUNCATE TABLE {table}{on_cluster(self._target)}")
-            for name, tables in _PARTS:
-                present = [table for table in tables if table != "migrations" and self._has_table(folder / name, table)]
-                self._run("restore", "RESTORE", "FROM", folder / name, present)
+            for name, names in present.items():
+                self._run("restore", "RESTORE", "FROM", folder / name, names)
             self._catalog.forget()
             self._rollup_state.write_marks()
             self._rollup_state.reload()
 
-    def _has_table(self, folder: Path, table: str) -> bool:
-        """Whether a backup has that table: one that was made before there were logs has none of them."""
-        described = folder / "metadata" / self._target.database
-        return not described.is_dir() or (described / f"{self._stored(table)}.sql").is_file()
+    def _present(self, folder: Path, name: str, names: Sequence[str]) -> list[str]:
+        """Return the tables that a part of a backup has. One that was made before there were logs has none of them."""
+        wanted = [table for table in names if table != "migrations"]
+        if not self._target.exclusive:
+            return wanted  # the folder is on another machine
+        if not (folder / name / LIST).is_file():
+            raise ConflictError(f"{folder} has no backup of a telemetry store")
+        found = tables(folder / name, self._target.database)
+        for table in wanted:
+            if self._stored(table) not in found and table not in _LATER:
+                raise ConfigurationError(f"the backup in {folder / name} is not complete: it has no table {table}")
+        return [table for table in wanted if self._stored(table) in found]
 
     def _occupied(self) -> bool:
         with translated("restore"), self._pool.client() as client:

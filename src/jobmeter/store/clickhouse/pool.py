@@ -12,7 +12,7 @@ import clickhouse_connect
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from jobmeter.errors import ConfigurationError, UnavailableError
+from jobmeter.errors import ConfigurationError, JobmeterError, UnavailableError
 from jobmeter.store.clickhouse.failures import translate
 from jobmeter.store.clickhouse.target import Target
 
@@ -68,11 +68,15 @@ class Pool:
             client = self._take()
             try:
                 yield client
-            except ClickHouseError as error:
-                self._failed(error)
+            except BaseException as error:
+                if isinstance(error, ClickHouseError):
+                    self._failed(error)
+                if _is_sound_after(error):
+                    self._give_back(client)
+                else:
+                    _discard(client)
                 raise
-            finally:
-                self._give_back(client)
+            self._give_back(client)
         finally:
             self._slots.release()
 
@@ -102,6 +106,22 @@ class Pool:
 
 def _nothing(error: Exception) -> None:
     """No observer."""
+
+
+def _is_sound_after(error: BaseException) -> bool:
+    """Return True where an error leaves the connection usable: it is the engine's answer, one of ours, or an early end.
+
+    An error of the engine has its number. One without is of the connection, or of how it was used.
+    """
+    return isinstance(error, JobmeterError | GeneratorExit) or getattr(error, "code", None) is not None
+
+
+def _discard(client: Client) -> None:
+    """Close a connection that may be broken: the next one that is needed is a new one."""
+    try:
+        client.close()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is not used again
+        logger.warning("a connection to the telemetry engine could not be closed: %s", error)
 
 
 def connect(target: Target, database: str | None) -> Client:
@@ -138,17 +158,44 @@ def connect(target: Target, database: str | None) -> Client:
         raise _refusal(error, target) from error
 
 
+class _Absent:
+    """Makes modules look as if they were not installed, to one thread alone.
+
+    It stays in ``sys.meta_path``: to take a finder out while another thread goes through that list makes the other one
+    skip a finder.
+    """
+
+    def __init__(self) -> None:
+        self._here = threading.local()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - a finder's form
+        """Find nothing, or raise ModuleNotFoundError: see ``importlib.abc.MetaPathFinder``."""
+        if name == getattr(self._here, "name", None):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    @contextmanager
+    def during(self, name: str) -> Iterator[None]:
+        """Hide a module that is not loaded yet from this thread."""
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+        self._here.name = name
+        try:
+            yield
+        finally:
+            del self._here.name
+
+
+_absent = _Absent()
+
+
 def _load_engine() -> None:
     """Load the embedded engine without Arrow, which is optional to it: 15 MiB and a twentieth of a start for nothing.
 
-    Importing a name that ``sys.modules`` has as None fails, as if it were not installed.
+    Other threads may load Arrow meanwhile.
     """
-    if "chdb.state" not in sys.modules and "pyarrow" not in sys.modules:
-        sys.modules["pyarrow"] = None  # type: ignore[assignment]
-        try:
+    if "chdb.state" not in sys.modules:
+        with _absent.during("pyarrow"):
             import_module("chdb.state")
-        finally:
-            del sys.modules["pyarrow"]
 
 
 def _typed(value: str) -> str | bool:

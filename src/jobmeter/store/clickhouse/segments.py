@@ -138,6 +138,14 @@ class Segments:
         for path in set(paths).intersection(self._full):
             self._full.remove(path)  # in place: another thread may begin a segment meanwhile
 
+    def bytes(self) -> int:
+        """Return the size of all files that are there. May be called from any thread."""
+        size = 0
+        for path in list(self._full):
+            with suppress(OSError):  # taken away meanwhile
+                size += path.stat().st_size
+        return size
+
     def close(self) -> None:
         """Let go of the file that is being written."""
         self._end()
