@@ -17,7 +17,7 @@ from jobmeter.query.request import GroupRef
 
 
 class Amounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of everything: cores, bytes, devices (GPUs and NPUs), and these by what their maker calls them."""
+    """Amounts of resources: cores, bytes, devices (GPUs and NPUs), and devices by their maker's name."""
 
     cpu: float = 0.0
     memory: float = 0.0
@@ -87,7 +87,7 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one user, or all together, had in a range and used of it.
+    """The resources that one user, or all together, had in a range, and their use.
 
     ``requested`` is what the replicas in it requested, None where unknown. ``cpu`` and ``memory`` are
     the mean usage over what those replicas may use that were measured, ``device`` the mean utilization of the devices
@@ -114,7 +114,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is in a group, and what its users had of it, by user; ``summary`` is of all users together."""
+    """The size of a group and its use, by user; ``summary`` is of all users together."""
 
     capacity: Amounts
     users: Sequence[Usage]
@@ -122,7 +122,7 @@ class GroupUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupQuestion(msgspec.Struct, Question[GroupUsage], frozen=True, kw_only=True):
-    """Who used how much of a resource group in a range. A ``workspace`` narrows the jobs, not the capacity.
+    """Request the use of a resource group in a range, by user. A ``workspace`` narrows the jobs, not the capacity.
 
     A group or workspace that no job or node in reach names is NotFoundError (``resource_group``, ``workspace``).
     """
@@ -140,7 +140,7 @@ class CapacityQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=T
 
 
 class RequestsQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=True):
-    """What the replicas that are in one of ``states`` were allowed, of jobs that meet the range.
+    """Request the limits of the replicas that are in one of ``states``, of jobs that meet the range.
 
     Raises as ``GroupQuestion``.
     """

@@ -1,4 +1,4 @@
-"""Which resource groups there are: those that the records of nodes and jobs name."""
+"""Lists the resource groups that the records of nodes and jobs name."""
 
 from collections.abc import Sequence
 

@@ -276,7 +276,7 @@ class Groups:
 
 
 class _Left:
-    """What replicas are allowed, by the node that they are on, until it is taken."""
+    """The limits of replicas, by the node that they are on, until they are taken."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -290,7 +290,7 @@ class _Left:
                 self._devices.setdefault(node, {})[device] = "" if kind is None else kind.gpu_type
 
     def take(self, place: Place) -> Amounts:
-        """What the replicas on a node are allowed, and the devices that jobs have there."""
+        """Return the limits of the replicas on a node, and the devices that jobs have there."""
         rows, types = self._rows.pop(place[1], []), Counter(self._devices.pop(place[1], {}).values())
         cpu, memory = (
             float(np.nansum(column[rows])) if rows else 0.0 for column in (self._parts.cpu, self._parts.memory)

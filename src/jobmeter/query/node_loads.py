@@ -1,4 +1,4 @@
-"""What runs on each node of a group."""
+"""The load of each node of a group: the running replicas on it."""
 
 from collections.abc import Collection
 
@@ -27,7 +27,7 @@ class _Sum(msgspec.Struct):
 
 
 def node_loads(parts: Parts, places: Collection[Place]) -> dict[Place, Load]:
-    """Return what the replicas are allowed on each of those nodes that has any.
+    """Return the load of each of those nodes that has replicas.
 
     A replica whose cluster is unknown is on the node of its node's name.
     """

@@ -16,7 +16,17 @@ from jobmeter.model.job import Allocation, Job, JobFilter, JobState, Node, Repli
 from jobmeter.model.series import Series
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, MetricResult, NodeRef, Statistic
+from jobmeter.query.request import (
+    By,
+    JobQuestion,
+    JobRef,
+    JobViewsQuestion,
+    Line,
+    MetricQuery,
+    MetricResult,
+    NodeRef,
+    Statistic,
+)
 from jobmeter.settings import Limits
 from jobmeter.store.memory import MemoryStore
 
@@ -144,6 +154,27 @@ class TestScope:
         with pytest.raises(NotFoundError) as caught:
             house.ask("gpu.utilization", Scope(None, "j1"), subject=NodeRef("n1"), by=By.NODE)
         assert caught.value.kind == "node"
+
+
+class TestViews:
+    """Several jobs at once, as far as the caller may see them."""
+
+    def test_those_that_the_caller_sees(self, house):
+        house.registry.add_job(Job(id="j1", user="ann", recorded=True), [Replica(name="w", reason="secret")])
+        house.registry.add_job(Job(id="j1", project="lab", recorded=True))
+        house.registry.add_job(Job(id="j2", recorded=True))
+        question = JobViewsQuestion((("default", "j1"), ("lab", "j1"), ("default", "nobody")))
+
+        def found(scope: Scope) -> set[tuple[str, str]]:
+            return {(view.job.project, view.job.id) for view in house.executor.run(question, scope)}
+
+        assert found(ALL) == {("default", "j1"), ("lab", "j1")}
+        assert found(Scope(frozenset({"lab"}))) == {("lab", "j1")}
+        assert found(Scope(None, job="j2")) == set()
+        [shared] = house.executor.run(question, Scope(frozenset({"default"}), job="j1"))
+        assert (shared.job.user, shared.replicas[0].reason) == ("", ""), "a share token opens no record"
+        [linked] = house.executor.run(question, Scope(frozenset({"default"}), job="j1", record=True))
+        assert (linked.job.user, linked.replicas[0].reason) == ("ann", "secret")
 
 
 class TestLines:

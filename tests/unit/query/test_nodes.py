@@ -93,5 +93,6 @@ def test_nobody_sees_other_nodes():
         '[{"name": "p", "document": {"Version": "1", "Statement": [{"Effect": "Allow", "Action": "*",'
         ' "Resource": "acs:*:*:default:cluster/c"}]}}]'
     )
+    assert policies is not None
     grant = policies["eflo", "ListClusterNodes"]
     assert names(MANY, Scope(None, grant=grant)) == [("c", "n2"), ("c", "n10")]

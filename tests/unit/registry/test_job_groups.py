@@ -1,6 +1,7 @@
 """The resource groups of jobs, beside a count in Python."""
 
 import random
+from typing import Any
 
 from jobmeter.model.record import JobRecord, Records
 from jobmeter.model.time import MINUTE
@@ -28,14 +29,14 @@ def write(choose, registry, left):
 
 def test_the_groups_of_jobs(registry):
     choose = random.Random(32)
-    jobs = set()
+    jobs: set[tuple[str, str]] = set()
     for _ in range(2):
         write(choose, registry, jobs)
         stored = {
             (project, job): next(iter(registry.job_head(frozenset({project}), job, NOW))) for project, job in jobs
         }
         for projects in (None, frozenset({"a"}), frozenset({"a", "b", "c"}), frozenset({"c"}), frozenset()):
-            expected = {}
+            expected: dict[tuple[str, str], list[Any]] = {}
             for (project, _), job in stored.items():
                 if job.resource_group and (projects is None or project in projects):
                     expected.setdefault((project, job.resource_group), []).append(job)

@@ -10,8 +10,8 @@ from jobmeter.model.job import Condition, Job, JobState, Operator
 class Statuses(msgspec.Struct, frozen=True, kw_only=True):
     """The words of one product: ``meanings`` of each, and the default one for each of our states.
 
-    A job's record may hold a finer word as ``extra["<dialect>"]["Status"]``, which counts while it matches the job's
-    state.
+    A job's record may hold a finer word as ``extra["<dialect>"]["Status"]``. It counts while its meaning has the same
+    default word as the job's state.
     """
 
     dialect: str
@@ -20,18 +20,21 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, job: Job) -> str:
         """Return the status of a job."""
-        finer = job.extra.get(self.dialect, {}).get("Status")
-        agrees = isinstance(finer, str) and self.meanings.get(finer) is job.state
-        return str(finer) if agrees else self.words[job.state]
+        finer, word = job.extra.get(self.dialect, {}).get("Status"), self.words[job.state]
+        return finer if isinstance(finer, str) and self._default(finer) == word else word
 
     def matching(self, status: str) -> tuple[frozenset[JobState], tuple[Condition, ...]]:
         """Return the states and conditions of the jobs that have that status."""
-        field = f"extra.{self.dialect}.Status"
-        states = frozenset(state for state, word in self.words.items() if word == status)
-        if not states:
-            return frozenset({self.meanings[status]}), (Condition(field, Operator.IN, (status,)),)
-        finer = tuple(word for word, meant in self.meanings.items() if meant in states and word != status)
+        field, default = f"extra.{self.dialect}.Status", self._default(status)
+        states = frozenset(state for state, word in self.words.items() if word == default)
+        if status != default:
+            return states, (Condition(field, Operator.IN, (status,)),)
+        finer = tuple(word for word in self.meanings if word != status and self._default(word) == status)
         return states, (Condition(field, Operator.NOT_IN, finer),) if finer else ()
+
+    def _default(self, status: str) -> str | None:
+        """The default word for the meaning of a word; None for an unknown word."""
+        return self.words[self.meanings[status]] if status in self.meanings else None
 
 
 def states_of(job: Job) -> list[tuple[int, JobState]]:

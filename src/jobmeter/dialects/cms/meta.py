@@ -1,4 +1,4 @@
-"""DescribeMetricMetaList and DescribeProjectMeta: which metrics there are, and of which product.
+"""DescribeMetricMetaList and DescribeProjectMeta: the metrics, and the namespaces that have some.
 
 https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-describemetricmetalist
 https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-describeprojectmeta
@@ -31,7 +31,7 @@ class _Label(msgspec.Struct, frozen=True):
     in_query("PageSize", f"1 to {MAX_PAGE}. Default: {DEFAULT_PAGE}."),
 )
 def describe_metric_meta_list(arguments: Arguments) -> Steps:
-    """Which metrics there are, in which unit.
+    """The metrics, each with its unit.
 
     `{TotalCount, Resources: {Resource: [{MetricName, Periods, Description, Dimensions, Labels, Unit, Statistics,
     Namespace}]}, Code, Success, RequestId}`.
@@ -57,7 +57,7 @@ def describe_metric_meta_list(arguments: Arguments) -> Steps:
     in_query("PageSize", f"1 to {MAX_PAGE}. Default: {DEFAULT_PAGE}."),
 )
 def describe_project_meta(arguments: Arguments) -> Steps:
-    """Which namespaces there are: one, that of PAI-DLC.
+    """The namespaces: one, that of PAI-DLC.
 
     `{Resources: {Resource: [{Namespace, Description, Labels}]}, Total, PageNumber, PageSize, Code, Success,
     RequestId}`, numbers as texts.

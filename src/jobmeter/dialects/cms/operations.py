@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from jobmeter.access.limit import Per, Rate
 from jobmeter.dialects.alibaba.cloudmonitor.names import NAMESPACE
 from jobmeter.dialects.alibaba.cloudmonitor.read import newest, newest_points, page
 from jobmeter.dialects.alibaba.cloudmonitor.request import (
@@ -117,8 +116,6 @@ def describe_metric_data(arguments: Arguments) -> Steps:
     in_query("OrderDesc", "`False` (default): the greatest first; `True`: the least first. So the vendor has it."),
     in_query("Length", f"At most so many points, 1 to {MOST}. Default: {DEFAULT_TOP}."),
     *_SHORT_RANGE,
-    # Documented: at most 10 calls a second for an account.
-    rate=Rate(10, 10, Per.ACCOUNT),
     by_resource=True,
 )
 def describe_metric_top(arguments: Arguments) -> Steps:

@@ -227,7 +227,7 @@ def _service(view: JobView) -> dict[str, Any]:
 
 
 def _instances(view: JobView) -> dict[str, int]:
-    """How many replicas there are, run and wait; nothing of a job that names none."""
+    """Count the replicas, those that run and those that wait; empty for a job that names none."""
     newest: dict[str, Replica] = {}
     for replica in sorted(view.replicas, key=lambda one: one.attempt):
         newest[replica.name] = replica

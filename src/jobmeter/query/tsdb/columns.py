@@ -29,12 +29,12 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
         return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
 
     def filter(self, mask: "np.typing.NDArray[np.bool_]") -> "Columns":
-        """Those points alone."""
+        """Return the points that the mask selects."""
         return Columns(self.index[mask], self.time[mask], self.value[mask])
 
 
 def run_starts(*keys: Int64s) -> Int64s:
-    """Where a run of equal keys begins, in columns that are sorted by them."""
+    """Return the beginnings of runs of equal keys, in columns that are sorted by them."""
     if not len(keys[0]):
         return np.empty(0, np.int64)
     changed = np.zeros(len(keys[0]), np.bool_)

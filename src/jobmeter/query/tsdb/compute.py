@@ -27,7 +27,7 @@ _SECOND_BY_MEAN = AGGREGATORS["avg"]
 
 
 class PointQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """How the readings of series become the points of an answer; ``aggregator`` is a key of ``AGGREGATORS``."""
+    """The steps from the readings of series to the points of an answer; ``aggregator`` is a key of ``AGGREGATORS``."""
 
     aggregator: str
     rate: RateOptions | None = None
@@ -37,7 +37,7 @@ class PointQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Groups:
-    """Which series are joined: ``owner`` int64[k] is the group of each of k series."""
+    """The series that are joined: ``owner`` int64[k] is the group of each of k series."""
 
     def __init__(self, owner: Sequence[int]) -> None:
         self.owner: Int64s = np.array(owner, np.int64)
@@ -64,7 +64,7 @@ class Groups:
 
 
 def margin(query: PointQuery, groups: Groups) -> int:
-    """How much has to be read beyond the range."""
+    """Return the time that has to be read beyond the range, in milliseconds."""
     return MARGIN_MS if query.rate is not None or groups.joined else 0
 
 

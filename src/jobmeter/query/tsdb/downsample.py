@@ -62,7 +62,7 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
         return np.arange(first, end_ms + 1, self.interval_ms, dtype=np.int64)
 
     def reach(self, start_ms: int, end_ms: int, margin_ms: int) -> tuple[int, int]:
-        """What has to be read, from (included) to (excluded), for points in ``[start_ms, end_ms]``.
+        """Return the range to read, from (included) to (excluded), for points in ``[start_ms, end_ms]``.
 
         Intervals are whole: the last one ends after ``end_ms``. ``margin_ms`` more is read at either end. The one of
         the whole range ends before ``end_ms``, as every interval ends before the next one begins:

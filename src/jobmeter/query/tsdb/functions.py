@@ -22,7 +22,7 @@ _SIZES = 64
 
 
 class Missing(Enum):
-    """How a missing value between the first and the last one of a series is replaced."""
+    """The replacement of a missing value between the first and the last one of a series."""
 
     LINEAR = "Linear interpolation"
     ZERO = "Zero"
@@ -42,7 +42,7 @@ _sum, _min, _max = np.add.reduceat, np.minimum.reduceat, np.maximum.reduceat
 
 
 def counts(starts: Int64s, size: int) -> Int64s:
-    """How many values each run has."""
+    """Return the number of values of each run."""
     found: Int64s = np.diff(np.r_[starts, size])
     return found
 
@@ -103,7 +103,7 @@ def _median(values: Float64s, starts: Int64s) -> Float64s:
 
 
 class Estimate(Enum):
-    """How the place of a percentile among n sorted values is found, counted from 1."""
+    """The place of a percentile among n sorted values, counted from 1."""
 
     LEGACY = "p (n + 1)"
     R3 = "p n, rounded to the nearest, halves to even"

@@ -1,4 +1,4 @@
-"""Which series a query is about, and which of them one line joins."""
+"""Selects the series of a query, and groups those that one line joins."""
 
 from collections.abc import Sequence
 

@@ -74,7 +74,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "DescribeNode": {"NodeId": "n1"},
 }
 """Every parameter of every operation."""
-OTHERS = {
+OTHERS: dict[tuple[str, str], dict[str, Any]] = {
     ("CreateDiagnosticTask", "DiagnosticType"): {"DiagnosticType": "NodeCheck"},
     ("ListDiagnosticResults", "DiagType"): {"DiagnosticType": "Another"},
     ("ListDiagnosticResults", "DiagnosticType"): {"DiagType": "Another"},
@@ -137,13 +137,13 @@ def asked(call):
     steps = match.operation.answer(call, Context(MINUTE * 1000, "id", match.path))
     try:
         question = next(steps)
-        if not isinstance(question, NodesQuestion):
-            return question
-        steps.send(msgspec.convert(NODES, list[NodeStatus]))
-    except StopIteration as end:
-        return question, end.value.body
     except InvalidRequestError as error:
         return error.field
+    if not isinstance(question, NodesQuestion):
+        return question
+    with pytest.raises(StopIteration) as end:
+        steps.send(msgspec.convert(NODES, list[NodeStatus]))
+    return question, end.value.value.body
 
 
 @pytest.mark.parametrize("action", CALLS)

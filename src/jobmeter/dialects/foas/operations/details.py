@@ -131,7 +131,7 @@ def get_instance_checkpoint(arguments: Arguments) -> Steps:
 
 @operation(f"GET {INSTANCE_PATH}/exceptions", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_exceptions(arguments: Arguments) -> Steps:
-    """Why the job was restarted or failed: `{Exceptions, RequestId}`, the JSON text of `/jobs/:jobid/exceptions`.
+    """The job's failures: `{Exceptions, RequestId}`, being the JSON text of `/jobs/:jobid/exceptions`.
 
     `{root-exception, timestamp, all-exceptions: [{exception, location, timestamp}], truncated}`, the newest first, at
     most 100; the root is the newest one, or the error of the job's record.
@@ -163,7 +163,7 @@ def get_instance_exceptions(arguments: Arguments) -> Steps:
 
 @operation(f"GET {INSTANCE_PATH}/resource", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_resource(arguments: Arguments) -> Steps:
-    """What the running task managers of the job are allowed, and what there is in its queue.
+    """The limits of the job's running task managers together, and the size of its queue.
 
     `{Resource: {AllocatedMB, AllocatedVirtualCores, TotalMB, TotalVirtualCores}, RequestId}`, MB of 2^20 bytes. A queue
     is a resource group.

@@ -74,7 +74,7 @@ def list_ecs_specs(arguments: Arguments) -> Steps:
 
 
 def _accelerator(kind: InstanceType) -> str:
-    """One of ``ACCELERATORS``; empty for a type of which the name alone is recorded."""
+    """Return one of ``ACCELERATORS``; empty for a type of which the name alone is recorded."""
     if kind.gpu_count or kind.gpu_type:
         return "GPU"
     return "CPU" if (kind.cpu, kind.memory, kind.gpu_count) != (None, None, None) else ""
