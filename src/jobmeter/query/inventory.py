@@ -19,6 +19,13 @@ def named_devices(info: Mapping[str, Any]) -> list[str]:
     return [device for device, _ in _devices(info) if device]
 
 
+def device_states(info: Mapping[str, Any]) -> dict[str, str]:
+    """By its name, why the node's agent cannot measure a device; without those that are measured."""
+    stated = info.get("devices")
+    listed = [one for one in stated if isinstance(one, dict)] if isinstance(stated, list) else []
+    return {str(one.get("device", "")): str(one["state"]) for one in listed if one.get("state")}
+
+
 class Inventory:
     """The types of the devices of some nodes. Nodes are found by name: one that several clusters have is ambiguous."""
 

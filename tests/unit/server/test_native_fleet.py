@@ -62,6 +62,17 @@ def test_one_answer_has_every_node_with_its_devices_and_who_has_them(server):
     assert found["n2", "gpu1"] == {"device": "gpu1", "type": 0}
 
 
+def test_a_device_that_cannot_be_measured_says_why(server):
+    fill(server)
+    lost = node("n2", "rg-2")
+    lost["info"]["devices"][1]["state"] = "lost"
+    lost["info"]["devices"] += [{"device": "gpu2", "state": ["odd"]}, "gpu3"]
+    assert server.call("POST", "/jobs", {"nodes": [lost]}).status == 200
+    found = devices(server.call("GET", "/fleet").json())
+    assert found["n2", "gpu1"] == {"device": "gpu1", "type": 0, "state": "lost"}
+    assert "state" not in found["n2", "gpu0"]
+
+
 def test_money_is_reported_where_a_price_is_stated_and_only_there(server):
     fill(server)
     body = server.call("GET", "/fleet").json()
