@@ -52,10 +52,12 @@ def _only(names: Iterable[str]) -> str:
 
 
 def _devices(info: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(device, type) of each device."""
+    """(device, type) of each device; one that its agent could not open has the only type of the others."""
     stated = info.get("devices")
     devices = stated if isinstance(stated, list) else []
-    return [
+    found = [
         (str(one.get("device", "")), str(one.get("name", UNKNOWN))) if isinstance(one, dict) else ("", str(one))
         for one in devices
     ]
+    only = _only({name for _, name in found} - {UNKNOWN})
+    return [(device, name or only) for device, name in found]
