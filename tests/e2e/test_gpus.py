@@ -116,7 +116,7 @@ def test_an_agent_measures_what_is_left_and_what_comes_back(node: Node) -> None:
     node.driver.devices[2].block(1, Call.POWER)
     wait_until(lambda: node.is_measured("gpu0", "gpu1", "gpu3"), "a GPU blocks alone")
     wait_until(lambda: ("DeviceHangs", "", "device gpu2") in node.events(), "the event")
-    assert node.states() == {"gpu2": "hangs"}
+    wait_until(lambda: node.states() == {"gpu2": "hangs"}, "the node says so")
     node.driver.unblock()
     wait_until(lambda: node.is_measured(*EVERY_GPU), "the call returned")
 

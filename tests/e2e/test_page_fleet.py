@@ -18,12 +18,16 @@ TYPE = "NVIDIA H200"
 
 
 def facts(now):
-    """Twelve nodes of two groups with four devices each; a busy job on five of them, an idle one on one."""
+    """Twelve nodes of two groups with four devices each; a busy job on five of them, an idle one on one.
+
+    Of the last node one device is lost.
+    """
     devices = [{"device": f"gpu{at}", "name": TYPE} for at in range(4)]
     info = {"cores": 64, "memory": 2**39, "devices": devices, "kernel": EVIL}
     nodes = [
         {"name": f"node-{at}", "resource_group": "research" if at < 8 else EVIL, "info": info} for at in range(NODES)
     ]
+    nodes[-1]["info"] = {**info, "devices": [*devices[:3], {**devices[3], "state": "lost"}]}
     device_names = [f"gpu{at}" for at in range(4)]
     train = [{"name": f"worker-{at}", "rank": at, "node": f"node-{at}", "devices": device_names} for at in range(5)]
     lazy = [{"name": "worker-0", "node": "node-5", "devices": device_names}]
@@ -98,6 +102,16 @@ def test_the_map_shows_groups_and_what_is_idle_with_money(viewer):
     assert "show=idle" in page.url
     page.click("role=button[name=Down]")
     assert "No node is down" in page.inner_text("main")
+
+
+def test_a_device_that_is_lost_is_not_free(viewer):
+    page = viewer.open(f"nodes/node-{NODES - 1}", "table.devices")
+    assert page.inner_text("table.devices tbody tr >> nth=2").split("\t")[3] == "free"
+    assert page.inner_text("table.devices tbody tr >> nth=3").split("\t")[3] == "not measured: lost"
+    page = viewer.open("nodes", ".fleet .tile")
+    assert f"{NODES * 4 - 6 * 4 - 1} free" in page.inner_text(".heading")
+    tile = f"node-{NODES - 1}: 4 devices, 3 free, 1 lost"
+    assert page.get_attribute(f".tile:has-text('node-{NODES - 1}')", "aria-label") == tile
 
 
 def test_the_keyboard_alone_goes_over_the_map_into_a_node(viewer):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.errors import LimitExceededError
@@ -19,7 +20,7 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
-from jobmeter.query.inventory import Inventory, named_devices
+from jobmeter.query.inventory import Inventory, device_states, named_devices
 from jobmeter.query.meter import Meter
 from jobmeter.query.nodes import SILENT_MS, NodeState, machines, state_of, visible_nodes
 from jobmeter.query.permitted import permitted_jobs, permitted_series
@@ -49,7 +50,7 @@ DeviceKey = tuple[str, str, str]
 class FleetDevice(msgspec.Struct, frozen=True):
     """A device: ``use`` 0 to 1, None where nothing was measured lately; ``job`` a position in ``Fleet.jobs``, or None.
 
-    ``idle``: see the module.
+    ``idle``: see the module. ``state`` is why its agent cannot measure it, empty where it can.
     """
 
     device: str
@@ -57,6 +58,7 @@ class FleetDevice(msgspec.Struct, frozen=True):
     use: float | None
     job: int | None
     idle: bool
+    state: str = ""
 
 
 class FleetNode(msgspec.Struct, frozen=True):
@@ -183,7 +185,11 @@ def _measure(source: Source, meter: Meter, series: Sequence[Series], now_ms: int
 def _node(node: Node, found: _Found, inventory: Inventory, silent_ms: int, now_ms: int) -> FleetNode:
     place = (node.cluster, node.name)
     names = {*named_devices(node.info), *found.devices.get(place, ())}
-    devices = [_device(node, name, found, inventory, now_ms) for name in sorted(names, key=natural)]
+    states = device_states(node.info)
+    devices = [
+        replace(_device(node, name, found, inventory, now_ms), state=states.get(name, ""))
+        for name in sorted(names, key=natural)
+    ]
     return FleetNode(node, state_of(node, silent_ms, now_ms), found.cpu.get(place), devices)
 
 

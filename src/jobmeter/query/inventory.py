@@ -19,6 +19,13 @@ def named_devices(info: Mapping[str, Any]) -> list[str]:
     return [device for device, _ in _devices(info) if device]
 
 
+def device_states(info: Mapping[str, Any]) -> dict[str, str]:
+    """By its name, why the node's agent cannot measure a device; without those that are measured."""
+    stated = info.get("devices")
+    listed = [one for one in stated if isinstance(one, dict)] if isinstance(stated, list) else []
+    return {str(one.get("device", "")): str(one["state"]) for one in listed if one.get("state")}
+
+
 class Inventory:
     """The types of the devices of some nodes. Nodes are found by name: one that several clusters have is ambiguous."""
 
@@ -45,10 +52,12 @@ def _only(names: Iterable[str]) -> str:
 
 
 def _devices(info: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(device, type) of each device."""
+    """(device, type) of each device; one that its agent could not open has the only type of the others."""
     stated = info.get("devices")
     devices = stated if isinstance(stated, list) else []
-    return [
+    found = [
         (str(one.get("device", "")), str(one.get("name", UNKNOWN))) if isinstance(one, dict) else ("", str(one))
         for one in devices
     ]
+    only = _only({name for _, name in found} - {UNKNOWN})
+    return [(device, name or only) for device, name in found]

@@ -50,7 +50,7 @@ def member(job: str, replica: str = "worker-0", **more: Any) -> Member:
 class Bench:
     """The collector and the binding over a fake library, with a table of processes that the test fills."""
 
-    def __init__(self, driver: FakeNvml, *, proc: Path | None = None, patience: float = 1.0, **more: Any) -> None:
+    def __init__(self, driver: FakeNvml, *, proc: Path | None = None, patience: float = 30.0, **more: Any) -> None:
         self.driver = driver
         self.devices = driver.devices
         self.by_pid: dict[int, Member] = {}

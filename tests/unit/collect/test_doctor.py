@@ -140,7 +140,7 @@ def test_gpus_that_are_measured_and_why_others_are_not(machine, driver):
 
 
 def test_a_gpu_that_blocks(machine, driver):
-    nvml = PynvmlLibrary(patience=0.2)
+    nvml = PynvmlLibrary(patience=1.0)
     driver.devices[3].block(1, Call.HANDLE)
     found = by_name(check_devices(machine, nvml))["nvidia"]
     driver.unblock()

@@ -1,9 +1,15 @@
 """GPUs through the real binding over a fake library: units, what is missing, whose a device is."""
 
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
 import pynvml
 import pytest
 from tests.nvml import Call
 from tests.unit.collect.gpus import Bench, member
+from tests.waiting import wait_until
 
 from jobmeter.collect.nvidia import device
 from jobmeter.testing.collector import NOW_MS, CollectorContract
@@ -232,12 +238,22 @@ def test_the_share_of_a_process_is_absent_where_the_driver_does_not_say(bench):
     assert shares(bench, 80, 80) == [None, None]
 
 
-def test_clients_of_mps_are_measured_each_and_their_server_is_left_out(bench, tmp_path, monkeypatch):
-    monkeypatch.setattr(device, "_is_mps_server", lambda pid: pid == 5)
+@pytest.fixture
+def mps_server(tmp_path):
+    """The number of a process with the name of the server of MPS."""
+    program = tmp_path / "nvidia-cuda-mps-server"
+    shutil.copy(str(shutil.which("sleep")), program)
+    with subprocess.Popen([program, "600"]) as server:
+        wait_until(lambda: Path(f"/proc/{server.pid}/comm").read_text().startswith("nvidia-cuda"), "the program")
+        yield server.pid
+        server.kill()
+
+
+def test_clients_of_mps_are_measured_each_and_their_server_is_left_out(bench, mps_server):
     bench.by_pid |= {7: member("j"), 8: member("k")}
-    bench.devices[0].run((5, 30), mps=((7, 10), (8, 2**64 - 1)))
+    bench.devices[0].run((mps_server, 30), mps=((7, 10), (8, 2**64 - 1)))
     bench.look()
-    bench.devices[0].work(p5=90)
+    bench.devices[0].work(**{f"p{mps_server}": 90})
     look = bench.look()
     assert look["gpu.process.memory.usage", "gpu0", "j", "worker-0"] == 10
     assert ("gpu.process.memory.usage", "gpu0", "k", "worker-0") not in look
@@ -264,9 +280,6 @@ def test_a_list_of_clients_that_fails_once_ends_no_allocation(bench):
 
 
 def test_the_real_module_has_everything_that_is_called():
-    import re
-    from pathlib import Path
-
     text = "".join(path.read_text() for path in Path(device.__file__).parent.glob("*.py"))
     words = set(re.findall(r"\b(?:nvml|module|_module)\.((?:nvml|NVML|c_nvml|_nvml)\w+)", text))
     assert len(words) > 20

@@ -62,6 +62,26 @@ def test_one_answer_has_every_node_with_its_devices_and_who_has_them(server):
     assert found["n2", "gpu1"] == {"device": "gpu1", "type": 0}
 
 
+def test_a_device_that_cannot_be_measured_says_why(server):
+    fill(server)
+    lost = node("n2", "rg-2")
+    lost["info"]["devices"][1]["state"] = "lost"
+    lost["info"]["devices"].append({"device": "gpu2", "name": "", "uuid": "", "state": "no permission"})
+    assert server.call("POST", "/jobs", {"nodes": [lost]}).status == 200
+    found = devices(server.call("GET", "/fleet").json())
+    assert found["n2", "gpu1"] == {"device": "gpu1", "type": 0, "state": "lost"}
+    assert "state" not in found["n2", "gpu0"]
+    # Nobody could read its type: it is that of the others.
+    assert found["n2", "gpu2"] == {"device": "gpu2", "type": 0, "state": "no permission"}
+
+
+@pytest.mark.parametrize("listed", [["gpu0"], [{"device": "gpu0", "state": ["odd"]}], [{}], {"gpu0": "lost"}, "gpu0"])
+def test_whatever_a_record_says_of_devices_is_no_error(server, listed):
+    record = {"name": "n1", "info": {"devices": listed}}
+    assert server.call("POST", "/jobs", {"nodes": [record]}).status == 200
+    assert server.call("GET", "/fleet").status == 200
+
+
 def test_money_is_reported_where_a_price_is_stated_and_only_there(server):
     fill(server)
     body = server.call("GET", "/fleet").json()

@@ -9,12 +9,15 @@ export type FleetDevice = Schemas["FleetDeviceBody"];
 
 /**
  * What a device does: `unknown` is one of a job that nobody measured lately, `free` one that a job could have now, and
- * `away` one that no job has and none could have, as its node is down or was never heard of.
+ * `away` one that no job has and none could have, as its node is down or was never heard of, or as it is lost itself.
  */
 export type Doing = "busy" | "idle" | "free" | "away" | "unknown";
 
+/** States of a device on which no job can compute; with the others its agent alone cannot reach it. */
+const UNUSABLE = new Set(["driver not loaded", "hangs", "reset required", "lost"]);
+
 export function doing(node: FleetNode, device: FleetDevice): Doing {
-  if (device.job === undefined || device.job === null) return node.state === "up" ? "free" : "away";
+  if (device.job === undefined || device.job === null) return node.state === "up" && !UNUSABLE.has(device.state ?? "") ? "free" : "away";
   if (device.use === undefined || device.use === null) return "unknown";
   return device.idle ? "idle" : "busy";
 }

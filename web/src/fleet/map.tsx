@@ -26,12 +26,17 @@ function bars(node: FleetNode): string {
 
 const devicesOf = (count: number): string => `${count} ${count === 1 ? "device" : "devices"}`;
 
+/** What is counted of the devices of a node that is up. */
+const COUNTED = { busy: "busy", idle: "idle", free: "free", unknown: "not measured", away: "lost" } as const;
+
 export function describe(node: FleetNode): string {
   if (node.state !== "up") return `${node.name}: ${node.state}`;
   const of = (what: string) => node.devices.filter((device) => doing(node, device) === what).length;
   const parts = [
     node.devices.length ? devicesOf(node.devices.length) : node.cpu === undefined || node.cpu === null ? "nothing measured" : `CPU ${quantity(node.cpu, "1")}`,
-    ...(["busy", "idle", "free", "unknown"] as const).filter((what) => of(what)).map((what) => `${of(what)} ${what === "unknown" ? "not measured" : what}`),
+    ...Object.entries(COUNTED)
+      .filter(([what]) => of(what))
+      .map(([what, word]) => `${of(what)} ${word}`),
   ];
   return `${node.name}: ${parts.join(", ")}`;
 }

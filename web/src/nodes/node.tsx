@@ -156,7 +156,8 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
                       )}
                     </td>
                     <td class={does === "idle" ? "wasted" : ""}>
-                      {WORDS[does]}
+                      {device.state ? "not measured: " : WORDS[does]}
+                      {device.state && <b class="lost">{device.state}</b>}
                       {cost !== null && `, ${money(fleet, cost)}`}
                     </td>
                     <td>{job ? <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a> : ""}</td>

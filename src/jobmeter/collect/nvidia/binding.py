@@ -17,6 +17,8 @@ from jobmeter.model.time import Clock, SystemClock
 
 PATIENCE = 2.0
 """Seconds that one look waits for the library and its devices to be opened."""
+_FIRST_LOOK = 2
+"""How many times longer the first look waits: without persistence mode the driver starts each GPU first."""
 _MISSING = Failure(codes.LIBRARY_NOT_FOUND, f"{LIBRARY} cannot be found")
 
 _log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class PynvmlLibrary:
         self._patience = patience
         self._calls: CallThread[Session | Failure | None] = CallThread("nvml")
         self._began: float | None = None
+        self._looked = False
         self._session: Session | None = None
         self._devices: list[PynvmlDevice] = []
         self._retry, self._anew = Backoff(), Backoff()
@@ -57,7 +60,8 @@ class PynvmlLibrary:
 
     def devices(self, now_ms: int | None = None) -> Sequence[NvmlDevice]:
         """See ``Nvml.devices``."""
-        deadline = self._clock.monotonic() + self._patience
+        deadline = self._clock.monotonic() + self._patience * (1 if self._looked else _FIRST_LOOK)
+        self._looked = True
         for backoff in (self._retry, self._anew):
             backoff.tick(now_ms)
         for device in self._devices:

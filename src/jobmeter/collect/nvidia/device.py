@@ -21,7 +21,7 @@ HANGS_SECONDS = 10.0
 SLOW_SECONDS = 30.0
 """So for opening a device or the library: without persistence mode the driver starts each GPU first."""
 LATE_LOOKS = 3
-"""A device whose calls return too late for so many looks in a row counts as one that hangs."""
+"""A device hangs, too, whose calls return too late for so many looks in a row, and for ``HANGS_SECONDS``."""
 _UNKNOWN_VALUE = 2**64 - 1
 _MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
 """The kernel's form of the name, truncated to 15 letters."""
@@ -78,7 +78,7 @@ class PynvmlDevice:
         self._clock = clock
         self._calls: CallThread[Any] = CallThread(f"nvml gpu{index}")
         self._began = 0.0
-        self._late, self._missed = 0, False
+        self._late, self._late_since, self._missed = 0, 0.0, False
         self._state = DeviceState.MEASURED
         self._session: Session | None = None
         self._handle: Any = None
@@ -90,9 +90,9 @@ class PynvmlDevice:
     @property
     def state(self) -> DeviceState:
         """See ``Device``: as the last calls left it; ``HANGS`` while one does not return, or all return too late."""
-        limit = HANGS_SECONDS if self.attached else SLOW_SECONDS
-        hangs = self.busy and self._clock.monotonic() - self._began >= limit
-        late = self._missed and self._late + 1 >= LATE_LOOKS
+        now, limit = self._clock.monotonic(), HANGS_SECONDS if self.attached else SLOW_SECONDS
+        hangs = self.busy and now - self._began >= limit
+        late = self._missed and self._late + 1 >= LATE_LOOKS and now - self._late_since >= HANGS_SECONDS
         return DeviceState.HANGS if hangs or late else self._state
 
     @property
@@ -120,7 +120,9 @@ class PynvmlDevice:
     def finish(self, seconds: float) -> Any:  # noqa: ANN401 - of whatever the work was
         """See ``NvmlDevice``."""
         if not self._calls.wait(seconds):
-            self._missed = self.attached
+            if self.attached and not self._missed:
+                self._missed = True
+                self._late_since = self._late_since if self._late else self._clock.monotonic()
             raise TimeoutError(f"gpu{self.index} has not answered yet")
         return self._calls.result()
 

@@ -24,7 +24,8 @@ class FleetDeviceBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A device. ``use`` is its newest utilization, null where nothing was measured in the last five minutes.
 
     ``type`` is a position in ``types`` and ``job`` one in ``jobs``, null: not known, and nobody's. ``idle``: its job
-    has it for 15 minutes and used at most 1 % of it in all that time.
+    has it for 15 minutes and used at most 1 % of it in all that time. ``state``: why the node's agent cannot measure
+    it (lost, no permission, ...), missing where it can.
     """
 
     device: str
@@ -32,6 +33,7 @@ class FleetDeviceBody(msgspec.Struct, frozen=True, omit_defaults=True):
     use: float | None = None
     job: int | None = None
     idle: bool = False
+    state: str = ""
 
 
 class FleetNodeBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -146,7 +148,8 @@ def _price(services: Services, name: str) -> float | None:
 
 def _node(one: FleetNode, numbers: dict[str, int]) -> FleetNodeBody:
     devices = [
-        FleetDeviceBody(own.device, numbers.get(own.type), _rounded(own.use), own.job, own.idle) for own in one.devices
+        FleetDeviceBody(own.device, numbers.get(own.type), _rounded(own.use), own.job, own.idle, own.state)
+        for own in one.devices
     ]
     return copied(FleetNodeBody, one.node, state=one.state, cpu=_rounded(one.cpu), devices=devices)
 
