@@ -65,6 +65,7 @@ class Agent:
         owners = JobOwners(state)
         classifier = NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters, owners=owners)
         jobs = job_collectors(place, classifier, clock, alone=False, state=state, job_mapping=finding.job_mapping)
+        self._jobs = jobs
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
         workers = [
             Worker(planned.collector, planned.every_ms, clock, timeout)
@@ -90,7 +91,7 @@ class Agent:
             workers,
             sources,
             self._outbox,
-            AgentMetrics(place),
+            AgentMetrics(place, processes=lambda: (jobs.table.missed, jobs.watch.active)),
             clock,
             watch=(incidents.watch, kills.watch),
             refused=lambda: dict(refused),
@@ -108,6 +109,7 @@ class Agent:
     def run(self, stop: Event) -> bool:
         """Measure every interval until ``stop`` is set, then once more; True when everything was delivered."""
         self._delivery.start()
+        self._jobs.start()
         if self._logs:
             self._logs.start()
         self._poller.start()
@@ -118,6 +120,7 @@ class Agent:
         if self._logs:
             self._logs.stop()
         self._loop.tick(force=True, longest=_LAST_TURN)
+        self._jobs.stop()
         return self._finish()
 
     def once(self) -> str:
