@@ -25,8 +25,9 @@ from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.discover.classify import NodeClassifier
+from jobmeter.collect.discover.member import Process
 from jobmeter.collect.discover.report import NodeReporter
-from jobmeter.collect.discover.table import Process, ProcessTable
+from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.jobs import JobsCollector

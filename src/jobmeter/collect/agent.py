@@ -70,6 +70,7 @@ class Agent:
         jobs = job_collectors(
             place, classifier, clock, patience=timeout * _DEVICES, state=state, job_mapping=finding.job_mapping
         )
+        self._jobs = jobs
         workers = [
             Worker(planned.collector, planned.every_ms, clock, timeout)
             for planned in (*host_collectors(place), *jobs.planned)
@@ -95,7 +96,7 @@ class Agent:
             workers,
             sources,
             self._outbox,
-            AgentMetrics(place),
+            AgentMetrics(place, processes=lambda: (jobs.table.missed, jobs.watch.active)),
             clock,
             watch=(incidents.watch, kills.watch),
             refused=lambda: dict(refused),
@@ -113,6 +114,7 @@ class Agent:
     def run(self, stop: Event) -> bool:
         """Measure every interval until ``stop`` is set, then once more; True when everything was delivered."""
         self._delivery.start()
+        self._jobs.start()
         if self._logs:
             self._logs.start()
         self._poller.start()
@@ -123,6 +125,7 @@ class Agent:
         if self._logs:
             self._logs.stop()
         self._loop.tick(force=True, longest=_LAST_TURN)
+        self._jobs.stop()
         return self._finish()
 
     def once(self) -> str:

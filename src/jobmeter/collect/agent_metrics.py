@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner, Place, Samples
@@ -20,9 +21,11 @@ class AgentMetrics:
     same series.
     """
 
-    def __init__(self, place: Place, job: str = "") -> None:
+    def __init__(self, place: Place, job: str = "", processes: Callable[[], tuple[int, bool]] | None = None) -> None:
+        """``processes`` gives how many began and ended unseen, and whether the kernel's events are read."""
         self._place = place
         self._job = job
+        self._processes = processes
 
     def samples(
         self,
@@ -48,6 +51,10 @@ class AgentMetrics:
         ]
         if waiting is not None:
             values.append((self._series("agent.samples.waiting"), float(waiting)))
+        if self._processes is not None:
+            missed, active = self._processes()
+            values.append((self._series("agent.processes.missed"), float(missed)))
+            values.append((self._series("agent.processes.events"), float(active)))
         memory = _resident()
         if memory is not None:
             values.append((self._series("agent.memory.usage"), memory))

@@ -17,8 +17,7 @@ from jobmeter.collect.cgroup.count import GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupReader, JobUsage
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage
-from jobmeter.collect.discover.member import Member
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Member, Process
 from jobmeter.collect.process.stat import Key, read_stat
 
 MOST = 4_096
@@ -56,7 +55,7 @@ def take_precedence() -> bool:
 class EndWatch:
     """Watches processes for their ends.
 
-    ``watch`` and ``drain`` are for one thread; the groups are read in another one.
+    ``watch`` and ``drain`` are for one thread, ``include`` for any; the groups are read in another one.
     """
 
     def __init__(self, reader: GroupReader) -> None:
@@ -84,6 +83,12 @@ class EndWatch:
                 self._watched[key] = self._watched[key][0], targets[key].member
             fresh = [process for key, process in targets.items() if key not in self._watched]
             for process in fresh[: max(MOST - len(self._watched), 0)]:
+                self._add(process)
+
+    def include(self, process: Process) -> None:
+        """Watch one more process, until the next call of ``watch`` says which."""
+        with self._lock:
+            if process.member.groups and process.stat.key not in self._watched and len(self._watched) < MOST:
                 self._add(process)
 
     def drain(self) -> list[Final]:

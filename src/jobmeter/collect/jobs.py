@@ -5,27 +5,27 @@ Otherwise, and for what groups do not count, from their processes: what moved to
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from queue import SimpleQueue
 
 from jobmeter.collect.base import Owner, Place, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
-from jobmeter.collect.cgroup.high_water import HighWater
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
 from jobmeter.collect.cgroup.outside import InsideTime, places
+from jobmeter.collect.cgroup.outside import Place as GroupPlace
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage, later
-from jobmeter.collect.discover.table import Process, ProcessTable
+from jobmeter.collect.discover.member import Process
+from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch
-from jobmeter.collect.peaks import Peaks
 from jobmeter.collect.process import surroundings
-from jobmeter.collect.process.count import Ended, ProcessCounters
+from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
 from jobmeter.collect.process.counter_file import CounterFile
-from jobmeter.collect.process.memory import MemoryMeasure, ProcessMemory
-from jobmeter.collect.process.stat import Key, ProcessStat
+from jobmeter.collect.process.stat import Key
+from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
+from jobmeter.collect.replica import Replica, ReplicaMemory
 from jobmeter.collect.starts import COUNTERS, SHORTEST_MS, Starts
 from jobmeter.model.sample import Sample
 
@@ -33,21 +33,6 @@ _FORGET_AFTER_MS = 600_000
 """How long the sums of a replica without a process are retained: a job may pause between two steps."""
 
 _Values = dict[str, float | None]
-
-
-@dataclass(slots=True)
-class _Replica:
-    """One replica at one moment.
-
-    ``living`` are its processes that still run, ``outside`` those of them that are not in its groups. ``last`` are
-    readings of its groups when a process ended.
-    """
-
-    living: list[Process] = field(default_factory=list)
-    outside: list[Process] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
-    groups: Mapping[GroupKey, Usage] = field(default_factory=dict)
-    last: Iterable[Usage] = ()
 
 
 class JobsCollector:
@@ -103,17 +88,15 @@ class JobsCollector:
         self._quotas = QuotasAbove(groups, proc_root)
         self._retained_of_processes = CounterFile(state / "counters-processes.json" if state else None)
         self._retained_of_groups = CounterFile(state / "counters-groups.json" if state else None)
+        self._counts = counts_file(state)
+        self._since_ms = 0
         of_processes, of_groups = self._retained_of_processes.load(), self._retained_of_groups.load()
         self._by_process.resume(of_processes)
         self._by_group.resume(of_groups)
         self._inside.resume({owner: counts["ahead"] for owner, counts in of_processes.items() if "ahead" in counts})
         self._resumed = {*of_processes, *of_groups}
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
-        self._peaks = Peaks()
-        self._high_water = HighWater()
-        self._memory_of = ProcessMemory(proc_root)
-        self.memory_measures: dict[Owner, MemoryMeasure] = {}
-        """How the memory of each replica was measured last."""
+        self.memory = ReplicaMemory(proc_root)
         self._prefers_first: dict[tuple[Owner, str], bool] = {}
         self._last_seen_ms: dict[Owner, int] = {}
         self._ended: SimpleQueue[Ended] = SimpleQueue()
@@ -132,19 +115,20 @@ class JobsCollector:
         if self._starts:
             self._starts.begin_scan()
         ended = [self._ended.get_nowait() for _ in range(self._ended.qsize())]
-        gone = {final.key for final in ended}
-        processes = [
-            process for process in self._table.refresh() if not process.member.measured and process.stat.key not in gone
-        ]
-        began = self._began(processes, ended)
+        found = self._table.refresh()
+        departed = self._departed()
+        over: list[Ended | Departed] = [*ended, *departed]
+        gone = {final.key for final in over}
+        processes = [process for process in found if not process.member.measured and process.stat.key not in gone]
+        began = self._began(processes, over)
         self._forget_namesakes(began)
         finals = self._finals(processes)
-        for other in self._peaks.update(processes):
+        for other in self.memory.begin_scan(processes):
             finals.pop(other, None)  # their counters and peak are the earlier job's
         self._read_job_groups(processes)
         away = places(processes, self._proc)
-        replicas = self._replicas(processes, ended, finals, away)
-        self._by_process.update(processes, ended, away, self._joined(processes))
+        replicas = self._replicas(processes, over, finals, away)
+        self._by_process.update(processes, ended, departed, away, self._joined(processes))
         self._by_group.update({owner: replica.groups for owner, replica in replicas.items()})
         living = {owner: replica.living[0] for owner, replica in replicas.items() if replica.living}
         self._by_group.update(self._quotas.read(living))
@@ -156,12 +140,14 @@ class JobsCollector:
                 counts["ahead"] = self._inside.saved(owner, counts["cpu"], inside)
         self._retained_of_processes.save(by_process)
         self._retained_of_groups.save(by_group)
+        self._since_ms = self._since_ms or now_ms
+        self._counts.save(ProcessCounts(self._table.missed, self._since_ms, *self._table.problems))
         samples: Samples = []
-        self._read_memory(replicas.values())
+        self.memory.read(replicas.values())
         for owner, replica in replicas.items():
             self._last_seen_ms[owner] = now_ms
             values = self._counters(owner, by_process.get(owner, {}), by_group.get(owner, {}))
-            values.update(self._memory(owner, replica))
+            values.update(self.memory.values(owner, replica))
             values.update(self._surroundings(replica.living))
             values.update(_pressure(replica.groups))
             zeros = self._zeros(owner, values, began.get(owner), now_ms)
@@ -200,7 +186,21 @@ class JobsCollector:
         for groups, attempt in {(groups, owner.attempt) for groups, owner in found}:
             self._by_job.update(groups, attempt, self._job_groups.read(groups))
 
-    def _began(self, processes: Iterable[Process], ended: Iterable[Ended]) -> dict[Owner, int]:
+    def _departed(self) -> list[Departed]:
+        """The processes that have ended since the last scan, some of them never scanned."""
+        found: list[Departed] = []
+        for left in self._table.left:
+            stat, member, final = left.process.stat, left.process.member, left.final
+            if member.measured:
+                continue
+            own = final.cpu_seconds if final else (stat.cpu_ticks - stat.waited_ticks) / self._ticks
+            peak, io = (final.memory_peak, final.io) if final else (0.0, None)
+            found.append(
+                Departed(stat.key, member.owner, stat.parent, own, left.waited_seconds, peak, io, member.groups)
+            )
+        return found
+
+    def _began(self, processes: Iterable[Process], ended: Iterable[Ended | Departed]) -> dict[Owner, int]:
         """When the first process of each replica that is new started, in ticks since the start of the machine."""
         began: dict[Owner, int] = {}
         starts = [(process.member.owner, process.stat.key.start) for process in processes]
@@ -240,17 +240,17 @@ class JobsCollector:
     def _replicas(
         self,
         processes: Iterable[Process],
-        ended: Iterable[Ended],
+        ended: Iterable[Ended | Departed],
         finals: Mapping[Owner, Mapping[GroupKey, Usage]],
-        away: Collection[Key],
-    ) -> dict[Owner, _Replica]:
-        replicas: defaultdict[Owner, _Replica] = defaultdict(_Replica)
+        away: Mapping[Key, GroupPlace],
+    ) -> dict[Owner, Replica]:
+        replicas: defaultdict[Owner, Replica] = defaultdict(Replica)
         keys: defaultdict[Owner, set[GroupKey]] = defaultdict(set)
         for process in processes:
             owner = process.member.owner
             if not process.stat.ended:
                 replicas[owner].living.append(process)
-            if process.stat.key in away:
+            if away.get(process.stat.key) is GroupPlace.OUTSIDE:
                 replicas[owner].outside.append(process)
             if process.member.groups:
                 keys[owner].add(group_key(process.member.groups))
@@ -287,36 +287,6 @@ class JobsCollector:
         prefers_first = self._prefers_first.setdefault((owner, kind), first is not None)
         return first if prefers_first else second
 
-    def _read_memory(self, replicas: Iterable[_Replica]) -> None:
-        shared: list[ProcessStat] = []
-        own: list[ProcessStat] = []
-        for replica in replicas:
-            inside, apart = _divided(replica)
-            own += inside
-            shared += apart
-        self._memory_of.update(shared, own)
-
-    def _memory(self, owner: Owner, replica: _Replica) -> _Values:
-        inside, apart = _divided(replica)
-        # A group without a process still has the file cache that its processes left.
-        charged = sum(_charged(replica)) if replica.living else 0.0
-        by_process, measure = self._memory_of.proportional(apart)
-        if replica.living:
-            self.memory_measures[owner] = MemoryMeasure.GROUP if inside or not apart else measure
-        # A living replica uses some memory: 0 is a moment between its processes.
-        now = charged + by_process or None
-        # A group's own mark covers the time between two scans.
-        marks = self._high_water.marks(
-            owner,
-            (*replica.groups.values(), *replica.last),
-            {stat.key: self._memory_of.highest(stat) for stat in inside},
-            {final.key: final.memory_peak for final in replica.ended},
-            max(charged - sum(stat.memory for stat in inside), 0.0),
-        )
-        peaks = [final.memory_peak for final in replica.ended]
-        highest = self._peaks.highest(owner, [*peaks, *marks, now or 0.0])
-        return {"memory.usage": now, "memory.peak": highest or None}
-
     def _surroundings(self, living: list[Process]) -> _Values:
         """The samples that need a running process."""
         if not living:
@@ -351,21 +321,7 @@ class JobsCollector:
         self._prefers_first = {key: value for key, value in self._prefers_first.items() if key[0] not in old}
         for owner in old:
             del self._last_seen_ms[owner]
-            self._peaks.forget(owner)
-            self._high_water.forget(owner)
-            self.memory_measures.pop(owner, None)
-
-
-def _charged(replica: _Replica) -> list[float]:
-    return [usage.memory for usage in replica.groups.values() if usage.memory is not None]
-
-
-def _divided(replica: _Replica) -> tuple[list[ProcessStat], list[ProcessStat]]:
-    """Its living processes whose memory its groups count, and the others."""
-    apart = replica.outside if _charged(replica) else replica.living
-    keys = {process.stat.key for process in apart}
-    inside = [process.stat for process in replica.living if process.stat.key not in keys]
-    return inside, [process.stat for process in apart]
+            self.memory.forget(owner)
 
 
 def _pressure(groups: Mapping[GroupKey, Usage]) -> _Values:

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jobmeter.collect.base import Owner
-from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Member, Process, Source
 from jobmeter.collect.process.stat import Key
 
 _FIRST = -1

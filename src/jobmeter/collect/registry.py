@@ -1,7 +1,7 @@
 """Which collectors there are: the only place that names them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobmeter.collect.base import Collector, Place, RecordSource
@@ -26,6 +26,7 @@ from jobmeter.collect.kubelet.allocated import KubeletAllocations
 from jobmeter.collect.kubelet.client import PodResources
 from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.nvidia.collector import NvidiaCollector
+from jobmeter.collect.process_events.watch import ProcessWatch
 from jobmeter.collect.starts import Starts
 
 _PATIENCE = 0.4
@@ -68,6 +69,16 @@ class JobCollectors:
     table: ProcessTable
     jobs: JobsCollector
     nvidia: NvidiaCollector
+    watch: ProcessWatch = field(default_factory=ProcessWatch)
+    ends: EndWatch | None = None
+
+    def start(self) -> None:
+        """Begin to read the kernel's events about processes, where it permits that."""
+        self.watch.start(self.table.look, self.ends.include if self.ends else lambda _process: None)
+
+    def stop(self) -> None:
+        """Read no more events."""
+        self.watch.stop()
 
     @property
     def planned(self) -> list[Planned]:
@@ -110,10 +121,12 @@ def job_collectors(
     that one turn may wait for devices. ``state``: folder in which counters are remembered over a restart.
     ``job_mapping``: folder in which a prolog writes who has which device.
     """
-    table = ProcessTable(classifier)
+    watch = ProcessWatch()
+    table = ProcessTable(classifier, watch=watch)
     hierarchies = Hierarchies()
     reader = GroupReader(hierarchies)
-    jobs = JobsCollector(place, table, reader, state=state, ends=EndWatch(reader), starts=Starts(clock.at_elapsed_ms))
+    ends = EndWatch(reader)
+    jobs = JobsCollector(place, table, reader, state=state, ends=ends, starts=Starts(clock.at_elapsed_ms))
 
     def members() -> list[Member]:
         return [process.member for process in table.processes()]
@@ -130,4 +143,4 @@ def job_collectors(
         groups=DeviceGroups(hierarchies),
         patience=patience / _WAITS,
     )
-    return JobCollectors(table, jobs, nvidia)
+    return JobCollectors(table, jobs, nvidia, watch, ends)

@@ -11,8 +11,7 @@ from tests.waiting import wait_until
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage, later
-from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Member, Process, Source
 from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.process.stat import read_stat
 

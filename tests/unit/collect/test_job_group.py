@@ -14,8 +14,8 @@ from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage
 from jobmeter.collect.discover.classify import NodeClassifier
-from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.discover.table import Process, ProcessTable
+from jobmeter.collect.discover.member import Member, Process, Source
+from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.ends import EndWatch, Final
 from jobmeter.collect.jobs import JobsCollector
 

@@ -27,10 +27,10 @@ import os, sys
 data = bytearray(b"x" * (100 << 20))
 for _ in range(8):
     if not os.fork():
-        print(os.getpid(), flush=True)
+        os.write(1, b"%d\\n" % os.getpid())
         sys.stdin.read()
         os._exit(0)
-print(os.getpid(), flush=True)
+os.write(1, b"%d\\n" % os.getpid())
 sys.stdin.read()
 """
 """Data loaders that share 100 MiB with the process that forked them."""
@@ -62,7 +62,7 @@ def test_pages_that_forked_loaders_share_count_once():
     assert values["memory.usage"] == pytest.approx(truth, rel=0.05)
     assert values["memory.peak"] == pytest.approx(truth, rel=0.05)
     assert resident > 5 * values["memory.usage"]
-    assert collector.memory_measures[Owner(job, "worker-0")] is MemoryMeasure.PROPORTIONAL
+    assert collector.memory.measures[Owner(job, "worker-0")] is MemoryMeasure.PROPORTIONAL
 
 
 class Paced:

@@ -7,8 +7,7 @@ import pytest
 
 from jobmeter.client.transport import Response
 from jobmeter.collect.base import Owner, Place
-from jobmeter.collect.discover.member import Member, Source
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Member, Process, Source
 from jobmeter.collect.pods.jobs import LONGEST, MOST_SAMPLES, PATIENCE, PodJobs
 from jobmeter.collect.pods.pod import MOST_RECORDS
 from jobmeter.collect.pods.poll import PodPoller

@@ -10,7 +10,7 @@ from enum import Enum
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.paths import cpu_controller, groups_of
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.stat import Key
 
 

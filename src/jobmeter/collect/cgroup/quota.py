@@ -12,7 +12,7 @@ from jobmeter.collect.cgroup.count import GroupKey
 from jobmeter.collect.cgroup.paths import groups_of
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import Usage
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Process
 
 
 class QuotasAbove:

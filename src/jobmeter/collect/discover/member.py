@@ -53,6 +53,14 @@ class Member:
     job_start: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of a job."""
+
+    stat: ProcessStat
+    member: Member
+
+
 class Classifier(Protocol):
     """Decides which job a process works for."""
 

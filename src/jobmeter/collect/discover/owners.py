@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from jobmeter.collect.base import Place
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.stat import user_name
 from jobmeter.collect.state_file import StateFile
 from jobmeter.model.event import Level

@@ -10,8 +10,7 @@ from jobmeter import __version__
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.discover.devices import Device, device_name
-from jobmeter.collect.discover.member import Member
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Member, Process
 from jobmeter.model.device import DeviceState
 from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord

@@ -25,8 +25,6 @@ from jobmeter.model.glob import Glob
 
 MOST_RULES, MOST_BYTES, LONGEST_PATTERN = 100, 65_536, 1_024
 LONGEST_COMMAND = 4_096
-_LONGEST_PATH = 4_096
-"""Bytes of a group's path; the kernel's own limit."""
 _INVOCATIONS = "/run/systemd/units"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._@:+=-]+")
 _NAMED = re.compile(r"\{([^{}]*)\}")
@@ -97,7 +95,7 @@ class Subject:
     def __init__(self, proc_root: str, pid: int, groups: Groups, invocations: str = _INVOCATIONS) -> None:
         self._proc = proc_root
         self.pid = pid
-        self.groups = {controller: path for controller, path in groups.items() if len(path) <= _LONGEST_PATH}
+        self.groups = groups
         self._invocations = invocations
 
     @cached_property

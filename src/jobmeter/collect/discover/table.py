@@ -1,10 +1,14 @@
 """The table of processes of jobs, updated by each scan."""
 
+import os
 from dataclasses import dataclass
 from threading import Lock
 
-from jobmeter.collect.discover.member import Classifier, Member, Source
+from jobmeter.collect.discover.member import Classifier, Member, Process, Source
 from jobmeter.collect.process.stat import Key, ProcessStat, all_pids, read_stat
+from jobmeter.collect.process_events.forks import ForkCount
+from jobmeter.collect.process_events.taskstats import Final
+from jobmeter.collect.process_events.watch import Gone, ProcessWatch
 
 _SCANS = 2
 """A process is classified twice: at first it is a copy of its parent, with its parent's environment."""
@@ -13,23 +17,35 @@ _FORGET_AFTER = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
-    """A process of a job."""
+class Left:
+    """A process of a job that has ended since the scan before. ``final`` are its own last figures, where known.
 
-    stat: ProcessStat
-    member: Member
+    ``waited_seconds`` is the CPU time of those of its children that are not counted by themselves.
+    """
+
+    process: Process
+    final: Final | None
+    waited_seconds: float
 
 
 class ProcessTable:
-    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` may be called by any.
+    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` and ``look`` may be called by any.
 
-    A process without a job is not read again while it runs: a scan costs by the processes of jobs, not by those of the
-    machine.
+    A process without a job is not read again while it runs the same program: a scan costs by the processes of jobs, not
+    by those of the machine. With a ``watch`` processes are found that began and ended between two scans.
     """
 
-    def __init__(self, classifier: Classifier, proc_root: str = "/proc") -> None:
+    def __init__(self, classifier: Classifier, proc_root: str = "/proc", watch: ProcessWatch | None = None) -> None:
+        self.left: list[Left] = []
+        """The processes of jobs that the last ``refresh`` found to have ended since the one before."""
+        self.missed = 0
+        """Processes that began and ended between two scans and were not looked at: their jobs are unknown."""
         self._classifier = classifier
         self._proc = proc_root
+        self._watch = watch or ProcessWatch()
+        self._forks = ForkCount(proc_root)
+        self._reported = self._watch.missed, self._watch.overruns
+        self._ticks = os.sysconf("SC_CLK_TCK")
         self._members: dict[Key, Member | None] = {}
         self._scans: dict[Key, int] = {}
         self._current: dict[int, Key] = {}
@@ -40,29 +56,52 @@ class ProcessTable:
 
     def refresh(self) -> list[Process]:
         """The processes of jobs there are now, parents before their children."""
+        self._forks.begin_scan()
+        self._watch.begin_scan()
         pids = all_pids(self._proc)
         self._turn += 1
         if self._turn % _FORGET_AFTER == 0:
             self._strangers.clear()
         self._strangers.intersection_update(pids)
+        changed = self._watch.changed()
+        self._strangers -= changed
         read = (read_stat(self._proc, pid) for pid in pids if pid not in self._strangers)
         stats = sorted((stat for stat in read if stat), key=lambda stat: (stat.key.start, stat.key.pid))
         with self._lock:
             self._current = {stat.key.pid: stat.key for stat in stats}
             current = self._current.values()
             self._members = {key: self._members[key] for key in current if key in self._members}
-            self._scans = {key: self._scans[key] for key in current if key in self._scans}
+            self._scans = {key: self._scans[key] for key in current if key in self._scans and key.pid not in changed}
             found = [(stat, self._look(stat)) for stat in stats]
             if again := self._forget_members(self._classifier.displaced()):
                 found = [(stat, self._look(stat) if stat.key in again else member) for stat, member in found]
             processes = [Process(stat, member) for stat, member in found if member]
-            self._found = processes
+            living = [process for process in processes if not process.stat.ended]
+            self.left = [self._left(gone) for gone in self._watch.scanned(pids, living)]
+            self._found = [*processes, *(left.process for left in self.left)]
+        self._count_missed(self._forks.unseen(pids))
         return processes
 
     def processes(self) -> list[Process]:
-        """What the last ``refresh`` found. Safe from any thread."""
+        """What the last ``refresh`` found, with what had ended since the one before. Safe from any thread."""
         with self._lock:
             return self._found
+
+    def look(self, pid: int, parent: Member | None) -> Process | None:
+        """Find out whether a process that has begun to run a program works for a job.
+
+        Raises ProcessLookupError or FileNotFoundError where it has ended meanwhile.
+        """
+        with self._lock:
+            # Of a process nothing else is read while it belongs to no job, as most do not.
+            member = self._classifier.member(ProcessStat(Key(pid, 0), 0, "R", 0, 0, 0), parent)
+        if member is None:
+            os.stat(f"{self._proc}/{pid}")  # noqa: PTH116 - what is gone has no group and no environment
+            return None
+        stat = read_stat(self._proc, pid)
+        if stat is None:
+            raise ProcessLookupError(pid)
+        return Process(stat, member)
 
     def member_of(self, pid: int) -> Member | None:
         """The job that a process works for; a new process is classified now."""
@@ -79,12 +118,15 @@ class ProcessTable:
         for key in keys:
             del self._members[key]
             self._scans.pop(key, None)
+        if keys:
+            self._watch.forget(jobs)
         return keys
 
     def _look(self, stat: ProcessStat) -> Member | None:
         scans = self._scans.get(stat.key, 0)
         if scans < _SCANS and not (scans and stat.ended):
-            parent, before = self._parent(stat), self._members.get(stat.key)
+            parent = self._parent(stat) or self._watch.inherited(stat.key.pid)
+            before = self._members.get(stat.key)
             if parent is None and before is not None and before.source is Source.TAGS:
                 parent = before  # its parent has ended since
             self._members[stat.key] = self._classifier.member(stat, parent)
@@ -94,6 +136,24 @@ class ProcessTable:
             self._strangers.add(stat.key.pid)
             del self._members[stat.key], self._scans[stat.key], self._current[stat.key.pid]
         return member
+
+    def _left(self, gone: Gone) -> Left:
+        stat = gone.stat
+        if stat is None:
+            lived = gone.final.lived_seconds if gone.final else 0.0
+            stat = ProcessStat(Key(gone.pid, int((gone.ended - lived) * self._ticks)), gone.parent, "X", 0, 0, 0)
+        return Left(Process(stat._replace(state="X", memory=0), gone.member), gone.final, gone.waited_seconds)
+
+    @property
+    def problems(self) -> tuple[str, str]:
+        """Why the kernel's events, and last figures, of processes are not read; empty where they are."""
+        return self._watch.problem, self._watch.problem_of_ends
+
+    def _count_missed(self, by_forks: int) -> None:
+        missed, overruns = self._watch.missed, self._watch.overruns
+        complete = self._watch.active and overruns == self._reported[1]
+        self.missed += missed - self._reported[0] if complete else by_forks
+        self._reported = missed, overruns
 
     def _parent(self, stat: ProcessStat) -> Member | None:
         key = self._current.get(stat.parent)

@@ -9,6 +9,7 @@ from jobmeter.collect.doctor.base import Check, Machine, Status
 from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.devices import check_devices
 from jobmeter.collect.doctor.kernel import check_kernel
+from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
 from jobmeter.model.time import Clock
@@ -30,6 +31,7 @@ def examine(machine: Machine, questions: Questions, clock: Clock) -> Iterator[Ch
     areas: tuple[tuple[str, Callable[[], Iterable[Check]]], ...] = (
         ("rights", lambda: check_rights(machine)),
         ("kernel", lambda: check_kernel(machine)),
+        ("kernel", lambda: check_events(questions.spool)),
         ("devices", lambda: check_devices(machine)),
         (
             "schedulers",

@@ -35,5 +35,5 @@ class Result:
 
 def counted_by(means: str, jobs: JobsCollector) -> str:
     """Return the means by which CPU time was counted, and how memory was measured where that was by process."""
-    measures = sorted({measure for measure in jobs.memory_measures.values() if measure is not MemoryMeasure.GROUP})
+    measures = sorted({measure for measure in jobs.memory.measures.values() if measure is not MemoryMeasure.GROUP})
     return "; memory as ".join([means, *measures])

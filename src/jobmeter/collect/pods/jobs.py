@@ -8,7 +8,7 @@ from threading import Lock
 import msgspec
 
 from jobmeter.collect.base import Owner, Samples
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Process
 from jobmeter.collect.pods.pod import MOST_RECORDS, Pod
 from jobmeter.collect.state_file import StateFile
 from jobmeter.model.pod import MOST_PODS, PodReplica, pod_of_job

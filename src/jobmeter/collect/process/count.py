@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.outside import Place
-from jobmeter.collect.discover.table import Process
+from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.stat import Key, read_io
 from jobmeter.collect.process.totals import Reading, Totals
 
@@ -27,6 +27,24 @@ class Ended:
     io: tuple[float, float] | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
     waited_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """The final figures of a process that another than this one may have waited for.
+
+    ``own_seconds`` are without those of its children; ``waited_seconds`` are those of children that are not counted by
+    themselves. ``parent`` is a number.
+    """
+
+    key: Key
+    owner: Owner
+    parent: int
+    own_seconds: float
+    waited_seconds: float
+    memory_peak: float
+    io: tuple[float, float] | None
+    groups: Mapping[str, str]
 
 
 _NAMES = {Place.INSIDE: "cpu", Place.OUTSIDE: "outside"}
@@ -59,10 +77,11 @@ class ProcessCounters:
         self,
         processes: Iterable[Process],
         ended: Iterable[Ended],
+        departed: Iterable[Departed] = (),
         places: Mapping[Key, Place] | None = None,
         joined: Collection[Key] = frozenset(),
     ) -> None:
-        """Update with the current processes, and the final figures of those that were reaped.
+        """Update with the current processes, and the final figures of those that were reaped, or have departed.
 
         ``places`` has the processes that are not inside. Of those in ``joined`` that are new here, what
         they have used until now was for nobody.
@@ -81,8 +100,23 @@ class ProcessCounters:
             moved = read_io(self._proc, stat.key.pid)
             if moved is not None:
                 io[stat.key] = Reading(owner, moved, parent, late=late)
-        self._cpu.update(cpu, {final.key: self._final(final) for final in ended})
-        self._io.update(io, {final.key: Reading(final.owner, final.io) for final in ended if final.io is not None})
+        departed = [one for one in departed if one.key not in cpu]
+        numbers = {key.pid: key for key in (*self._accounts, *(one.key for one in departed))} | keys
+        self._cpu.update(
+            cpu,
+            {final.key: self._final(final) for final in ended},
+            {one.key: self._departed(one, numbers) for one in departed},
+        )
+        self._io.update(
+            io,
+            {final.key: Reading(final.owner, final.io) for final in ended if final.io is not None},
+            # What is known of others is newer in their last reading, with what their children had moved.
+            {
+                one.key: Reading(one.owner, one.io, numbers.get(one.parent))
+                for one in departed
+                if one.io is not None and one.key not in self._accounts
+            },
+        )
         self._places = places
         self._accounts = {key: reading.owner for key, reading in cpu.items()}
 
@@ -124,3 +158,9 @@ class ProcessCounters:
         waited = None if ended.waited_seconds is None else (ended.waited_seconds,)
         place = self._places.get(ended.key, Place.INSIDE)
         return Reading(Account(ended.owner, place), (ended.cpu_seconds,), waited=waited)
+
+    def _departed(self, one: Departed, numbers: Mapping[int, Key]) -> Reading[Key, Account]:
+        parent, waited = numbers.get(one.parent), one.waited_seconds
+        beside = self._accounts.get(one.key) or (self._accounts.get(parent) if parent else None)
+        place = self._places.get(one.key, beside.place if beside else Place.INSIDE)
+        return Reading(Account(one.owner, place), (one.own_seconds + waited,), parent, (waited,))

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from jobmeter.collect import files
+from jobmeter.collect.budget import Budget
 from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
 
 SHARE = 0.0025
@@ -31,7 +32,10 @@ class MemoryMeasure(StrEnum):
 
 
 class _Reading(NamedTuple):
-    """``value`` is None where the process has none, or may not be read; ``resident`` its size at that time."""
+    """``turn`` numbers all readings.
+
+    ``value`` is None where the process has none, or may not be read; ``resident`` is its size at that time.
+    """
 
     turn: int
     value: float | None
@@ -57,12 +61,9 @@ class ProcessMemory:
     ) -> None:
         """``clock`` gives seconds that pass, ``cpu`` those that this thread has computed."""
         self._proc = proc_root
-        self._clock = clock
-        self._cpu = cpu
+        self._budget = Budget(SHARE, BURST_SECONDS, clock, cpu)
         self._proportional = _Kind(self._pss)
         self._highest = _Kind(self._mark)
-        self._credit = BURST_SECONDS
-        self._at = clock()
         self._turn = 0
 
     def update(self, shared: Iterable[ProcessStat], own: Iterable[ProcessStat]) -> None:
@@ -70,10 +71,6 @@ class ProcessMemory:
 
         Of ``shared`` the proportional set size is read, of ``own`` the most that each ever had.
         """
-        now = self._clock()
-        self._credit = min(self._credit + (now - self._at) * SHARE, BURST_SECONDS)
-        self._at = now
-        self._turn += 1
         due: list[tuple[int, int, _Kind, ProcessStat]] = []
         for kind, stats in ((self._proportional, shared), (self._highest, own)):
             living = {stat.key: stat for stat in stats}
@@ -81,12 +78,13 @@ class ProcessMemory:
             for key, stat in living.items():
                 turn = kind.readings[key].turn if key in kind.readings else 0
                 due.append((turn, len(due), kind, stat))
-        began = self._cpu()
+        self._budget.begin()
         for *_, kind, stat in sorted(due, key=lambda one: one[:2]):
-            if self._cpu() - began >= self._credit:
+            if self._budget.left <= 0:
                 break
+            self._turn += 1
             kind.readings[stat.key] = _Reading(self._turn, kind.read(stat), stat.memory)
-        self._credit -= self._cpu() - began
+        self._budget.end()
 
     def proportional(self, stats: Iterable[ProcessStat]) -> tuple[float, MemoryMeasure]:
         """The memory of these processes together, and how it was measured.

@@ -26,6 +26,13 @@ METRICS: tuple[Metric, ...] = (
     _counter("agent.samples", "{sample}", "Samples taken."),
     _gauge("agent.samples.waiting", "{sample}", "Samples of pods that wait for the name of their job."),
     _counter("agent.dropped", "{sample}", "Samples given up, by reason."),
+    _counter(
+        "agent.processes.missed",
+        "{process}",
+        "Processes that began and ended between two scans, of which nothing is known. Where the kernel's events are "
+        "not read, the number of forks for which no process was found: at most so many, threads among them.",
+    ),
+    _gauge("agent.processes.events", "1", "1 while the kernel's events find short processes, 0 where it permits none."),
     _counter("agent.spool.damaged", "By", "Bytes of the spool that could not be read back."),
     _gauge("agent.spool.size", "By", "Bytes on disk that wait for the server."),
 )

@@ -1,0 +1,111 @@
+"""Begins and ends of processes: the kernel's process connector, ``include/uapi/linux/cn_proc.h``.
+
+It needs CONFIG_PROC_EVENTS, the machine's own namespaces of processes, users and networks, and CAP_NET_ADMIN, which
+Linux 6.6 and later do without.
+"""
+
+import select
+import struct
+import sys
+from collections.abc import Iterator
+
+from jobmeter.collect.process_events import netlink
+from jobmeter.collect.process_events.netlink import ACCEPT, DROP, EventSocket, Step
+
+FORK, EXEC, EXIT = 1, 2, 0x8000_0000
+_ANSWER = 0
+_FAMILY, _GROUP = 11, 1
+_LISTEN, _IGNORE = 1, 2
+_CONNECTOR = struct.Struct("=IIIIHH")
+"""``struct cn_msg``: index, value, sequence, acknowledged, length, flags."""
+_EVENT = netlink.HEADER + _CONNECTOR.size
+_DATA = _EVENT + 16
+_STRIDE = 80
+_MESSAGE = struct.Struct(f"={_EVENT}xI12x4I{_STRIDE - _DATA - 16}x")
+"""``struct proc_event`` in its message: what, and four numbers that depend on what."""
+_DONE = 3
+_ANSWER_MS = 1_000
+
+
+def _number(value: int) -> int:
+    """A number as the program of a filter loads it: in network order."""
+    return int.from_bytes(value.to_bytes(4, sys.byteorder), "big")
+
+
+_BEGINS = (
+    Step(netlink.LOAD, _EVENT),
+    Step(netlink.IF_EQUAL, _number(EXEC), true=ACCEPT),
+    Step(netlink.IF_EQUAL, _number(_ANSWER), true=ACCEPT),
+    Step(netlink.IF_EQUAL, _number(FORK), true="fork"),
+)
+# The number of a process's first thread is the number of the process. Other threads are not of interest.
+_ENDS = (
+    Step(netlink.IF_EQUAL, _number(EXIT), false=DROP),
+    Step(netlink.LOAD, _DATA),
+    Step(netlink.TO_INDEX),
+    Step(netlink.LOAD, _DATA + 4),
+    Step(netlink.IF_EQUAL_INDEX, true=ACCEPT, false=DROP),
+)
+_NO_ENDS = (Step(netlink.IF_ABOVE, 0, true=DROP),)
+_FORKS = (
+    Step(netlink.LOAD, _DATA + 8, label="fork"),
+    Step(netlink.TO_INDEX),
+    Step(netlink.LOAD, _DATA + 12),
+    Step(netlink.IF_EQUAL_INDEX, true=ACCEPT, false=DROP),
+)
+
+
+class Connector:
+    """Reports forks, programs that processes begin to run (exec), and, with ``ends``, ends. For one thread."""
+
+    def __init__(self, *, ends: bool) -> None:
+        """Raises OSError where the kernel does not report them to this process."""
+        self._socket = EventSocket(_FAMILY, _GROUP, _STRIDE, (*_BEGINS, *(_ENDS if ends else _NO_ENDS), *_FORKS))
+        try:
+            self._request(_LISTEN)
+            self._await_answer()
+        except OSError:
+            self._socket.close()
+            raise
+
+    @property
+    def overruns(self) -> int:
+        """How often events were lost because too many waited."""
+        return self._socket.overruns
+
+    def fileno(self) -> int:
+        """The descriptor, which is readable while events wait."""
+        return self._socket.fileno()
+
+    def changes(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """The changes that wait, oldest first, at most 256.
+
+        FORK with the number of the parent in the third place, and of the child in the last. EXEC and EXIT with that of
+        the process in the third.
+        """
+        count = self._socket.receive()
+        return _MESSAGE.iter_unpack(memoryview(self._socket.buffer)[: count * _STRIDE])
+
+    def close(self) -> None:
+        """Stop listening."""
+        try:
+            self._request(_IGNORE)
+        finally:
+            self._socket.close()
+
+    def _request(self, operation: int) -> None:
+        payload = struct.pack("=I", operation)
+        self._socket.send(_DONE, _CONNECTOR.pack(1, 1, 0, 0, len(payload), 0) + payload)
+
+    def _await_answer(self) -> None:
+        """Wait for the answer, which has an error's number; in a namespace of processes there is none."""
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        while poll.poll(_ANSWER_MS):
+            for at in range(self._socket.receive()):
+                what, code, *_ = _MESSAGE.unpack_from(self._socket.buffer, at * _STRIDE)
+                if what == _ANSWER:
+                    if code:
+                        raise OSError(code, "the kernel does not report processes to this one")
+                    return
+        raise TimeoutError("the kernel does not answer: this is not the machine's own namespace of processes")

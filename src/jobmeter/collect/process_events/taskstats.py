@@ -1,0 +1,142 @@
+"""Final figures of processes, as the kernel sends them when they end: ``include/uapi/linux/taskstats.h``.
+
+Unlike a process's entry in /proc they cannot be missed by a moment. They need CONFIG_TASKSTATS, the machine's own
+namespaces of processes and users, and CAP_NET_ADMIN.
+"""
+
+import errno
+import os
+import select
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jobmeter.collect import files
+from jobmeter.collect.process_events import netlink
+from jobmeter.collect.process_events.netlink import ACCEPT, DROP, EventSocket, Step
+
+_GENERIC = struct.Struct("=BBH")
+"""``struct genlmsghdr``: command, version, reserved."""
+_BODY = netlink.HEADER + _GENERIC.size
+_FAMILY = 16
+_CONTROL, _GET_FAMILY, _NAME, _ID = 16, 3, 2, 1
+_GET, _OF_PROCESS, _REGISTER = 1, 1, 3
+_OF_TASK, _OF_GROUP, _STATS, _GROUP = 4, 5, 3, 2
+_VERSION = struct.Struct("=H")
+_NUMBER = struct.Struct("=I")
+_RAN = struct.Struct("=72xQ")
+_FIGURES = struct.Struct("=8xB63xQ48xI12xQ48xQ40xQQ")
+"""Of ``struct taskstats``: flags, nanoseconds on a CPU, process, microseconds since the start, most resident KiB, bytes
+read and written."""
+_FLAG = 8
+_LAST_THREAD, _FLAGGED_SINCE = 0x20, 12
+"""The flag of a task that was the last one of its process, and the version of the structure that has it."""
+_LONGEST = 2_048
+_ANSWER_MS = 1_000
+_KIB = 1_024
+
+
+class Final(NamedTuple):
+    """The figures of a process that has ended, without those of its children.
+
+    ``lived_seconds`` is the time since its start. ``io`` is None where each of several threads had its own.
+    """
+
+    pid: int
+    cpu_seconds: float
+    lived_seconds: float
+    memory_peak: float
+    io: tuple[float, float] | None
+
+
+class TaskStats:
+    """Reports the ends of processes. For one thread."""
+
+    def __init__(self) -> None:
+        """Raises OSError where the kernel does not report them to this process, or in a layout unknown here."""
+        self._socket = EventSocket(_FAMILY, 0, _LONGEST)
+        try:
+            self._kind = self._find_family()
+            self._at, self._end, version = self._find_layout()
+            self._request(self._kind, _GET, _every_cpu(), netlink.REQUEST | netlink.ACKNOWLEDGE)
+            self._answer()
+            self._flagged = version >= _FLAGGED_SINCE
+            if self._flagged:
+                # The ends of single threads are most of all, and of no interest here.
+                flag = Step(netlink.LOAD_BYTE, self._at + _FLAG)
+                self._socket.attach((flag, Step(netlink.IF_BITS, _LAST_THREAD, true=ACCEPT, false=DROP)))
+        except OSError:
+            self._socket.close()
+            raise
+
+    @property
+    def overruns(self) -> int:
+        """How often ends were lost because too many waited."""
+        return self._socket.overruns
+
+    def fileno(self) -> int:
+        """The descriptor, which is readable while ends wait."""
+        return self._socket.fileno()
+
+    def ends(self) -> Iterator[Final]:
+        """The ends that wait, oldest first, at most 256."""
+        buffer, stride = self._socket.buffer, self._socket.stride
+        for slot in range(self._socket.receive()):
+            start, length = slot * stride, self._socket.length(slot)
+            if length < self._end:
+                continue
+            flags, ran, pid, lived, most, read, written = _FIGURES.unpack_from(buffer, start + self._at)
+            io: tuple[float, float] | None = (float(read), float(written))
+            if length > self._end + _RAN.size:
+                pid, ran = _of_group(bytes(buffer[start + _BODY : start + length])) or (pid, ran)
+                io = None
+            elif self._flagged and not flags & _LAST_THREAD:
+                continue
+            yield Final(pid, ran / 1e9, lived / 1e6, float(most * _KIB), io)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+
+    def _find_family(self) -> int:
+        """The number by which the kernel goes for this family of messages, which differs from start to start."""
+        self._request(_CONTROL, _GET_FAMILY, netlink.attribute(_NAME, b"TASKSTATS\0"))
+        for kind, _, value in netlink.attributes(self._answer()[_BODY:]):
+            if kind == _ID:
+                return int(_VERSION.unpack(value)[0])
+        raise OSError(errno.EOPNOTSUPP, "the kernel has no TASKSTATS")
+
+    def _find_layout(self) -> tuple[int, int, int]:
+        """Where in a message the structure begins and ends, and its version, by this process's own figures."""
+        self._request(self._kind, _GET, netlink.attribute(_OF_PROCESS, _NUMBER.pack(os.getpid())))
+        for kind, at, value in netlink.attributes(self._answer()[_BODY:]):
+            for inner, start, stats in netlink.attributes(value) if kind == _OF_TASK else ():
+                if inner == _STATS and len(stats) >= _FIGURES.size and _FIGURES.unpack_from(stats)[2] == os.getpid():
+                    begin = _BODY + at + start
+                    return begin, begin + len(stats), int(_VERSION.unpack_from(stats)[0])
+        raise OSError(errno.EOPNOTSUPP, "the layout of this kernel's TASKSTATS is unknown")
+
+    def _request(self, kind: int, command: int, value: bytes, flags: int = netlink.REQUEST) -> None:
+        self._socket.send(kind, _GENERIC.pack(command, 1, 0) + value, flags)
+
+    def _answer(self) -> bytes:
+        """Wait for an answer; empty for an acknowledgement. Raises OSError for a refusal."""
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        if not poll.poll(_ANSWER_MS):
+            raise TimeoutError("the kernel does not answer")
+        return next(self._socket.messages(), b"")
+
+
+def _of_group(body: bytes) -> tuple[int, int] | None:
+    """The number and the CPU time of a process of several threads, of which this was the last to end."""
+    for kind, _, value in netlink.attributes(body):
+        if kind == _OF_GROUP:
+            found = {inner: part for inner, _, part in netlink.attributes(value)}
+            return _NUMBER.unpack(found[_GROUP])[0], _RAN.unpack_from(found[_STATS])[0]
+    return None
+
+
+def _every_cpu() -> bytes:
+    cpus = files.read_text("/sys/devices/system/cpu/possible") or "0"
+    return netlink.attribute(_REGISTER, cpus.encode() + b"\0")

@@ -1,0 +1,332 @@
+"""Follows the processes of jobs by the kernel's events, so that one that ends between two scans is found and counted.
+
+A process is looked at when it begins to run a program: then its environment, command line and control group are those
+of its job. What it forks is of the same job. Its last figures come with its end. The thread that does this has a
+budget: on a node that starts programs faster than it may look at them it looks at those that still run when it comes to
+them, and counts the others.
+"""
+
+import logging
+import os
+import select
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
+from typing import TypeVar
+
+from jobmeter.collect.budget import Budget
+from jobmeter.collect.clock import elapsed_ns
+from jobmeter.collect.discover.member import Member, Process
+from jobmeter.collect.process.stat import ProcessStat
+from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connector
+from jobmeter.collect.process_events.taskstats import Final, TaskStats
+
+SHARE, BURST_SECONDS = 0.005, 0.02
+"""The part of one core that events may take over time, and CPU time that they may take at once."""
+_LOOK_SECONDS = 0.002
+"""CPU time for looks at processes after each reading of events."""
+_MOST_READINGS = 64
+"""Times that events are read in a row, before something is done with them."""
+MOST_GONE = 2_000
+"""Processes of jobs that end between two scans and are counted one by one. More count through their parents."""
+_MOST_CHILDREN = 256
+_WAIT_MS = 500
+_MANY, _TOGETHER_SECONDS = 8, 0.05
+"""From so many events at once on, the next are read together with those of so many seconds: each reading costs most."""
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+Look = Callable[[int, Member | None], Process | None]
+"""Gives a process of a job by its number and its parent's membership, None for one that works for no job.
+
+Raises ProcessLookupError or FileNotFoundError for one that is gone.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A process of a job that has ended. ``stat`` is as it was last found, None where it never was.
+
+    ``final`` are its own last figures, None where the kernel does not send them. ``waited_seconds`` is the CPU time of
+    those of its children that are not among these. ``ended`` is when that was read, in seconds since the machine
+    started.
+    """
+
+    pid: int
+    parent: int
+    member: Member
+    stat: ProcessStat | None
+    final: Final | None
+    waited_seconds: float
+    ended: float
+
+
+@dataclass(slots=True)
+class _Life:
+    """``inherited`` is the membership of the parent when it forked this process, None where that was not seen.
+
+    ``waited_seconds`` is the CPU time of children that it had waited for at the last scan, or that had ended before it
+    was first looked at.
+    """
+
+    member: Member
+    parent: int
+    stat: ProcessStat | None
+    turn: int
+    inherited: Member | None = None
+    waited_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Unseen:
+    """A process that has begun to run a program and was not looked at since, the last one after scan ``turn`` began.
+
+    ``children`` are those that it and they have forked since and that have not ended, ``ended_seconds`` what the others
+    had used.
+    """
+
+    children: set[int] = field(default_factory=set)
+    ended_seconds: float = 0.0
+    turn: int = 0
+
+
+class ProcessWatch:
+    """Reads events in a thread of its own. Every method but ``start`` and ``stop`` is thread safe."""
+
+    def __init__(self) -> None:
+        self._look: Look = lambda _pid, _parent: None
+        self._begun: Callable[[Process], None] = lambda _process: None
+        self._lock = Lock()
+        self._reading = Lock()
+        self._ticks = os.sysconf("SC_CLK_TCK")
+        self._lives: dict[int, _Life] = {}
+        self._unseen: dict[int, _Unseen] = {}
+        self._roots: dict[int, int] = {}
+        """By each of the children of those: which is its."""
+        self._found: set[int] = set()
+        self._gone: list[Gone] = []
+        self._turn = 0
+        self._missed = 0
+        self._stop = Event()
+        self._connector: Connector | None = None
+        self._stats: TaskStats | None = None
+        self._budget = Budget(SHARE, BURST_SECONDS)
+        self.problem = "it was not started"
+        """Why the kernel's events are not read; empty where they are."""
+        self.problem_of_ends = "it was not started"
+        """Why last figures are not read; empty where they are."""
+
+    def start(self, look: Look, begun: Callable[[Process], None]) -> None:
+        """Begin to read events, where the kernel lets this process read them.
+
+        ``begun`` gets each process of a job that ``look`` finds.
+        """
+        self._look, self._begun = look, begun
+        try:
+            self._stats = TaskStats()
+            self.problem_of_ends = ""
+        except OSError as error:
+            self.problem_of_ends = error.strerror or str(error)
+            _log.info("the last figures of processes are not read (%s)", self.problem_of_ends)
+        try:
+            self._connector = Connector(ends=self._stats is None)
+            self.problem = ""
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            _log.info("short processes are not found: the kernel does not report them to this user (%s)", self.problem)
+            if self._stats:
+                self._stats.close()
+            return
+        Thread(target=self._run, name="process events", daemon=True).start()
+
+    def stop(self) -> None:
+        """Read no more events."""
+        self._stop.set()
+
+    @property
+    def active(self) -> bool:
+        """True while events are read."""
+        return not self.problem
+
+    @property
+    def overruns(self) -> int:
+        """How often events were lost because too many waited."""
+        return (self._connector.overruns if self._connector else 0) + (self._stats.overruns if self._stats else 0)
+
+    @property
+    def missed(self) -> int:
+        """Programs that ended before they were looked at, since the start."""
+        return self._missed
+
+    def begin_scan(self) -> None:
+        """Call this before the processes are listed."""
+        with self._lock:
+            self._turn += 1
+
+    def changed(self) -> set[int]:
+        """Return the processes that run another program than at the last call, or were found since."""
+        with self._lock:
+            changed = self._found | self._unseen.keys()
+            self._found = set()
+        return changed
+
+    def inherited(self, pid: int) -> Member | None:
+        """The membership of a process's parent, which may have ended since; None where it had none."""
+        life = self._lives.get(pid)
+        return life.inherited if life else None
+
+    def forget(self, jobs: set[str]) -> None:
+        """Drop the processes of these jobs, whose memberships are to be found out anew."""
+        with self._lock:
+            self._lives = {pid: life for pid, life in self._lives.items() if life.member.owner.job not in jobs}
+
+    def scanned(self, pids: Iterable[int], processes: Iterable[Process]) -> list[Gone]:
+        """Note which processes a scan has found, and those of jobs; returns those of jobs that have ended.
+
+        Each that had ended before the processes were read is among them: what its parent had waited for by then would
+        count twice otherwise.
+        """
+        if self.active:
+            self._read()
+        with self._lock:
+            gone, self._gone = self._gone, []
+            ended = {one.pid for one in gone}
+            listed = set(pids)
+            for pid in listed.intersection(self._unseen):
+                if self._unseen[pid].turn < self._turn:
+                    self._take(pid)
+            fresh: dict[int, _Life] = {}
+            for process in processes:
+                pid, before = process.stat.key.pid, self._lives.get(process.stat.key.pid)
+                inherited = before.inherited if before else None
+                waited = process.stat.waited_ticks / self._ticks
+                fresh[pid] = _Life(process.member, process.stat.parent, process.stat, self._turn, inherited, waited)
+            # One that is not listed has begun since, or its end is still to be read.
+            late = {
+                pid: life
+                for pid, life in self._lives.items()
+                if life.turn >= self._turn - 1 and pid not in fresh and pid not in ended
+            }
+            self._lives = {pid: life for pid, life in fresh.items() if pid not in ended} | late
+            if not self.active:
+                self._lives.clear()
+        return gone
+
+    def _run(self) -> None:
+        poll = select.poll()
+        for source in (self._connector, self._stats):
+            if source is not None:
+                poll.register(source.fileno(), select.POLLIN)
+        pause = 0.0
+        try:
+            while not self._stop.wait(pause):
+                self._budget.begin()
+                poll.poll(_WAIT_MS)
+                many = self._read() > _MANY
+                self._look_at_some()
+                pause = self._budget.end()
+                if many or pause:
+                    pause = max(pause, _TOGETHER_SECONDS)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            _log.warning("short processes are no longer found: %s", self.problem)
+        finally:
+            for source in (self._connector, self._stats):
+                if source is not None:
+                    source.close()
+
+    def _read(self) -> int:
+        """Read the events that wait; how many there were."""
+        with self._reading:
+            # Ends first: what begins before it ends is then among the changes that are read after that.
+            finals = _all(self._stats.ends, _MOST_READINGS) if self._stats else []
+            changes = _all(self._connector.changes, 4 * _MOST_READINGS) if self._connector else []
+            with self._lock:
+                for what, _, first, _, second in changes:
+                    if what == FORK:
+                        self._fork(first, second)
+                    elif what == EXEC:
+                        self._unseen.setdefault(first, _Unseen()).turn = self._turn
+                    elif what == EXIT:
+                        self._end(first, None)
+                for final in finals:
+                    self._end(final.pid, final)
+        return len(changes) + len(finals)
+
+    def _look_at_some(self) -> None:
+        """Look at processes that have begun to run a program: at the one that began first, and more as time allows.
+
+        Those whose job is not known by their parent's come first.
+        """
+        enough = max(self._budget.left - _LOOK_SECONDS, 0.0)
+        with self._lock:
+            due = sorted(self._unseen, key=lambda pid: pid in self._lives)
+        for turn, pid in enumerate(due):
+            if turn and self._budget.left <= enough:
+                return
+            with self._lock:
+                if pid not in self._unseen:
+                    continue  # a scan has found it meanwhile
+                unseen, life = self._take(pid), self._lives.get(pid)
+            inherited = life.inherited if life else None
+            try:
+                begun = self._look(pid, inherited)
+            except (ProcessLookupError, FileNotFoundError):
+                self._missed += life is None
+                continue
+            with self._lock:
+                if begun is None:
+                    self._lives.pop(pid, None)
+                    continue
+                waited = life.waited_seconds if life else unseen.ended_seconds
+                parent, stat = begun.stat.parent, begun.stat
+                self._lives[pid] = _Life(begun.member, parent, stat, self._turn, inherited, waited)
+                self._found.add(pid)
+                for child in unseen.children if life is None else ():
+                    self._lives.setdefault(child, _Life(begun.member, pid, None, self._turn, begun.member))
+            self._begun(begun)
+
+    def _fork(self, parent: int, child: int) -> None:
+        life = self._lives.get(parent)
+        if life is not None:
+            self._lives[child] = _Life(life.member, parent, None, self._turn, life.member)
+        elif child in self._lives:
+            del self._lives[child]
+        root = parent if parent in self._unseen else self._roots.get(parent)
+        if root is not None and len(self._unseen[root].children) < _MOST_CHILDREN:
+            self._roots[child] = root
+            self._unseen[root].children.add(child)
+
+    def _take(self, pid: int) -> _Unseen:
+        """Take a process out of those that were not looked at."""
+        unseen = self._unseen.pop(pid)
+        for child in unseen.children:
+            del self._roots[child]
+        return unseen
+
+    def _end(self, pid: int, final: Final | None) -> None:
+        life = self._lives.pop(pid, None)
+        if (root := self._roots.pop(pid, None)) is not None:
+            self._unseen[root].children.discard(pid)
+            self._unseen[root].ended_seconds += final.cpu_seconds if final else 0.0
+        if pid in self._unseen:
+            self._take(pid)
+            self._missed += life is None
+        if life is not None and len(self._gone) >= MOST_GONE:
+            self._missed += 1
+        elif life is not None:
+            now = elapsed_ns() / 1e9
+            self._gone.append(Gone(pid, life.parent, life.member, life.stat, final, life.waited_seconds, now))
+
+
+def _all(read: Callable[[], Iterable[T]], most: int) -> list[T]:
+    """All that waits, as far as it is not too much: ``most`` readings."""
+    found: list[T] = []
+    for _ in range(most):
+        before = len(found)
+        found += read()
+        if len(found) == before:
+            break
+    return found

@@ -1,0 +1,94 @@
+"""A replica at one moment, and its memory: in use now, and at most so far."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from jobmeter.collect.base import Owner
+from jobmeter.collect.cgroup.count import GroupKey
+from jobmeter.collect.cgroup.high_water import HighWater
+from jobmeter.collect.cgroup.usage import Usage
+from jobmeter.collect.discover.member import Process
+from jobmeter.collect.peaks import Peaks
+from jobmeter.collect.process.count import Departed, Ended
+from jobmeter.collect.process.memory import MemoryMeasure, ProcessMemory
+from jobmeter.collect.process.stat import ProcessStat
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica at one moment.
+
+    ``living`` are its processes that still run, ``outside`` those of them that are in no replica's groups. ``last`` are
+    readings of its groups when a process ended.
+    """
+
+    living: list[Process] = field(default_factory=list)
+    outside: list[Process] = field(default_factory=list)
+    ended: list[Ended | Departed] = field(default_factory=list)
+    groups: Mapping[GroupKey, Usage] = field(default_factory=dict)
+    last: Iterable[Usage] = ()
+
+
+class ReplicaMemory:
+    """Measures the memory of replicas: by their groups, and by processes what these do not count. For one thread."""
+
+    def __init__(self, proc_root: str = "/proc") -> None:
+        self.measures: dict[Owner, MemoryMeasure] = {}
+        """How the memory of each replica was measured last."""
+        self._processes = ProcessMemory(proc_root)
+        self._peaks = Peaks()
+        self._high_water = HighWater()
+
+    def begin_scan(self, processes: Iterable[Process]) -> set[Owner]:
+        """Update with the current processes; replicas that now belong to another job are reset and returned."""
+        return self._peaks.update(processes)
+
+    def read(self, replicas: Iterable[Replica]) -> None:
+        """Read the processes of these replicas, as far as the budget for it goes."""
+        shared: list[ProcessStat] = []
+        own: list[ProcessStat] = []
+        for replica in replicas:
+            inside, apart = _divided(replica)
+            own += inside
+            shared += apart
+        self._processes.update(shared, own)
+
+    def values(self, owner: Owner, replica: Replica) -> dict[str, float | None]:
+        """The metrics of memory of a replica that was read."""
+        inside, apart = _divided(replica)
+        # A group without a process still has the file cache that its processes left.
+        charged = sum(_charged(replica)) if replica.living else 0.0
+        by_process, measure = self._processes.proportional(apart)
+        if replica.living:
+            self.measures[owner] = MemoryMeasure.GROUP if inside or not apart else measure
+        # A living replica uses some memory: 0 is a moment between its processes.
+        now = charged + by_process or None
+        peaks = [final.memory_peak for final in replica.ended]
+        # A group's own mark covers the time between two scans.
+        marks = self._high_water.marks(
+            owner,
+            (*replica.groups.values(), *replica.last),
+            {stat.key: self._processes.highest(stat) for stat in inside},
+            {final.key: final.memory_peak for final in replica.ended},
+            max(charged - sum(stat.memory for stat in inside), 0.0),
+        )
+        highest = self._peaks.highest(owner, [*peaks, *marks, now or 0.0])
+        return {"memory.usage": now, "memory.peak": highest or None}
+
+    def forget(self, owner: Owner) -> None:
+        """Drop a finished replica."""
+        self._peaks.forget(owner)
+        self._high_water.forget(owner)
+        self.measures.pop(owner, None)
+
+
+def _charged(replica: Replica) -> list[float]:
+    return [usage.memory for usage in replica.groups.values() if usage.memory is not None]
+
+
+def _divided(replica: Replica) -> tuple[list[ProcessStat], list[ProcessStat]]:
+    """Its living processes whose memory its groups count, and the others."""
+    apart = replica.outside if _charged(replica) else replica.living
+    keys = {process.stat.key for process in apart}
+    inside = [process.stat for process in replica.living if process.stat.key not in keys]
+    return inside, [process.stat for process in apart]
