@@ -24,12 +24,14 @@ from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.kubelet.allocated import KubeletAllocations
 from jobmeter.collect.kubelet.client import PodResources
+from jobmeter.collect.mounts import MountsCollector
 from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.collect.starts import Starts
 
 _SLOW_MS = 60_000
 """The interval of slow collectors, and of metrics that change slowly."""
+_MOUNTS_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,14 @@ class JobCollectors:
     table: ProcessTable
     jobs: JobsCollector
     nvidia: NvidiaCollector
+    mounts: MountsCollector | None = None
+    """None: the filesystems that replicas use are not measured."""
 
     @property
     def planned(self) -> list[Planned]:
         """Those of the replicas' processes first: they refresh the table."""
-        return [Planned(self.jobs), Planned(self.nvidia)]
+        mounts = [Planned(self.mounts, _MOUNTS_MS)] if self.mounts else []
+        return [Planned(self.jobs), *mounts, Planned(self.nvidia)]
 
     @property
     def allocations(self) -> list[AllocationTracker]:
@@ -118,4 +123,4 @@ def job_collectors(
         allocated=(*kubelet, *prolog),
         groups=DeviceGroups(hierarchies),
     )
-    return JobCollectors(table, jobs, nvidia)
+    return JobCollectors(table, jobs, nvidia, MountsCollector(place, table))

@@ -19,7 +19,7 @@ from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.frame import Frame, read
 from jobmeter.query.idle import HOLD_MS, IDLE
-from jobmeter.query.inventory import Inventory, machines, named_devices
+from jobmeter.query.inventory import Inventory, named_devices
 from jobmeter.query.meter import Meter
 from jobmeter.query.nodes import SILENT_MS, NodeState, machines, state_of, visible_nodes
 from jobmeter.query.permitted import permitted_jobs, permitted_series

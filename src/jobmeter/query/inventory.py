@@ -1,12 +1,9 @@
-"""Nodes as machines, and their devices. What a record says of devices is unchecked: a client may have written it."""
+"""The devices in nodes' records. The field is unchecked: a client may have written anything."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from jobmeter.model.job import Node
-from jobmeter.model.order import natural
 
 UNKNOWN = ""
 """The type of a device of which no node says it."""
@@ -40,26 +37,6 @@ class Inventory:
     def only_type(self, *nodes: str) -> str:
         """The type that all devices of those nodes have; ``UNKNOWN`` where they differ or nobody says."""
         return _only({name for node in nodes for name in self._by_node.get(node, ())})
-
-
-def machines(nodes: Iterable[Node]) -> list[Node]:
-    """Each machine once, by cluster and name: several projects may have a record of it.
-
-    The machine is as the newest record describes it that an agent made, and was heard of when any record was.
-    """
-    records: dict[tuple[str, str], list[Node]] = {}
-    for node in nodes:
-        records.setdefault((node.cluster, node.name), []).append(node)
-    places = sorted(records, key=lambda place: (natural(place[0]), natural(place[1])))
-    return [_machine(records[place]) for place in places]
-
-
-def _machine(records: Sequence[Node]) -> Node:
-    best = max(records, key=lambda one: (bool(one.info), one.last_seen or 0, one.project))
-    first = min((one.first_seen for one in records if one.first_seen is not None), default=None)
-    last = max((one.last_seen for one in records if one.last_seen is not None), default=None)
-    group = best.resource_group or next((one.resource_group for one in records if one.resource_group), "")
-    return replace(best, resource_group=group, first_seen=first, last_seen=last)
 
 
 def _only(names: Iterable[str]) -> str:

@@ -1,9 +1,10 @@
 """Machines as they are now: each one once, and whether its agent still sends."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.job import Node
@@ -65,15 +66,24 @@ def visible_nodes(
     return [node for node in registry.nodes(scope.within(projects), names) if scope.shows_node(node)]
 
 
-def machines(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield each machine once, by cluster and name: of several projects' records the one that was heard of last."""
-    found: dict[tuple[str, str], Node] = {}
+def machines(nodes: Iterable[Node]) -> list[Node]:
+    """Return each machine once, by cluster and name: several projects may have a record of it.
+
+    The machine is as the newest record describes it that an agent made, and was heard of when any record was.
+    """
+    records: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
-        before = found.get((node.cluster, node.name))
-        if before is None or (node.last_seen or 0) > (before.last_seen or 0):
-            found[node.cluster, node.name] = node
-    for place in sorted(found, key=lambda one: (natural(one[0]), natural(one[1]))):
-        yield found[place]
+        records.setdefault((node.cluster, node.name), []).append(node)
+    places = sorted(records, key=lambda place: (natural(place[0]), natural(place[1])))
+    return [_machine(records[place]) for place in places]
+
+
+def _machine(records: Sequence[Node]) -> Node:
+    best = max(records, key=lambda one: (bool(one.info), one.last_seen or 0, one.project))
+    first = min((one.first_seen for one in records if one.first_seen is not None), default=None)
+    last = max((one.last_seen for one in records if one.last_seen is not None), default=None)
+    group = best.resource_group or next((one.resource_group for one in records if one.resource_group), "")
+    return replace(best, resource_group=group, first_seen=first, last_seen=last)
 
 
 def state_of(node: Node, silent_ms: int, now_ms: int) -> NodeState:

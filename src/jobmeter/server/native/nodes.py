@@ -3,7 +3,7 @@
 from jobmeter.errors import LimitExceededError
 from jobmeter.model.pod import MOST_PODS, NodePods
 from jobmeter.model.series import check_job_id, check_name
-from jobmeter.query.inventory import machines
+from jobmeter.query.nodes import machines
 from jobmeter.server.native.arguments import Query
 from jobmeter.server.native.bodies import NodeBody, NodeList, copied
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
