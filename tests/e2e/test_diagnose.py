@@ -2,13 +2,20 @@
 
 import json
 import os
+import subprocess
+import sys
+from functools import partial
 
 import pytest
 
+from jobmeter.client.transport import API
+from jobmeter.errors import NotFoundError
 from jobmeter.examples.faults.real import SCRIPTS, THRESHOLDS, run
+from jobmeter.examples.faults.surroundings import small_disk
 from jobmeter.examples.server import own_server
 from jobmeter.model.finding import Role
 from tests.e2e.conftest import start
+from tests.waiting import wait_until
 
 QUICK = ("exception", "exit 3", "SIGSEGV", "a rank dies first", "memory limit of a group", "clean: short")
 
@@ -50,3 +57,39 @@ def test_the_command_line_reports_it_and_the_server_stores_it(server):
     shown = start("show", "told", **environment).out
     assert "critical unknown_exit (root, replica worker-0): worker-0 exited with status 9" in shown
     assert start("diagnose", "nobody", **environment).status == 1
+
+
+def _is_measured(server, job):
+    try:
+        answer = server.api.transport.request("GET", f"{API}/jobs/{job}/metrics/names")
+    except NotFoundError:
+        return False
+    return b"storage.processes" in answer.body
+
+
+def test_a_filesystem_that_another_program_filled_concerns_only_who_works_in_it(server, tmp_path):
+    environment = {**os.environ, **server.environment}
+    go_on = tmp_path / "go-on"
+    go_on.touch()
+    with small_disk(32) as disk:
+        if disk is None:
+            pytest.skip("no filesystem can be made and mounted here")
+        space = os.statvfs(disk)
+        (disk / "ballast").write_bytes(bytes(space.f_bavail * space.f_frsize - 100_000))
+        script = f"while [ -e {go_on} ]; do sleep 0.2; done"
+        running = {}
+        try:
+            for job, place in (("elsewhere", tmp_path), ("inside", disk)):
+                command = [sys.executable, "-m", "jobmeter", "run", "--job-id", job, "--quiet", "--interval", "200ms"]
+                running[job] = subprocess.Popen([*command, "--", "sh", "-c", script], cwd=place, env=environment)
+            for job in running:
+                wait_until(partial(_is_measured, server, job), f"the working directory of job {job}")
+            spool = tmp_path / "spool"
+            once = [sys.executable, "-m", "jobmeter", "agent", "--once", "--spool", str(spool)]
+            subprocess.run(once, env=environment, check=True, capture_output=True)
+        finally:
+            go_on.unlink()
+            assert [process.wait(60) for process in running.values()] == [0] * len(running)
+        found = {job: [one.subject.name for one in server.api.findings(job)] for job in running}
+        concerned = {job: [name for name in names if name.endswith(f":{disk}")] for job, names in found.items()}
+        assert [len(concerned[job]) for job in ("elsewhere", "inside")] == [0, 1], found

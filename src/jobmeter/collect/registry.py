@@ -24,6 +24,7 @@ from jobmeter.collect.host.pressure import PressureCollector
 from jobmeter.collect.jobs import JobsCollector
 from jobmeter.collect.kubelet.allocated import KubeletAllocations
 from jobmeter.collect.kubelet.client import PodResources
+from jobmeter.collect.mounts import MountsCollector
 from jobmeter.collect.nvidia.binding import PynvmlLibrary
 from jobmeter.collect.nvidia.collector import NvidiaCollector
 from jobmeter.collect.process_events.watch import ProcessWatch
@@ -35,6 +36,7 @@ _WAITS = 3
 """How often a turn waits for devices: to open them, to ask for their processes, and to read them."""
 _SLOW_MS = 60_000
 """The interval of slow collectors, and of metrics that change slowly."""
+_MOUNTS_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class JobCollectors:
     nvidia: NvidiaCollector
     watch: ProcessWatch = field(default_factory=ProcessWatch)
     ends: EndWatch | None = None
+    mounts: MountsCollector | None = None
+    """None: the filesystems that replicas use are not measured."""
 
     def start(self) -> None:
         """Begin to read the kernel's events about processes, where it permits that."""
@@ -83,7 +87,8 @@ class JobCollectors:
     @property
     def planned(self) -> list[Planned]:
         """Those of the replicas' processes first: they refresh the table."""
-        return [Planned(self.jobs), Planned(self.nvidia)]
+        mounts = [Planned(self.mounts, _MOUNTS_MS)] if self.mounts else []
+        return [Planned(self.jobs), *mounts, Planned(self.nvidia)]
 
     @property
     def allocations(self) -> list[AllocationTracker]:
@@ -143,4 +148,4 @@ def job_collectors(
         groups=DeviceGroups(hierarchies),
         patience=patience / _WAITS,
     )
-    return JobCollectors(table, jobs, nvidia, watch, ends)
+    return JobCollectors(table, jobs, nvidia, watch, ends, MountsCollector(place, table))

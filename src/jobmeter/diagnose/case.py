@@ -19,6 +19,13 @@ Signals = Mapping[str, Sequence[Signal]]
 _NOTHING: Signals = {}
 
 
+class UsedMounts(msgspec.Struct, frozen=True):
+    """The mount points of a node that a job used: those its processes worked in, and those it had files to write on."""
+
+    worked: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()
+
+
 class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A job and its stored data over ``span`` (its life, until now while it runs).
 
@@ -27,7 +34,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     order of time; of many lines those that warn and the last ones are there. ``kernel`` are lines of the kernels of its
     nodes that are about the job or its devices, ``faults`` events about its devices of which no line is there.
     ``open_rules`` are the rules with an open finding of the job. For a running job ``span`` may be the last part alone;
-    ``began_ms`` is its real start.
+    ``began_ms`` is its real start. ``mounts`` are the filesystems that the job used, by node, where an agent saw them.
     """
 
     view: JobView
@@ -43,6 +50,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     faults: Sequence[Event] = ()
     open_rules: frozenset[str] = frozenset()
     began_ms: int | None = None
+    mounts: Mapping[str, UsedMounts] = msgspec.field(default_factory=dict)
 
     @property
     def job(self) -> Job:

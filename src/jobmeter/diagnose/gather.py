@@ -7,6 +7,7 @@ import numpy as np
 from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case, Signals
 from jobmeter.diagnose.kernel import faults_of_nodes, kernel_lines
+from jobmeter.diagnose.mounts import used_mounts
 from jobmeter.diagnose.nodes import signals_of_nodes
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
@@ -48,6 +49,7 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
     nodes = names_of(which, lambda rule: rule.nodes)
     kernel = kernel_lines(executor, scope, view, span)
     faults = faults_of_nodes(executor, scope, view, span, kernel)
+    of_nodes = signals_of_nodes(executor, scope, view, nodes, span, step_ms)
     return Case(
         view=view,
         span=span,
@@ -55,7 +57,8 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
         step_ms=step_ms,
         means=read(means, Statistic.MEAN),
         increases=read(counters, Statistic.INCREASE),
-        nodes=signals_of_nodes(executor, scope, view, nodes, span, step_ms),
+        nodes=of_nodes,
+        mounts=used_mounts(executor, scope, view, of_nodes, span),
         events=_events(executor, own, scope),
         lines=log_lines(executor, own, scope),
         kernel=kernel,

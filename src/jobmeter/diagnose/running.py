@@ -16,6 +16,7 @@ from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.gather import names_of, signals_of_job, step_of
 from jobmeter.diagnose.lives import failed
+from jobmeter.diagnose.mounts import used_mounts
 from jobmeter.diagnose.nodes import faults_of, measured_of_nodes, nodes_of
 from jobmeter.diagnose.rule import Rule, rules
 from jobmeter.diagnose.signal import Signal
@@ -77,7 +78,10 @@ def evaluate_running(
     for key, view in views.items():
         try:
             case = _case(executor, scope, view, which, together, since, now_ms)
-            yield Evaluation(key, view, examine(replace(case, open_rules=jobs[key]), thresholds, which))
+            full = thresholds["fs_full"]["info"]
+            mounts = used_mounts(executor, scope, view, case.nodes, case.span, full)
+            case = replace(case, open_rules=jobs[key], mounts=mounts)
+            yield Evaluation(key, view, examine(case, thresholds, which))
         except JobmeterError as error:
             yield Evaluation(key, view, None, error)
 

@@ -1,4 +1,4 @@
-"""Nodes as machines, and their devices. What a record says of devices is unchecked: a client may have written it."""
+"""The devices in nodes' records. The field is unchecked: a client may have written anything."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -67,7 +67,7 @@ def visible_nodes(
 
 
 def machines(nodes: Iterable[Node]) -> list[Node]:
-    """Each machine once, by cluster and name: several projects may have a record of it.
+    """Return each machine once, by cluster and name: several projects may have a record of it.
 
     The machine is as the newest record describes it that an agent made, and was heard of when any record was.
     """

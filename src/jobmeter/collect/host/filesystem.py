@@ -78,12 +78,17 @@ class FilesystemCollector:
 
 def mount_points(mountinfo: bytes) -> list[str]:
     """The mount points with data, each filesystem once (where it was mounted first)."""
+    return list(points_by_device(mountinfo).values())
+
+
+def points_by_device(mountinfo: bytes) -> dict[bytes, str]:
+    """The same by the device number of the filesystem, ``8:1``."""
     points: dict[bytes, str] = {}
     for mount in files.parse_mounts(mountinfo):
         point = mount.point
         if _holds_data(mount.kind, point) and point.isprintable() and len(point) <= _LONGEST_LABEL:
             points.setdefault(mount.device, point)
-    return list(points.values())[:_MOST_MOUNTS]
+    return dict(list(points.items())[:_MOST_MOUNTS])
 
 
 def _holds_data(kind: str, point: str) -> bool:

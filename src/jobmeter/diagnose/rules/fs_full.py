@@ -8,12 +8,13 @@ from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import replica
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.finding import Severity, Subject
+from jobmeter.model.time import SECOND
 
-_STORAGE = "storage.ephemeral.utilization"
+_STORAGE, _WRITE = "storage.ephemeral.utilization", "disk.write"
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """The highest use of each mount point, and of each replica's ephemeral storage, while the job was there."""
+    """The highest use of each mount point that the job used, and of each replica's ephemeral storage."""
     yield from _mounts(rule, case, numbers)
     for used in case.means.get(_STORAGE, ()):
         full = used.value >= numbers["info"]
@@ -35,13 +36,30 @@ def _mounts(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         with np.errstate(invalid="ignore", divide="ignore"):
             used = np.where(whole > 0, 1 - free.value / whole, np.nan)
         full = used >= numbers["info"]
-        if full.any():
+        if full.any() and _concerns(case, free.node, free.part, numbers):
             most = float(np.nanmax(used))
             span = int(free.time[full][0]), int(free.time[full][-1]) + max(free.interval, 1)
             text = f"{free.part or 'a filesystem'} of {free.node} was {most:.1%} full"
             evidence = free.evidence(text, most, numbers["info"], "1", time=int(free.time[np.nanargmax(used)]))
             subject = Subject("filesystem", f"{free.node}:{free.part}")
             yield rule.finding(subject, _severity(most, numbers), span, [evidence], 0.95)
+
+
+def _concerns(case: Case, node: str, mount: str, numbers: Numbers) -> bool:
+    """False for a filesystem that the job neither works in nor writes to: another program's.
+
+    Files are open for a short time, and may not have been seen. So a job that wrote, on whatever filesystem, may have
+    written to this one; and nothing is left out where neither files nor bytes were measured.
+    """
+    used = case.mounts.get(node)
+    if used is not None and mount in used.worked | used.written:
+        return True
+    if used is not None and used.written:
+        return False
+    writes = [one for one in case.means.get(_WRITE, ()) if one.node in ("", node)]
+    if not writes:
+        return used is None
+    return any(float((one.value * (one.until - one.time)).sum()) / SECOND >= numbers["written"] for one in writes)
 
 
 def _severity(most: float, numbers: Numbers) -> Severity:
@@ -69,7 +87,7 @@ RULE = Cause(
         "No space left on device",
     ),
     find_facts=find,
-    metrics=(_STORAGE,),
+    metrics=(_STORAGE, _WRITE),
     nodes=("node.filesystem.size", "node.filesystem.available"),
     running=True,
 ).rule

@@ -85,6 +85,8 @@ METRICS: tuple[Metric, ...] = (
         "Bytes written to storage.",
         names={"pai-dlc": "DiskWriteRate", "pai-studio": "DiskWriteRate", "cms": "DISK_WRITE"},
     ),
+    _amount("storage.processes", "{process}", "Processes whose working directory is on a filesystem, by mount point."),
+    _amount("storage.files.written", "{file}", "Files that are open for writing on a filesystem, by mount point."),
     _amount(
         "storage.ephemeral.usage",
         "By",

@@ -1,0 +1,152 @@
+"""The filesystems that a replica works in and writes to: those of its processes' working directories and open files.
+
+Paths of links in /proc are compared with mount points: nothing is looked up in the filesystem itself, which may hang.
+"""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from jobmeter.collect import files
+from jobmeter.collect.base import Owner, Place, Samples
+from jobmeter.collect.discover.table import Process, ProcessTable
+from jobmeter.collect.host.filesystem import points_by_device
+from jobmeter.model.sample import Sample
+
+ELSEWHERE = "other"
+"""The label of what is on no measured filesystem: one in memory, for example."""
+_MOST_LINKS = 1_000
+"""Links that are read at once. The replicas of a node take turns where that is not enough for all."""
+_MOST_OF_REPLICA = 500
+"""Links that are read of one replica, those of its oldest processes first."""
+
+
+class MountTable:
+    """The mounts of a namespace, by which a path is found on its filesystem."""
+
+    def __init__(self, mountinfo: bytes) -> None:
+        self._mountinfo = mountinfo
+        # What is mounted later over the same point hides what was there.
+        self._mounts = {mount.point: mount for mount in files.parse_mounts(mountinfo)}
+
+    @cached_property
+    def points(self) -> Mapping[bytes, str]:
+        """The mount point under which a filesystem is measured, by device."""
+        return points_by_device(self._mountinfo)
+
+    def point_of(self, path: str, own: "MountTable") -> str:
+        """The label of the filesystem of a path; ``own`` are the agent's mounts, by which filesystems are measured."""
+        mount = self._mount_of(path)
+        if mount is None:
+            return ELSEWHERE
+        if (point := own.points.get(mount.device)) is not None:
+            return point
+        upper = next((one[9:] for one in mount.options.split(",") if one.startswith("upperdir=")), "")
+        # What a container writes into its own root lies on a filesystem of the node.
+        return own.point_of(upper, own) if upper and (own is not self or upper != path) else ELSEWHERE
+
+    def _mount_of(self, path: str) -> files.Mount | None:
+        while True:
+            if (mount := self._mounts.get(path or "/")) is not None:
+                return mount
+            if path in ("", "/"):
+                return None
+            path = path.rpartition("/")[0]
+
+
+class MountsCollector:
+    """See ``Collector``. A replica none of whose links may be read has no samples."""
+
+    name = "mounts"
+    metrics = ("storage.processes", "storage.files.written")
+
+    def __init__(self, place: Place, table: ProcessTable, proc_root: str = "/proc") -> None:
+        self._place = place
+        self._table = table
+        self._proc = proc_root
+        self._turn = 0
+
+    def collect(self, now_ms: int) -> Samples:
+        """See ``Collector.collect``."""
+        replicas: dict[Owner, list[Process]] = {}
+        for process in self._table.processes():
+            if not process.member.measured and not process.stat.ended:
+                replicas.setdefault(process.member.owner, []).append(process)
+        mountinfo = files.read(f"{self._proc}/self/mountinfo")
+        if not replicas or mountinfo is None:
+            return []
+        own = MountTable(mountinfo)
+        tables = {self._namespace("self"): own}
+        samples: Samples = []
+        left, owners = _MOST_LINKS, list(replicas)
+        begin = self._turn % len(owners)
+        for owner in owners[begin:] + owners[:begin]:
+            if left <= 0:
+                break
+            self._turn += 1
+            counts, links = self._count(replicas[owner], tables, own)
+            left -= links
+            samples += [
+                Sample(self._place.of_replica(metric, owner, (("mount", point),)), now_ms, float(count))
+                for (metric, point), count in counts.items()
+            ]
+        return samples
+
+    def _count(
+        self, processes: list[Process], tables: dict[str, MountTable], own: MountTable
+    ) -> tuple[Counter[tuple[str, str]], int]:
+        """By metric and mount point the working directories and files of a replica, and how many links were read."""
+        counts: Counter[tuple[str, str]] = Counter()
+        links = 0
+        for process in sorted(processes, key=lambda one: one.stat.key.start):
+            if links >= _MOST_OF_REPLICA:
+                break
+            pid = process.stat.key.pid
+            mounts = self._mounts(pid, tables)
+            for metric, path in self._links(pid, _MOST_OF_REPLICA - links):
+                links += 1
+                if path and mounts is not None:
+                    counts[metric, mounts.point_of(path, own)] += 1
+        return counts, links
+
+    def _links(self, pid: int, most: int) -> Iterator[tuple[str, str]]:
+        """For each link that is read of a process the metric that it counts for, and its path; empty where none."""
+        yield self.metrics[0], _path(f"{self._proc}/{pid}/cwd")
+        try:
+            numbers = os.listdir(f"{self._proc}/{pid}/fd")  # noqa: PTH208 - a look is one call
+        except OSError:
+            return
+        for number in numbers[: most - 1]:
+            link = f"{self._proc}/{pid}/fd/{number}"
+            try:
+                # The link's own mode says how the file was opened (proc_pid_fd(5)).
+                written = os.lstat(link).st_mode & stat.S_IWUSR
+            except OSError:
+                continue
+            yield self.metrics[1], _path(link) if written else ""
+
+    def _mounts(self, pid: int, tables: dict[str, MountTable]) -> MountTable | None:
+        namespace = self._namespace(str(pid))
+        if namespace not in tables:
+            mountinfo = files.read(f"{self._proc}/{pid}/mountinfo")
+            if mountinfo is None:
+                return None
+            tables[namespace] = MountTable(mountinfo)
+        return tables[namespace]
+
+    def _namespace(self, pid: str) -> str:
+        try:
+            return os.readlink(f"{self._proc}/{pid}/ns/mnt")  # noqa: PTH115
+        except OSError:
+            return pid
+
+
+def _path(link: str) -> str:
+    """The path that a link leads to; empty for what has none: sockets, pipes, devices."""
+    try:
+        path = os.readlink(link)  # noqa: PTH115
+    except OSError:
+        return ""
+    return path if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/sys/")) else ""
