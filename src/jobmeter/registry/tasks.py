@@ -55,9 +55,17 @@ class TaskTable:
             texts = connection.scalars(page.limit(question.limit)).all()
         return TaskPage([msgspec.json.decode(text, type=DiagnosticTask) for text in texts], total)
 
-    def unfinished(self, limit: int) -> list[DiagnosticTask]:
-        """The oldest tasks that are not finished."""
-        question = sa.select(_task.body).where(_task.state.in_(_OPEN)).order_by(_task.created, _task.id).limit(limit)
+    def due(self, now_ms: int, limit: int) -> list[DiagnosticTask]:
+        """Return open tasks that can go on now: the oldest one of each project, then the next one of each.
+
+        A running task whose nodes may still answer waits for that, or for its deadline.
+        """
+        is_pending = (_answer.task == _task.id, _answer.answer.is_(None), _answer.deadline > now_ms)
+        is_due = sa.or_(_task.state == TaskState.WAITING.value, ~sa.exists().where(*is_pending))
+        place = sa.func.row_number().over(partition_by=_task.project, order_by=(_task.created, _task.id))
+        found = sa.select(_task.id, place.label("place")).where(_task.state.in_(_OPEN), is_due).subquery()
+        question = sa.select(_task.body).join(found, found.c.id == _task.id)
+        question = question.order_by(found.c.place, _task.created, _task.id).limit(limit)
         with self._database.read() as connection:
             texts = connection.scalars(question).all()
         return [msgspec.json.decode(text, type=DiagnosticTask) for text in texts]

@@ -10,6 +10,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
@@ -47,16 +48,28 @@ class Lane:
         return self._busy
 
     async def run(
-        self, function: Callable[[], T], drop: Callable[[T], object] | None = None, *, admitted: bool = False
+        self,
+        function: Callable[[], T],
+        drop: Callable[[T], object] | None = None,
+        *,
+        admitted: bool = False,
+        skipped: Callable[[], object] = lambda: None,
     ) -> T:
-        """Call the function on a thread of the lane.
+        """Call the function on a thread of the lane; ``skipped`` where it is never called after all.
 
         Cancelling takes a call that still waits out of the queue; one that runs ends by its own time budget, and
-        ``drop`` gets what it gives. Raises ThrottledError when too many wait already, unless it was ``admitted``.
+        ``drop`` gets what it gives. Raises ThrottledError when too many wait already, unless it
+        was ``admitted``.
         """
         if not admitted and self._busy >= self._most:
             raise ThrottledError(f"the server has {self._busy} requests of this kind under way, try again", 1000)
-        future = self.submit(function)
+        try:
+            future = self.submit(function)
+        except RuntimeError:  # the lane was closed
+            skipped()
+            raise
+        # The future alone says whether the thread has begun: no flag that the function sets does so in time.
+        future.add_done_callback(lambda done: skipped() if done.cancelled() else None)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -86,7 +99,6 @@ class Slot:
     """A question of a key that is under way. It is over at the end of its answer, which may be long."""
 
     def __init__(self, admission: "Admission", waiting: "Waiting[Any]") -> None:
-        self.begun = False
         self._admission = admission
         self._waiting = waiting
         self._seconds = 0.0
@@ -94,7 +106,6 @@ class Slot:
 
     def work(self, function: Callable[[], R]) -> R:
         """Call the function, on the account of this question."""
-        self.begun = True
         began = self._admission.clock.monotonic()
         token = ACCOUNT.set(self._waiting.spent)
         try:
@@ -115,12 +126,16 @@ class Slot:
         self._waiting.spent.short_rows = None
 
     def end(self) -> None:
-        """Let the next question go. A no-op the second time."""
+        """Charge for the question, and let the next one go. A no-op the second time."""
+        if not self._over:
+            self._admission.count(self._waiting.key, self._waiting.spent, self._seconds)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Let the next question go: this one did not begin. A no-op once it is over."""
         if not self._over:
             self._over = True
-            waiting = self._waiting
-            self._admission.count(waiting.key, waiting.spent, self._seconds)
-            waiting.queue.leave(waiting.key)
+            self._waiting.queue.leave(self._waiting.key)
 
 
 class Waiting(msgspec.Struct, Generic[R], frozen=True):
@@ -230,26 +245,19 @@ async def admitted_run(
     lane: Lane,
     work: Callable[[], R | Waiting[R]],
     unwanted: Callable[[R | Waiting[R]], object] = lambda _: None,
+    during: Callable[[Callable[[], R | Waiting[R]]], R | Waiting[R]] = lambda part: part(),
 ) -> R:
     """Work on the lane, and each time it has to wait for its turn, go on there when that comes.
 
-    ``unwanted`` gets what came of it when the caller was cancelled meanwhile.
+    ``unwanted`` gets what came of it when the caller was cancelled meanwhile: a thread works to its end, and its key
+    pays for that. ``during`` calls each part of the work, on its thread.
     """
-    result = await lane.run(work, unwanted)
+    result = await lane.run(partial(during, work), unwanted)
     while isinstance(result, Waiting):
-        result = await _when_admitted(admission, lane, result, unwanted)
+        turn = await admission.wait(result)
+        part = partial(during, partial(admission.go_on, result, turn))
+        result = await lane.run(part, unwanted, admitted=True, skipped=turn.give_up)
     return result
-
-
-async def _when_admitted(
-    admission: Admission, lane: Lane, waiting: Waiting[R], unwanted: Callable[[R | Waiting[R]], object]
-) -> R | Waiting[R]:
-    turn = await admission.wait(waiting)
-    try:
-        return await lane.run(lambda: admission.go_on(waiting, turn), unwanted, admitted=True)
-    finally:
-        if not turn.begun:
-            turn.end()
 
 
 def _drop(done: "Future[T]", drop: Callable[[T], object]) -> None:

@@ -24,6 +24,7 @@ PATIENCE_SECONDS = 30.0
 """How long a viewer may take to read one update."""
 MOST_VIEWERS = 1_000
 MOST_TOPICS = 200
+"""Different views at one time. Further viewers of one of them cost no question, and are let in."""
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 HEADERS = (("cache-control", "no-store"), ("x-accel-buffering", "no"), ("vary", "accept-encoding"))
 _GZIP = (("content-encoding", "gzip"),)
@@ -144,8 +145,10 @@ class Hub:
                 viewer.send(_NOTHING, over=True)
 
     def _join(self, feed: Feed, gzip: SharedGzip | None) -> tuple[_Topic, _Viewer]:
-        if self._closed or self.viewers >= self._most or len(self._topics) >= MOST_TOPICS:
+        if self._closed or self.viewers >= self._most:
             raise ThrottledError(f"there are {self.viewers} live viewers already, try again", 10_000)
+        if feed.topic not in self._topics and len(self._topics) >= MOST_TOPICS:
+            raise ThrottledError(f"{len(self._topics)} different live views are open already, try again", 10_000)
         topic = self._topics.setdefault(feed.topic, _Topic())
         viewer = _Viewer(feed, gzip)
         topic.viewers.append(viewer)

@@ -381,7 +381,7 @@ async def _on_worker(request: Request, exchange: Exchange, handler: Handler) -> 
         enter(services, request, handler.project)
         return handler.work(request)
 
-    result = await admitted_run(services.admission, handler.lane, partial(exchange.during, work), handler.drop)
+    result = await admitted_run(services.admission, handler.lane, work, handler.drop, exchange.during)
     await handler.send(result, exchange)
 
 

@@ -9,9 +9,10 @@ from jobmeter.access.principal import Scope
 from jobmeter.diagnose.report import diagnose
 from jobmeter.diagnose.stored import evaluate_lines, evaluate_nodes
 from jobmeter.diagnose.thresholds import Thresholds
-from jobmeter.errors import InvalidRequestError, JobmeterError, LimitExceededError, NotFoundError
+from jobmeter.errors import ForbiddenError, InvalidRequestError, JobmeterError, LimitExceededError, NotFoundError
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import Node
+from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.model.task import (
     MAX_LOG_BYTES,
     MAX_LOG_LINES,
@@ -35,7 +36,8 @@ from jobmeter.server.services import Services
 _log = logging.getLogger("jobmeter.server")
 MOST_ATTEMPTS = 3
 """How often a task is begun that a server did not live to carry through."""
-TASKS_PER_ROUND = 64
+TASKS_PER_ROUND = 16
+"""Tasks that go on in one round: those of a project with many leave room for those of others."""
 LONGEST_RANGE = 31 * DAY
 MAX_PAGE = 100
 _LONGEST_MESSAGE = 2_000
@@ -104,9 +106,10 @@ def _given_logs(new_task: NewTask, scope: Scope) -> str:
         raise LimitExceededError(f"logs may have {MAX_LOG_LINES} lines and {MAX_LOG_BYTES} characters", "logs")
     if len(new_task.nodes) > MAX_NODES:
         raise LimitExceededError(f"a task names at most {MAX_NODES} nodes", "nodes")
-    if new_task.project is None and scope.projects is not None:
-        return min(scope.projects)
-    return new_task.project or "default"
+    project = new_task.project or (DEFAULT_PROJECT if scope.projects is None else min(scope.projects))
+    if scope.grant is not None or scope.job is not None or not scope.allows(project):
+        raise ForbiddenError(f"this key may not have log lines diagnosed for project {project}")
+    return project
 
 
 def find_tasks(services: Services, question: TaskFilter, scope: Scope) -> TaskPage:
@@ -131,7 +134,11 @@ def find_task(services: Services, task: str, scope: Scope) -> DiagnosticTask:
 
 
 class Tasks:
-    """See ``Work``. Carries out what waits. A task that a server left half way is begun anew, three times at most."""
+    """See ``Work``. Carries out tasks, those of several projects in turn.
+
+    A task that a server left half way is begun anew, three times at most; one of nodes once they have answered, or may
+    answer no longer.
+    """
 
     name = "tasks"
     interval = 0.5
@@ -144,7 +151,7 @@ class Tasks:
 
     def round(self) -> None:
         """Begin and finish what is due."""
-        for task in self._registry.tasks.unfinished(TASKS_PER_ROUND)[:TASKS_PER_ROUND]:
+        for task in self._registry.tasks.due(self._clock.now_ms(), TASKS_PER_ROUND):
             begun = task if task.looked else self._evaluate(task)
             if begun is not None:
                 self._finish(begun)

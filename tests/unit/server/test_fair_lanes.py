@@ -1,6 +1,7 @@
 """One key's questions do not keep others from theirs, and cost what a key may spend."""
 
 import asyncio
+import random
 import threading
 from functools import partial
 from unittest import mock
@@ -11,9 +12,10 @@ from tests.asgi import send
 from tests.fakes import NOW, SetClock
 from tests.frames import row, samples
 from tests.serving import BASE, serving
-from tests.waiting import until
+from tests.waiting import turn, until
 
 from jobmeter.access.limit import Budget
+from jobmeter.access.memory import MemoryBudget
 from jobmeter.errors import InvalidRequestError, ThrottledError
 from jobmeter.model.series import job_key
 from jobmeter.model.time import SystemClock
@@ -104,6 +106,137 @@ def test_who_gives_up_waiting_leaves_the_others_their_turn(lane):
     asyncio.run(main())
     assert sorted(ran) == [1, 3]
     assert turns._short.enter("a")
+
+
+def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays(lane):
+    """It leaves at the worst moment: a thread has the question, and has not begun to work on it."""
+    clock, charged = SetClock(), []
+    turns = Admission(clock, Budget(concurrent=1), lambda rows, seconds: charged.append((rows, seconds)))
+    first, has_it, begins, works, ends = (threading.Event() for _ in range(5))
+
+    def go(turn):
+        if not turns.second:
+            return turn.whole(first.wait)
+        has_it.set()
+        begins.wait()
+        return turn.whole(work)
+
+    def work():
+        works.set()
+        ends.wait()
+        clock.time_ms += 7_000
+
+    async def main():
+        turns.second = False
+        one = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), go)))
+        await until(lambda: lane.busy == 1)
+        other = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), go)))
+        await until(lambda: _waiting(turns._short) == 1)
+        turns.second = True
+        first.set()
+        await one
+        await until(has_it.is_set)
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+        seen = [turns._short._running]
+        begins.set()
+        await until(works.is_set)
+        seen.append(turns._short._running)
+        assert charged == [(0, 0.0)], "the first alone"
+        ends.set()
+        await until(lambda: lane.busy == 0)
+        assert seen == [1, 1], "its slot is taken while its work is to come, and while it works"
+
+    try:
+        asyncio.run(main())
+    finally:
+        for event in (first, begins, ends):
+            event.set()
+    assert charged == [(0, 0.0), (0, 7.0)]
+    assert turns._short.enter("a")
+
+
+def test_a_client_that_leaves_before_a_thread_is_free_is_charged_nothing():
+    lane, charged = Lane("test", 1, 100), []
+    turns = Admission(SystemClock(), Budget(concurrent=1), lambda *cost: charged.append(cost))
+    busy, ran = threading.Event(), []
+
+    async def main():
+        assert turns._short.enter("a")
+        waits = _ask(turns, lane, "a", lambda: ran.append(1))
+        await until(lambda: _waiting(turns._short) == 1)
+        blocking = asyncio.ensure_future(lane.run(busy.wait))
+        await until(lambda: lane.busy == 1)
+        turns._short.leave("a")
+        await until(lambda: lane.busy == 2)
+        waits.cancel()
+        await asyncio.gather(waits, return_exceptions=True)
+        assert turns._short.enter("a")
+        busy.set()
+        await blocking
+
+    asyncio.run(main())
+    lane.close()
+    assert (ran, charged) == ([], [])
+
+
+def test_clients_that_leave_at_any_moment_leave_no_slot_taken_and_all_work_is_charged(lane):
+    clock, lock, ran, charged = SystemClock(), threading.Lock(), [], []
+    turns = Admission(clock, Budget(concurrent=2), lambda *cost: charged.append(cost))
+
+    def work():
+        with lock:
+            ran.append(1)
+        threading.Event().wait(0.001)
+
+    async def main():
+        chance = random.Random(7)
+        asks = [_ask(turns, lane, f"key-{number % 5}", work) for number in range(300)]
+        for one in chance.sample(asks, 200):
+            one.cancel()
+            if chance.random() < 0.3:
+                await turn()
+        await asyncio.gather(*asks, return_exceptions=True)
+        await until(lambda: lane.busy == 0)
+
+    lane._most = 1_000
+    asyncio.run(main())
+    assert len(ran) >= 100
+    assert len(charged) == len(ran)
+    assert all(seconds > 0 for _, seconds in charged)
+    assert not turns._short._running
+    assert not turns._short._backlog
+
+
+def test_the_memory_of_a_body_is_reserved_while_a_thread_has_it(lane):
+    """The client leaves while its question waits, and while it is worked on."""
+    turns = Admission(SystemClock(), Budget(concurrent=1))
+    memory = MemoryBudget(1_000)
+    account = memory.account()
+    account.take(600)
+    works, ends = threading.Event(), threading.Event()
+
+    def work():
+        works.set()
+        ends.wait()
+
+    async def main():
+        assert turns._short.enter("a")
+        question = _question(turns, "a", work)
+        asked = asyncio.ensure_future(admitted_run(turns, lane, question, during=account.during))
+        await until(lambda: _waiting(turns._short) == 1)
+        turns._short.leave("a")
+        await until(works.is_set)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        account.close()
+        with pytest.raises(ThrottledError):
+            memory.check(600)
+        ends.set()
+        await until(lambda: lane.busy == 0)
+        memory.check(1_000)
+
+    asyncio.run(main())
 
 
 def _reading(turns, lane, key, rows, released):

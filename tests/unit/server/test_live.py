@@ -14,6 +14,7 @@ from jobmeter.access.call import Call
 from jobmeter.access.principal import Scope
 from jobmeter.errors import NotFoundError, ThrottledError, UnauthenticatedError
 from jobmeter.query.request import JobRef, LogQuestion
+from jobmeter.server import live
 from jobmeter.server.admission import Lane
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.live import Feed, Hub, Update
@@ -156,6 +157,27 @@ def test_there_are_at_most_so_many_viewers_and_none_once_it_is_closed(lane):
         await first
         with pytest.raises(ThrottledError):
             await hub.send(feed(), Sink())
+
+    asyncio.run(look())
+
+
+def test_at_the_limit_of_topics_another_viewer_of_one_of_them_may_look(lane, monkeypatch):
+    monkeypatch.setattr(live, "MOST_TOPICS", 2)
+
+    async def look():
+        hub, sinks = Hub(lane, seconds=0.001), [Sink() for _ in range(5)]
+        looking = [asyncio.create_task(hub.send(feed(topic), sink)) for topic, sink in zip("abbba", sinks, strict=True)]
+        await until(lambda: all(len(sink.updates) > 1 for sink in sinks))
+        with pytest.raises(ThrottledError, match="2 different live views"):
+            await hub.send(feed("c"), Sink())
+        looking[0].cancel()
+        looking[4].cancel()
+        await asyncio.gather(*looking[::4], return_exceptions=True)
+        other = asyncio.create_task(hub.send(feed("c"), last := Sink()))
+        await until(lambda: len(last.updates) > 1)
+        hub.close()
+        await asyncio.gather(*looking[1:4], other)
+        assert hub.viewers == 0
 
     asyncio.run(look())
 

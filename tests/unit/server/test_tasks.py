@@ -5,8 +5,11 @@ from msgspec.structs import replace
 from tests.frames import records
 from tests.serving import serving
 
-from jobmeter.model.task import MOST_OPEN, TaskState
-from jobmeter.server.tasks import MOST_ATTEMPTS, Tasks
+from jobmeter.access.policy import Grant
+from jobmeter.access.principal import Scope
+from jobmeter.errors import ForbiddenError
+from jobmeter.model.task import MOST_OPEN, GivenLog, NewTask, TaskState, TaskType
+from jobmeter.server.tasks import MOST_ATTEMPTS, TASKS_PER_ROUND, Tasks, create_task
 
 
 @pytest.fixture
@@ -79,8 +82,11 @@ def test_the_first_answer_counts_and_other_projects_cannot_give_it(server):
 def test_a_task_that_servers_leave_half_way_is_interrupted_in_the_end(server):
     task = create(server)
     table = server.application.services.registry.tasks
-    [stored] = table.unfinished(10)
+    [stored] = table.due(server.clock.now_ms(), 10)
     table.save(replace(stored, state=TaskState.RUNNING, attempts=MOST_ATTEMPTS))
+    carry(server)
+    assert get(server, task)["state"] == "running", "its node may still answer"
+    server.clock.time_ms += 61_000
     carry(server)
     found = get(server, task)
     assert found["state"] == "interrupted"
@@ -124,3 +130,65 @@ def test_wrong_tasks_are_named(server, body, field):
     answer = server.call("POST", "/tasks", body)
     assert answer.status in {400, 413}, answer.body
     assert answer.json()["error"]["field"] == field
+
+
+def states(server):
+    return {one["id"]: one["state"] for one in server.call("GET", "/tasks?limit=100").json()["tasks"]}
+
+
+def test_tasks_that_wait_for_dead_agents_hold_nobody_up(server):
+    """However many they are, and whosever; each ends at its deadline."""
+    other = server.key("writer", "theirs")
+    server.ingest(records({"nodes": [{"name": "n", "cluster": "c"}]}), other)
+    silent = [create(server, project="default") for _ in range(70)]
+    silent += [create(server, key=other) for _ in range(20)]
+    for _ in range(len(silent) // TASKS_PER_ROUND + 1):
+        carry(server)
+    assert {get(server, task)["state"] for task in silent} == {"running"}
+    server.clock.time_ms += 1_000
+    lines = {"type": "logs", "logs": [{"lines": ["CUDA error: out of memory"]}]}
+    mine, theirs = create(server, **lines), create(server, key=other, **lines)
+    carry(server)
+    assert (get(server, mine)["state"], get(server, theirs)["state"]) == ("done", "done")
+    server.clock.time_ms += 61_000
+    for _ in range(len(silent) // TASKS_PER_ROUND + 1):
+        carry(server)
+    assert {get(server, task)["state"] for task in silent} == {"done"}
+
+
+def test_the_tasks_of_a_project_with_many_leave_room_for_those_of_another(server):
+    lines = {"type": "logs", "logs": [{"lines": ["nothing"]}]}
+    many = [create(server, **lines) for _ in range(MOST_OPEN)]
+    server.clock.time_ms += 1_000
+    other = server.key("writer", "theirs")
+    last = [create(server, key=other, **lines) for _ in range(2)]
+    carry(server)
+    assert [get(server, task)["state"] for task in last] == ["done", "done"]
+    done = [task for task in many if get(server, task)["state"] == "done"]
+    assert len(done) == TASKS_PER_ROUND - 2
+    for _ in range(len(many) // TASKS_PER_ROUND + 1):
+        carry(server)
+    assert {get(server, task)["state"] for task in many} == {"done"}
+
+
+def test_an_answered_task_ends_while_others_wait(server):
+    waits, answered = create(server), create(server)
+    carry(server)
+    poll(server, {"task": answered, "checks": [OK]})
+    carry(server)
+    assert (get(server, waits)["state"], get(server, answered)["state"]) == ("running", "done")
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        Scope(frozenset({"theirs"})),
+        Scope(None, "j1"),
+        Scope(None, grant=Grant((), ())),
+    ],
+)
+def test_log_lines_are_diagnosed_for_a_project_of_the_caller(server, scope):
+    new_task = NewTask(type=TaskType.LOGS, logs=[GivenLog(lines=["x"])], project="default")
+    with pytest.raises(ForbiddenError):
+        create_task(server.application.services, new_task, scope)
+    assert states(server) == {}
