@@ -38,6 +38,13 @@ class StateFile(Generic[T]):
                 _log.warning(self._unreadable, self.path, error)
             return None
 
+    def written_ns(self) -> int | None:
+        """Return when the file was last written, in nanoseconds since the epoch; None where there is none."""
+        try:
+            return self.path.stat().st_mtime_ns if self.path else None
+        except OSError:
+            return None
+
     def save(self, value: T) -> None:
         """Write the value where it has changed; a failure is logged."""
         try:

@@ -41,16 +41,19 @@ class Node:
         self.time = Time()
         self._folder, self._patterns, self._sources = folder, patterns, sources
         self._rate, self._owner_of = rate, owner_of
-        self.outbox = None
+        self.outbox: Outbox | None = None
+        self.watch = FileWatch([])
         self.start()
 
     def start(self, spool=True):
         if self.outbox is not None:
             self.outbox.close()
+            self.watch.close()
         self.outbox = Outbox(Spool(self._folder / "spool") if spool else None)
+        self.watch = FileWatch([str(pattern) for pattern in self._patterns])
         self.reader = SystemLogReader(
             [make() for make in self._sources],
-            FileWatch([str(pattern) for pattern in self._patterns]),
+            self.watch,
             Place("n1", project="default"),
             self.outbox,
             now_ns=self.time,
@@ -59,6 +62,9 @@ class Node:
             owner_of=self._owner_of,
             state=self._folder / "logs.json",
         )
+
+    def __del__(self):
+        self.watch.close()
 
     def rounds(self, count=12):
         for _ in range(count):

@@ -1,6 +1,7 @@
 """One language of log searches in every place that takes one: our own API, its live form, ListSyslogs."""
 
 import json
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -10,13 +11,13 @@ from jobmeter.model.log import LogLine
 from jobmeter.wire.native.logs import logs_frame
 
 _STREAM = "file:/var/log/app.log"
-LINES = [
+LINES: list[dict[str, Any]] = [
     {"text": "disk error 5", "severity": "err", "facility": "kern", "tag": "kernel", "stream": "kernel"},
     {"text": "memory warning", "severity": 4, "tag": "oomd", "stream": _STREAM},
     {"text": "all well", "severity": 6, "tag": "sshd", "stream": _STREAM},
     {"text": "nothing stated", "stream": _STREAM},
 ]
-TEXTS = [line["text"] for line in LINES]
+TEXTS: list[str] = [line["text"] for line in LINES]
 SEARCHES = {
     "err*": [0],
     "er?or": [0],

@@ -5,8 +5,11 @@ from pathlib import Path
 
 from jobmeter.collect.syslog.base import Entry, Position, Reading
 from jobmeter.collect.syslog.lines import LineCutter, Piece
-from jobmeter.collect.syslog.rotation import Spot, identity, is_whole, open_file, rotated, spot_at, spot_of
+from jobmeter.collect.syslog.opening import LogOpener
+from jobmeter.collect.syslog.rotation import Spot, identity, identity_of, is_whole, rotated, spot_at, spot_of
+from jobmeter.collect.syslog.successors import Followed, Successors
 from jobmeter.model.line_level import level_in
+from jobmeter.model.log import MAX_SYSTEM_NAME
 from jobmeter.model.syslog import priority_of, severity_of_level
 
 _CHUNK = 256 * 1024
@@ -26,21 +29,35 @@ class FileSource:
     the rest is read from the copy. A line without an end is read only when its file will not grow. Lines have no times.
     """
 
-    def __init__(self, path: Path, *, from_end: bool = False) -> None:
+    def __init__(self, path: Path, opener: LogOpener, *, from_end: bool = False, since_ns: int = 0) -> None:
+        """Read a path from a stored position on, or from its beginning; ``from_end``: from its end as it is now.
+
+        Rotated files that were last written to before ``since_ns`` belong to the past.
+        """
+        self.path = path
         self.key = f"file:{path}"
-        self.stream = self.key[:256]
-        self._path = path
-        self._from_end = from_end
+        self.stream = stream_of(path)
+        self._opener = opener
         self._descriptor: int | None = None
         self._spot: Spot | None = None
         self._cutter = LineCutter()
         self._quiet = 0
         self._done: tuple[int, int] | None = None
+        self._later = Successors(path, opener, since_ns)
+        if from_end:
+            self._later.follow(path, None)
+            self._later.skip_to_ends()
+
+    @property
+    def files(self) -> set[tuple[int, int]]:
+        """Which files are open."""
+        return self._later.files | ({identity_of(self._descriptor)} if self._descriptor is not None else set())
 
     @property
     def finished(self) -> bool:
         """Whether the file is gone, was read to its end, and none took its place."""
-        return self._done is not None and self._descriptor is None and identity(self._path) is None
+        absent = self._descriptor is None and not self._later and identity(self.path) is None
+        return absent and self._done is not None
 
     def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
         """See ``Source.read``."""
@@ -53,23 +70,52 @@ class FileSource:
             return self._start_over("" if self._done == spot.file else _GONE)
         return self._truncated() or self._forward()
 
+    @property
+    def opened(self) -> int:
+        """How many files were opened for the path since ``balance``."""
+        return self._later.opened
+
+    def balance(self) -> None:
+        """Begin to count anew what is opened."""
+        self._later.opened = 0
+
+    def follow(self, path: Path, at: Spot | None = None, *, is_new: bool = False) -> Followed:
+        """See ``Successors.follow``."""
+        current = None if self._descriptor is None else identity_of(self._descriptor)
+        return self._later.follow(path, current, at, is_new=is_new)
+
+    def gather(self) -> None:
+        """Open the path's file, and those into which it was rotated, unless they belong to the past."""
+        self._later.gather(None)
+
+    def release(self, file: tuple[int, int]) -> Spot | None:
+        """Let go of a file that another path has by now; return up to where it was read, None for an unknown one."""
+        if self._spot is None or self._descriptor is None or identity_of(self._descriptor) != file:
+            return self._later.release(file)
+        spot = self._spot
+        self._done = file
+        self._use(None)
+        return spot
+
     def close(self) -> None:
         """See ``Source.close``."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        self._descriptor, self._spot = None, None
+        self._use(None)
+        self._later.close()
 
     def _first(self) -> Reading | None:
-        if not self._open(self._path):
+        self._later.follow(self.path, None)
+        found = self._later.take()
+        if found is None:
             return None
-        descriptor = self._opened()
-        offset = os.fstat(descriptor).st_size if self._from_end else 0
-        return self._at(descriptor, offset, [])
+        self._use(found[0])
+        return self._at(*found, [])
 
     def _resume(self, spot: Spot) -> bool:
         """Open the file of a position under its current name."""
-        for path in (self._path, *rotated(self._path)):
-            if identity(path) == spot.file and self._open(path):
+        for path in (self.path, *rotated(self.path)):
+            descriptor = self._opener.open(path) if identity(path) == spot.file else None
+            if descriptor is not None:
+                self._use(descriptor)
                 self._spot = spot
                 return True
         return False
@@ -79,14 +125,15 @@ class FileSource:
         descriptor, spot = self._opened(), self._place()
         if is_whole(descriptor, spot):
             return None
-        for path in reversed(rotated(self._path)):
-            copy = open_file(path)
+        for path in reversed(rotated(self.path)):
+            copy = self._opener.open(path)
             if copy is None:
                 continue
-            if identity(path) != spot.file and is_whole(copy, spot):
+            if identity_of(copy) != spot.file and is_whole(copy, spot):
                 self._use(copy)
                 return self._at(copy, spot.offset, [])
             os.close(copy)
+        self._use(None)
         return self._start_over("")
 
     def _forward(self) -> Reading | None:
@@ -99,43 +146,42 @@ class FileSource:
             pieces = self._cutter.feed(data)
             if pieces:
                 end = spot.offset + sum(piece.length for piece in pieces)
-                return self._at(descriptor, end, _entries(pieces), more=len(data) == _CHUNK)
+                return self._at(descriptor, end, _entries(pieces), more=len(data) == _CHUNK or bool(self._later))
         return None
 
     def _ended(self, descriptor: int, spot: Spot) -> Reading | None:
         """The next reading at the end of a file: None, unless another one took its place."""
-        current = identity(self._path)
+        current = identity(self.path)
         if current == spot.file:
-            return None
+            return self._late(descriptor, spot) if self._later else None
         self._quiet += 1
-        if self._quiet < (_QUIET if current else _ABSENT):
+        if self._quiet < (_QUIET if current or self._later else _ABSENT) and not self._later.is_past:
             return None
         last = self._cutter.finish()
         if last is not None:
             return self._at(descriptor, spot.offset + last.length, _entries([last]))
-        if current is None:
-            self.close()  # frees the disk space
+        self._descriptor = None
+        self._later.finish(descriptor, spot)  # frees the disk space of a file without a name
+        following = self._start_over("")
+        if following is None:
+            self._use(None)
             self._done = spot.file
-            return None
-        return self._go_on(descriptor)
+        return following
 
-    def _go_on(self, descriptor: int) -> Reading | None:
-        """Open the file that follows a finished one."""
-        finished = os.fstat(descriptor)
-        for path in rotated(self._path):
-            other = identity(path)
-            if (
-                other not in {None, (finished.st_dev, finished.st_ino)}
-                and path.stat().st_mtime_ns > finished.st_mtime_ns
-            ):
-                return self._at(self._opened(), 0, []) if self._open(path) else None
+    def _late(self, descriptor: int, spot: Spot) -> Reading | None:
+        """Read files that were found late, while the one that follows them has been begun, and then go on with it."""
+        self._descriptor = None
+        self._later.put_back(descriptor, spot.offset)
         return self._start_over("")
 
     def _start_over(self, note: str) -> Reading | None:
-        """Open the path's current file from its beginning."""
-        if not self._open(self._path):
+        """Open the file whose lines come next."""
+        self._later.gather(None)
+        found = self._later.take()
+        if found is None:
             return None
-        return self._at(self._opened(), 0, [Entry(note, severity=4)] if note else [])
+        self._use(found[0])
+        return self._at(*found, [Entry(note, severity=4)] if note else [])
 
     def _again(self, spot: Spot, end: Spot) -> Reading | None:
         """The lines of an earlier reading, between two positions."""
@@ -157,28 +203,32 @@ class FileSource:
         self._spot = spot_at(descriptor, offset)
         return Reading(entries, self._spot.position(), more or not entries)
 
-    def _open(self, path: Path) -> bool:
-        descriptor = open_file(path)
-        if descriptor is None:
-            return False
-        self._use(descriptor)
-        return True
-
-    def _use(self, descriptor: int) -> None:
-        self.close()
-        self._descriptor = descriptor
+    def _use(self, descriptor: int | None) -> None:
+        """Read another file from now on, or none."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor, self._spot = descriptor, None
         self._cutter = LineCutter()
         self._quiet = 0
+        if descriptor is not None:
+            self._later.release(identity_of(descriptor))
+            self._later.since_ns = self._later.since_ns or os.fstat(descriptor).st_mtime_ns
 
     def _opened(self) -> int:
         if self._descriptor is None:
-            raise FileNotFoundError(f"{self._path} is not open")
+            raise FileNotFoundError(f"{self.path} is not open")
         return self._descriptor
 
     def _place(self) -> Spot:
         if self._spot is None:
-            raise FileNotFoundError(f"{self._path} has no place")
+            raise FileNotFoundError(f"{self.path} has no place")
         return self._spot
+
+
+def stream_of(path: Path) -> str:
+    """Return the stream of the lines of a path; a character that cannot be printed is replaced."""
+    name = "".join(letter if letter.isprintable() else "\ufffd" for letter in str(path))
+    return f"file:{name}"[:MAX_SYSTEM_NAME]
 
 
 def _entries(pieces: list[Piece]) -> list[Entry]:

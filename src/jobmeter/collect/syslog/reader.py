@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,17 +12,18 @@ from jobmeter.collect.base import Owner, Place
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.state_file import StateFile
 from jobmeter.collect.syslog.base import Entry, Position, Reading, Source
+from jobmeter.collect.syslog.files import stream_of
 from jobmeter.collect.syslog.watch import FileWatch, is_gone
+from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.model.syslog import level_of_severity
 from jobmeter.wire.native.logs import logs_frame
 
-if TYPE_CHECKING:
-    from jobmeter.collect.syslog.files import FileSource
-
 _INTERVAL = 0.25
 _SCAN_EVERY = 8
 """Rounds between two scans for new files."""
+_BREATH = 0.01
+"""Seconds between two looks at the kernel's reports, so that a busy folder costs little."""
 _READINGS = 8
 """Readings of one source in a round, before the others have their turn."""
 _log = logging.getLogger(__name__)
@@ -118,11 +118,11 @@ class SystemLogReader:
         self._owner_of = owner_of
         unreadable = "the positions in %s cannot be read (%s): sources are read from where they begin"
         self._file = StateFile(state, msgspec.json.Decoder(Checkpoint), unreadable)
+        self._looked_ns = self._file.written_ns()
         self._saved = self._file.load() or Checkpoint()
         self._unsaved = False
         self._unsaveable = False
         self._waits = False
-        self._files: list[FileSource] = []
         self._rounds = 0
         self._rates: dict[str, LineRate] = {}
         self._failing: set[str] = set()
@@ -145,15 +145,17 @@ class SystemLogReader:
 
     def round(self) -> bool:
         """Read some lines of each source; True when there are more."""
-        if self._rounds % _SCAN_EVERY == 0:
+        if self._rounds % _SCAN_EVERY == 0 or self._watch.is_due:
             self._scan_files()
         self._rounds += 1
+        self._watch.notice()
         if self._waits:
             if self._outbox.size:
                 return False
             self._waits = False
+        self._report_losses()
         more = False
-        for source in [*self._sources, *self._files]:
+        for source in [*self._sources, *self._watch.sources]:
             for _ in range(_READINGS):
                 if self._waits or self._outbox.size > self._outbox.capacity // 2 or not self._turn(source):
                     break
@@ -166,21 +168,61 @@ class SystemLogReader:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                more = self.round()
+                if not self.round():
+                    self._pause()
             except Exception:  # noqa: BLE001 - what goes wrong now may go right later, and nothing was passed over
                 _log.exception("system logs cannot be read now")
-                more = False
-            if not more:
                 self._stopping.wait(_INTERVAL)
+
+    def _pause(self) -> None:
+        """Wait for the next round; meanwhile open new log files as soon as the kernel reports them."""
+        ends = self._monotonic() + _INTERVAL
+        while (left := ends - self._monotonic()) > 0 and not self._watch.is_due:
+            if not self._watch.wait(left):
+                break
+            self._watch.notice()
+            if self._stopping.wait(_BREATH):
+                return
+        if self._watch.wait(0) is None:
+            self._stopping.wait(_INTERVAL)
 
     def _scan_files(self) -> None:
         if self._rounds == 0:
             self._forget([key for key in self._saved.places if is_gone(key)])
         if not self._waits:
             self._forget(self._watch.forget_finished())
-        self._files = self._watch.scan(self._saved.patterns, self._saved.places)
+        self._watch.scan(self._saved.patterns, self._saved.places, self._looked_ns)
         # Stored once every file was found: a later file is read from its beginning.
         self._unsaved |= self._saved.patterns != self._watch.patterns
+
+    def _report_losses(self) -> None:
+        """Write a line in the place of files that went away before they could be opened."""
+        losses = self._watch.losses() if self._outbox.size <= self._outbox.capacity // 2 else {}
+        if not losses:
+            return
+        lines = []
+        for path, count in losses.items():
+            self._saved.last_ns = max(self._now_ns(), self._saved.last_ns + 1)
+            what = "a file" if count == 1 else f"{count} files"
+            text = (
+                f"[jobmeter: {what} of this name went away before the agent could read it, lines may be missing here]"
+            )
+            lines.append(self._note(text, stream_of(path), self._saved.last_ns))
+        self.sent += len(lines)
+        self._unsaved = True
+        self._waits = not self._outbox.put(logs_frame(lines))
+
+    def _note(self, text: str, stream: str, time_ns: int) -> LogLine:
+        return LogLine(
+            time_ns=time_ns,
+            text=text,
+            project=self._place.project,
+            node=self._place.node,
+            stream=stream,
+            level=Level.WARNING,
+            facility="user",
+            severity=4,
+        )
 
     def _forget(self, keys: Sequence[str]) -> None:
         for key in keys:

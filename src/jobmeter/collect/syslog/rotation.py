@@ -2,8 +2,9 @@
 
 import os
 import re
-import stat
 import zlib
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -50,18 +51,6 @@ def is_whole(descriptor: int, spot: Spot) -> bool:
     return os.fstat(descriptor).st_size >= spot.offset and _marks(descriptor, spot.offset) == (spot.head, spot.tail)
 
 
-def open_file(path: Path) -> int | None:
-    """A descriptor for reading; None where the path is not there, or is no regular file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
 def identity(path: Path) -> tuple[int, int] | None:
     """Which file a path is; None where there is none."""
     try:
@@ -71,20 +60,33 @@ def identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def is_rotated(path: Path, live: Path) -> bool:
-    """Whether a name is that of a live file with what rotation puts behind it."""
-    suffix = str(path)[len(str(live)) :]
-    return str(path).startswith(str(live)) and _ROTATED.fullmatch(suffix) is not None
+def identity_of(descriptor: int) -> tuple[int, int]:
+    """Return which file is open."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+def live_names(name: str) -> Iterator[str]:
+    """Yield names that a rotated file may have had before: ``app.log`` for ``app.log.1``, ``app.log-20261122.gz``."""
+    for at, letter in enumerate(name):
+        if at and letter in ".-" and _ROTATED.fullmatch(name, at):
+            yield name[:at]
+
+
+def is_readable(name: str) -> bool:
+    """Return False for the name of a compressed file."""
+    return not name.endswith(_COMPRESSED)
 
 
 def rotated(live: Path) -> list[Path]:
     """The files beside a live one into which it was rotated and that can be read, the oldest first."""
     found = []
     try:
-        for entry in os.scandir(live.parent):
-            path = live.parent / entry.name
-            if entry.name.startswith(live.name) and is_rotated(path, live) and path.suffix not in _COMPRESSED:
-                found.append((entry.stat().st_mtime_ns, path))
+        with os.scandir(live.parent) as entries:
+            for entry in entries:
+                if is_readable(entry.name) and live.name in live_names(entry.name):
+                    with suppress(FileNotFoundError):
+                        found.append((entry.stat(follow_symlinks=False).st_mtime_ns, live.parent / entry.name))
     except OSError:
         return []
     return [path for _, path in sorted(found)]

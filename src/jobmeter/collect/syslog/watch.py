@@ -1,49 +1,127 @@
-"""The files that match the patterns of an agent's settings, listed at intervals."""
+"""The files that match the patterns of an agent's settings: opened at the kernel's event, and listed at intervals."""
 
-import glob
 import logging
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from jobmeter.collect.syslog.changes import Changes
 from jobmeter.collect.syslog.files import FileSource
-from jobmeter.collect.syslog.rotation import identity, is_rotated, rotated
+from jobmeter.collect.syslog.inotify import Inotify
+from jobmeter.collect.syslog.opening import LogOpener
+from jobmeter.collect.syslog.patterns import MOST_ENTRIES, Budget, LogPattern, NamePattern
+from jobmeter.collect.syslog.rotation import identity, live_names, rotated
+from jobmeter.collect.syslog.successors import Followed
+from jobmeter.model.time import SystemClock
 
 MOST_FILES = 1_000
 """Most files that one agent reads."""
+_MARGIN_NS = 10**8
+"""By how much the times of files may lag behind the clock."""
+_BATCHES = 16
+"""Readings of events in a row: as many as the kernel stores."""
+_NS = 1_000_000
+_CLOCK = SystemClock()
 _log = logging.getLogger(__name__)
 
 
 class FileWatch:
     """Finds the files that match patterns, without rotated ones, which belong to their live file.
 
-    A file that exists at the first scan of its pattern is read from its end on, a later one from its beginning.
+    A file that exists at the first scan of its pattern is read from its end on, a later one from its beginning. A file
+    is opened when the kernel reports it, so that it may be renamed or removed before it is read. Where the kernel
+    reports nothing (network file systems), files are found by listing the folders, and of those that were rotated
+    meanwhile those with the usual names. For one thread.
     """
 
-    def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = [str(Path(pattern).absolute()) for pattern in patterns]
+    def __init__(self, patterns: Sequence[str], now_ms: Callable[[], int] = _CLOCK.now_ms) -> None:
+        self.lost = 0
+        """Files that went away before they could be opened."""
+        self._patterns = [LogPattern(pattern) for pattern in patterns]
+        self._now_ms = now_ms
+        self._opener = LogOpener()
         self._sources: dict[Path, FileSource] = {}
-        self._full = False
+        self._names: dict[str, set[NamePattern]] = {}
+        self._remembered: frozenset[Path] = frozenset()
+        self._looked_ns: int | None = None
+        self._listed = False
+        self._changes = Changes(self)
+        self._inotify: Inotify | None = None
+        self._losses: Counter[Path] = Counter()
+        self._warned: set[str] = set()
 
     @property
     def patterns(self) -> list[str]:
         """The patterns, absolute."""
-        return list(self._patterns)
+        return [pattern.text for pattern in self._patterns]
 
-    def scan(self, met: Collection[str], remembered: Collection[str]) -> list[FileSource]:
-        """A source for each existing file.
-
-        ``met`` are patterns of an earlier call, ``remembered`` the keys of stored positions.
-        """
-        for pattern in self._patterns:
-            found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))  # noqa: PTH207 - of an absolute pattern
-            for path in found:
-                if path in self._sources or not path.is_file():
-                    continue
-                others = {*found, *self._sources, *(Path(key.removeprefix("file:")) for key in remembered)} - {path}
-                if any(is_rotated(path, other) for other in others):
-                    continue
-                self._add(path, from_end=pattern not in met and f"file:{path}" not in remembered)
+    @property
+    def sources(self) -> list[FileSource]:
+        """A source for each file."""
         return list(self._sources.values())
+
+    @property
+    def is_due(self) -> bool:
+        """Return True if the folders are to be listed now: there are new ones, or events were lost."""
+        return not self._listed
+
+    def scan(self, met: Collection[str], remembered: Collection[str], since_ns: int | None = None) -> list[FileSource]:
+        """Return a source for each existing file.
+
+        ``met`` are patterns of an earlier call, ``remembered`` the keys of stored positions. ``since_ns``: when an
+        earlier process looked last; of files that came later, those are read too that were rotated by now.
+        """
+        if self._looked_ns is None:
+            self._start()
+        else:
+            since_ns = self._looked_ns
+        self.notice()
+        now_ns = self._now_ms() * _NS
+        self._looked_ns = now_ns - _MARGIN_NS
+        self._remembered = frozenset(Path(key.removeprefix("file:")) for key in remembered)
+        self._listed = True
+        names: dict[str, set[NamePattern]] = {}
+        owners: dict[tuple[int, int], Path] = {}
+        for pattern in self._patterns:
+            budget = Budget()
+            for directory in pattern.directories(budget):
+                names.setdefault(directory, set()).add(pattern.name)
+                if self._inotify is not None:
+                    self._inotify.watch(directory)
+                for path in self._new_files(directory, set(pattern.names(directory, budget))):
+                    if path in self._remembered:
+                        self._add(FileSource(path, self._opener))
+                    elif pattern.text not in met:
+                        self._add_if_open(FileSource(path, self._opener, from_end=True))
+                    else:
+                        owners = owners or self._owners()
+                        self._begin(path, path, owners.get(identity(path) or (0, 0)), since_ns or now_ns)
+            if budget.left < 0:
+                self._warn(f"more than {MOST_ENTRIES} names are in the folders of {pattern.text}: others are left out")
+        self._names = names
+        self.notice()
+        return self.sources
+
+    def notice(self) -> None:
+        """Open the files that the kernel reports."""
+        for _ in range(_BATCHES):
+            changes = self._inotify.read() if self._inotify is not None else []
+            if not changes:
+                break
+            self._changes.apply(changes)
+        for live, count in self._changes.open().items():
+            self.lost += count
+            named = live in self._losses or len(self._losses) < MOST_FILES
+            self._losses[live if named else live.parent] += count
+
+    def wait(self, seconds: float) -> bool | None:
+        """Wait for the kernel's next report; True when there is one, None where it gives none."""
+        return self._inotify.wait(seconds) if self._inotify is not None else None
+
+    def losses(self) -> dict[Path, int]:
+        """Return how many files of each path went away before they could be opened, since the last call."""
+        found, self._losses = dict(self._losses), Counter()
+        return found
 
     def forget_finished(self) -> list[str]:
         """Drop the files that are gone and were read to their ends; gives their keys.
@@ -52,21 +130,97 @@ class FileWatch:
         """
         finished = [path for path, source in self._sources.items() if source.finished]
         for path in finished:
-            del self._sources[path]
-        self._full = self._full and not finished
+            self._sources.pop(path).close()
+            self._changes.forget(path)
         return [f"file:{path}" for path in finished]
 
     def close(self) -> None:
         """Close all files."""
         for source in self._sources.values():
             source.close()
+        if self._inotify is not None:
+            self._inotify.close()
+            self._inotify = None
 
-    def _add(self, path: Path, *, from_end: bool) -> None:
+    def request_scan(self) -> None:
+        """See ``Files.request_scan``."""
+        self._listed = False
+
+    def live_path(self, path: Path) -> Path | None:
+        """See ``Files.live_path``."""
+        patterns = self._names.get(str(path.parent), set())
+        lives = [
+            path.parent / name for name in live_names(path.name) if any(pattern.fits(name) for pattern in patterns)
+        ]
+        for live in lives:
+            if live in self._sources or live in self._remembered or self._changes.expects(live) or identity(live):
+                return live
+        if any(pattern.fits(path.name) for pattern in patterns):
+            return path
+        return lives[0] if lives else None
+
+    def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
+        """See ``Files.follow``."""
+        return self._begin(live, path, reader, self._looked_ns or 0, is_new=is_new)
+
+    def opened(self, live: Path) -> int:
+        """See ``Files.opened``."""
+        return self._sources[live].opened if live in self._sources else 0
+
+    def balance(self, live: Path | None = None) -> None:
+        """See ``Files.balance``."""
+        for source in self._sources.values() if live is None else filter(None, [self._sources.get(live)]):
+            source.balance()
+
+    def _start(self) -> None:
+        try:
+            self._inotify = Inotify() if self._patterns else None
+        except OSError as error:
+            self._warn(f"the kernel does not report new log files ({error}): they are listed every two seconds")
+
+    def _new_files(self, directory: str, names: set[str]) -> list[Path]:
+        """Return the files of these names that are not read yet, without rotated ones."""
+        others = {path.name for path in (*self._sources, *self._remembered) if str(path.parent) == directory}
+        lives = names | others
+        found = [Path(directory, name) for name in sorted(names) if lives.isdisjoint(live_names(name))]
+        return [path for path in found if path not in self._sources and path.is_file()]
+
+    def _owners(self) -> dict[tuple[int, int], Path]:
+        """Return the path under which each file was read so far."""
+        return {file: path for path, source in self._sources.items() for file in source.files}
+
+    def _begin(self, live: Path, path: Path, reader: Path | None, since_ns: int, *, is_new: bool = True) -> Followed:
+        """Open a file for a live path; one that is open for another live path is read on from there."""
+        owner = self._sources.get(reader) if reader is not None and reader != live else None
+        file = identity(path)
+        at = owner.release(file) if owner is not None and file is not None and identity(owner.path) != file else None
+        source = self._sources.get(live)
+        if source is not None:
+            return source.follow(path, at, is_new=is_new)
+        source = FileSource(live, self._opener, since_ns=since_ns)
+        followed = source.follow(path, at, is_new=is_new)
+        if followed is not Followed.OPENED:
+            return followed
+        source.gather()
+        return followed if self._add(source) else Followed.REFUSED
+
+    def _add_if_open(self, source: FileSource) -> None:
+        if source.files:
+            self._add(source)
+
+    def _add(self, source: FileSource) -> bool:
+        """Read a file from now on, unless there are too many."""
         if len(self._sources) < MOST_FILES:
-            self._sources[path] = FileSource(path, from_end=from_end)
-        elif not self._full:
-            self._full = True
-            _log.warning("the patterns of log files name more than %d files: the others are left out", MOST_FILES)
+            self._sources[source.path] = source
+            return True
+        source.close()
+        self._warn(f"the patterns of log files name more than {MOST_FILES} files: the others are left out")
+        return False
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            _log.warning("%s", text)
 
 
 def is_gone(key: str) -> bool:

@@ -1,0 +1,166 @@
+"""Account of the log files that appear: each is opened, wherever it was moved to by then, or counted as lost."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from jobmeter.collect.syslog.inotify import CREATE, DELETE, MOVED_FROM, MOVED_TO, Change
+from jobmeter.collect.syslog.successors import Followed
+
+_MOST_NAMES = 10_000
+"""Most names of files that are remembered."""
+_TRIES = 2
+"""How often a file that has gone may be looked for: the event that says where it went may be on its way."""
+
+
+class Files(Protocol):
+    """The files that are read, by their live paths: those that match a pattern and are not rotated."""
+
+    def request_scan(self) -> None:
+        """Have all folders listed."""
+        ...
+
+    def live_path(self, path: Path) -> Path | None:
+        """Return the live path that a path is, or was rotated from; None for any other."""
+        ...
+
+    def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
+        """Open the file that has the name ``path`` now for a live path.
+
+        ``reader`` is the live path for which it is open already. ``is_new``: it appeared while its folder was watched.
+        """
+        ...
+
+    def opened(self, live: Path) -> int:
+        """Return how many files of a live path were opened since ``balance``."""
+        ...
+
+    def balance(self, live: Path | None = None) -> None:
+        """Begin to count anew what is opened of a live path, or of all."""
+        ...
+
+
+@dataclass(slots=True)
+class _File:
+    """A file: the live path that its lines are of, and the one for which it is open already, if it is."""
+
+    live: Path
+    reader: Path | None = None
+    is_due: bool = True
+    tries: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        """Return True until it was opened."""
+        return self.reader is None
+
+
+@dataclass(slots=True)
+class _Move:
+    """A file that was moved away, and not to where it is seen yet."""
+
+    file: _File | None
+    tries: int = 0
+
+
+class Changes:
+    """Applies the kernel's events: follows files from name to name, and has those opened that appear.
+
+    A file that appeared and was never opened is lost. What was opened is compared with what appeared, and not name by
+    name: by the time that an event is read, its name may lead to another file already.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._named: dict[Path, _File] = {}
+        self._moves: dict[int, _Move] = {}
+        self._born: Counter[Path] = Counter()
+        self._quiet = True
+
+    def expects(self, path: Path) -> bool:
+        """Return True for a path at which a file appeared that is to be opened."""
+        return path in self._named
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Take note of events, in their order."""
+        self._quiet = False
+        for change in changes:
+            if change.lost or change.is_directory:
+                self._files.request_scan()
+                continue
+            path = Path(change.directory, change.name)
+            if change.kind == CREATE:
+                self._appear(path)
+            elif change.kind == MOVED_FROM:
+                self._moves[change.cookie] = _Move(self._leave(path))
+            elif change.kind == MOVED_TO:
+                move = self._moves.pop(change.cookie, None)
+                self._arrive(path, move.file if move else None)
+            elif change.kind == DELETE:
+                self._named.pop(path, None)
+
+    def open(self) -> dict[Path, int]:
+        """Open the files that appeared, and return how many were lost of each live path."""
+        for path, file in [(path, file) for path, file in self._named.items() if file.is_due]:
+            followed = self._files.follow(file.live, path, file.reader, is_new=file.is_new)
+            if followed is Followed.ABSENT and file.tries < _TRIES:
+                file.tries += 1
+                continue
+            if file.is_new and followed in {Followed.REFUSED, Followed.LATER}:
+                self._born[file.live] -= 1
+            file.is_due, file.reader = False, file.live
+            if self._files.live_path(path) == file.live or len(self._named) > _MOST_NAMES:
+                del self._named[path]  # the name says whose it is
+        for cookie, move in list(self._moves.items()):
+            move.tries += 1
+            if move.tries > _TRIES:  # it was moved to where no event is seen
+                del self._moves[cookie]
+        return self._missing()
+
+    def forget(self, live: Path) -> None:
+        """Forget a live path whose files were read and are gone."""
+        self._born.pop(live, None)
+
+    def _appear(self, path: Path) -> None:
+        """A name has a file that nobody has seen: it is to be opened if the name is a live path."""
+        self._named.pop(path, None)
+        if self._files.live_path(path) == path:
+            self._born[path] += 1
+            self._named[path] = _File(path)
+
+    def _leave(self, path: Path) -> _File | None:
+        """Return the file that a name had."""
+        file = self._named.pop(path, None)
+        live = self._files.live_path(path)
+        return file or (_File(live, live) if live is not None else None)
+
+    def _arrive(self, path: Path, file: _File | None) -> None:
+        """A name has a file that had another name, or none that is watched."""
+        if file is None:
+            self._appear(path)
+            return
+        if self._files.live_path(path) == path != file.live:
+            if file.is_new:  # its lines are of another path now
+                self._born[file.live] -= 1
+                self._born[path] += 1
+            file.live = path
+        file.is_due, file.tries = True, 0
+        self._named[path] = file  # a file that was moved over is gone
+
+    def _missing(self) -> dict[Path, int]:
+        waiting = {file.live for file in self._named.values() if file.is_due}
+        waiting |= {move.file.live for move in self._moves.values() if move.file is not None}
+        found: dict[Path, int] = {}
+        for live, born in list(self._born.items()):
+            missing = born - self._files.opened(live)
+            if missing > 0 and live not in waiting:
+                found[live] = missing
+                del self._born[live]
+                self._files.balance(live)
+        if self._quiet and not waiting:
+            self._born.clear()
+            self._files.balance()
+        self._quiet = True
+        return found

@@ -1,0 +1,167 @@
+"""Opens log files in folders where other users can put what they like.
+
+An agent may read more than a user whose log it reads: root's files, those of other users. So a name in a folder is no
+proof that its owner meant this file to be read. A file is opened where whoever put it there could read it anyway:
+
+- It is a regular file: no pipe, no device, no socket.
+- A symbolic link on the way, also one in the middle of the path, is followed where root or the agent's own user made
+  it, or where the file that is opened belongs to whoever made the link.
+- A file in the folder of another user is opened where it belongs to that user too, or everybody may read it. The same
+  holds for folders that everybody may change, and may move files of others in.
+- A file with several hard links is opened where nobody but its owner, root or the agent's own user can write to the
+  folder.
+
+The path is walked folder by folder on open descriptors, so that nothing can be exchanged between check and use.
+"""
+
+import errno
+import logging
+import os
+import stat
+from collections import deque
+from pathlib import Path
+from typing import Self
+
+_MOST_LINKS = 40
+_MOST_WARNINGS = 100
+_WITHOUT_A_WORD = {errno.ENOENT, errno.ENOTDIR}
+_PASS = os.O_PATH | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_log = logging.getLogger(__name__)
+
+
+class RefusedError(OSError):
+    """A path that another user may have made lead to a file that is not theirs, or to no file at all."""
+
+
+def open_trusted(path: Path) -> int:
+    """Return a descriptor for reading the file at an absolute path.
+
+    Raises RefusedError where the rules of this module forbid it, other OSErrors as ``os.open``.
+    """
+    with _Walk() as walk:
+        end = walk.to(path)
+        status = os.fstat(end)
+        if not stat.S_ISREG(status.st_mode):
+            raise RefusedError("it is no regular file")
+        if strangers := walk.strangers - {status.st_uid}:
+            raise RefusedError(f"a symbolic link of user {min(strangers)} leads to a file of user {status.st_uid}")
+        if walk.is_exposed(status.st_uid) and not status.st_mode & stat.S_IROTH:
+            raise RefusedError("others can put files into its folder, and not everybody may read it")
+        if status.st_nlink > 1 and walk.is_shared(status.st_uid):
+            raise RefusedError("it has several hard links, in a folder that others can write to")
+        # The inode that was checked, whatever has its name by now.
+        return os.open(f"/proc/self/fd/{end}", _READ)
+
+
+class _Walk:
+    """A walk along a path, as a context manager. ``strangers`` are the users whose links are not trusted."""
+
+    def __init__(self) -> None:
+        self.strangers: set[int] = set()
+        self._trusted = {0, os.geteuid()}
+        self._links = 0
+        self._folder = os.open("/", _PASS)
+        self._found: int | None = None
+        self._proc = _device_of_proc()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        os.close(self._folder)
+        if self._found is not None:
+            os.close(self._found)
+
+    def to(self, path: Path) -> int:
+        """Walk to a path and return the descriptor of what is there, open until the walk ends."""
+        names = deque(path.parts[1:])
+        while names:
+            if self._found is not None:
+                os.close(self._folder)
+                self._folder, self._found = self._found, None
+            self._step(names.popleft(), names)
+        return self._folder if self._found is None else self._found
+
+    def is_shared(self, owner: int) -> bool:
+        """Return True if others than the owner of the file can put files into its folder."""
+        status = os.fstat(self._folder)
+        return self._is_foreign(status, owner) or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+    def is_exposed(self, owner: int) -> bool:
+        """Return True if others can put files into the folder that are not theirs: by moving or linking them."""
+        status = os.fstat(self._folder)
+        open_to_all = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+        return self._is_foreign(status, owner) or bool(open_to_all) or (self.is_shared(owner) and not _protects_links())
+
+    def _is_foreign(self, folder: os.stat_result, owner: int) -> bool:
+        return folder.st_uid not in {*self._trusted, owner}
+
+    def _step(self, name: str, names: "deque[str]") -> None:
+        """Go one name on; a link puts its target before the other names."""
+        found = os.open(name, _PASS | os.O_NOFOLLOW, dir_fd=self._folder)
+        status = os.fstat(found)
+        if not stat.S_ISLNK(status.st_mode):
+            self._found = found
+            return
+        try:
+            self._count_link(status)
+            if status.st_dev == self._proc:  # the target of /proc/1/root is no name that could be walked to
+                self._found = os.open(name, _PASS, dir_fd=self._folder)
+                return
+            target = os.readlink("", dir_fd=found)
+        finally:
+            os.close(found)
+        names.extendleft(reversed([part for part in target.split("/") if part not in {"", "."}]))
+        if target.startswith("/"):
+            os.close(self._folder)
+            self._folder = os.open("/", _PASS)
+
+    def _count_link(self, status: os.stat_result) -> None:
+        self._links += 1
+        if self._links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if status.st_uid not in self._trusted:
+            self.strangers.add(status.st_uid)
+        elif status.st_nlink > 1 and self.is_shared(status.st_uid):
+            raise RefusedError("a symbolic link has several names, one in a folder that others can write to")
+
+
+def _protects_links() -> bool:
+    """Return True if the kernel lets users make hard links of such files alone that they may read and write.
+
+    https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-hardlinks
+    """
+    try:
+        return Path("/proc/sys/fs/protected_hardlinks").read_text().strip() != "0"
+    except OSError:
+        return False
+
+
+def _device_of_proc() -> int | None:
+    try:
+        return os.stat("/proc").st_dev  # noqa: PTH116 - each opening does it
+    except OSError:
+        return None
+
+
+class LogOpener:
+    """Opens log files, and says once of each path why it is not read. For one thread."""
+
+    def __init__(self) -> None:
+        self._warned: set[Path] = set()
+
+    def open(self, path: Path) -> int | None:
+        """Return a descriptor for reading; None where the path is not there, or may not be read."""
+        try:
+            return open_trusted(path)
+        except OSError as error:
+            if error.errno not in _WITHOUT_A_WORD and path not in self._warned:
+                self._warn(path, error)
+            return None
+
+    def _warn(self, path: Path, error: OSError) -> None:
+        if len(self._warned) < _MOST_WARNINGS:
+            self._warned.add(path)
+            more = "" if len(self._warned) < _MOST_WARNINGS else "; others are not named any more"
+            _log.warning("the log file %s is not read: %s%s", ascii(str(path)), error.strerror or error, more)

@@ -1,0 +1,165 @@
+"""Files that follow the one that is read from a path: open as soon as they appear, whatever happens to their names."""
+
+import os
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from jobmeter.collect.syslog.opening import LogOpener
+from jobmeter.collect.syslog.rotation import Spot, identity, identity_of, is_whole, live_names, rotated, spot_at
+
+MOST_WAITING = 16
+"""Most files of one path that are open before they are read; others are opened when their turn comes."""
+_REMEMBERED = 256
+"""Files that were read to their ends and are recognised: many may have the same time."""
+
+
+class Followed(Enum):
+    """What became of a file that was to be opened."""
+
+    OPENED = "opened"
+    READ = "read"
+    """It is open already, was read, or belongs to the past."""
+    LATER = "later"
+    """Too many wait: it is opened when its turn comes."""
+    LEFT_OUT = "left out"
+    """Too many wait, and it will not be found again."""
+    REFUSED = "refused"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    descriptor: int
+    offset: int
+
+
+class Successors:
+    """The files that a path has led to and that are not read yet. For one thread.
+
+    ``since_ns``: rotated files that were last written before belong to the past. It follows the files that are read.
+    ``opened`` counts the files that were opened so far.
+    """
+
+    def __init__(self, path: Path, opener: LogOpener, since_ns: int = 0) -> None:
+        self.since_ns = since_ns
+        self.opened = 0
+        self._path = path
+        self._opener = opener
+        self._waiting: list[_Waiting] = []
+        self._finished: deque[Spot] = deque(maxlen=_REMEMBERED)
+
+    def __bool__(self) -> bool:
+        """Return True while a file waits."""
+        return bool(self._waiting)
+
+    @property
+    def is_past(self) -> bool:
+        """Return True if a file waits that the path leads to no more: those before it are not written to any more."""
+        live = identity(self._path)
+        return any(identity_of(one.descriptor) != live for one in self._waiting)
+
+    @property
+    def files(self) -> set[tuple[int, int]]:
+        """Which files wait."""
+        return {identity_of(one.descriptor) for one in self._waiting}
+
+    def gather(self, current: tuple[int, int] | None) -> None:
+        """Open the path's file, and those into which it was rotated since, but for ``current``, which is being read.
+
+        The path comes first: a file that is rotated meanwhile is then found under its other name.
+        """
+        self.follow(self._path, current)
+        for path in rotated(self._path):
+            self.follow(path, current)
+
+    def follow(
+        self, path: Path, current: tuple[int, int] | None, at: Spot | None = None, *, is_new: bool = False
+    ) -> Followed:
+        """Open a file that the path leads to, or led to before, unless it was read.
+
+        ``at``: it was read up to there. ``is_new``: it is no file of the past, whatever its time says.
+        """
+        if len(self._waiting) >= MOST_WAITING:
+            return Followed.LATER if self._is_found_later(path) else Followed.LEFT_OUT
+        descriptor = self._opener.open(path)
+        if descriptor is None:
+            return Followed.REFUSED if os.path.lexists(path) else Followed.ABSENT
+        offset = (
+            None
+            if identity_of(descriptor) in {current, *self.files}
+            else self._offset(descriptor, is_new=is_new or path == self._path)
+        )
+        if offset is None:
+            os.close(descriptor)
+            return Followed.READ
+        if at is not None and at.file == identity_of(descriptor) and is_whole(descriptor, at):
+            offset = at.offset
+        self._waiting.append(_Waiting(descriptor, offset))
+        self.opened += 1
+        return Followed.OPENED
+
+    def skip_to_ends(self) -> None:
+        """Leave out what the waiting files have by now."""
+        self._waiting = [_Waiting(one.descriptor, os.fstat(one.descriptor).st_size) for one in self._waiting]
+
+    def put_back(self, descriptor: int, offset: int) -> None:
+        """Have an open file wait."""
+        self._waiting.append(_Waiting(descriptor, offset))
+
+    def finish(self, descriptor: int, spot: Spot) -> None:
+        """Remember where the lines of a file ended, and close it."""
+        if (before := self._end_of(spot.file)) is not None:
+            self._finished.remove(before)
+        self._finished.append(spot)
+        self.since_ns = max(self.since_ns, os.fstat(descriptor).st_mtime_ns)
+        os.close(descriptor)
+
+    def take(self) -> tuple[int, int] | None:
+        """Return the descriptor of the file whose lines come next and the offset to read from; None where none waits.
+
+        That is the one last written first; the file that the path leads to now comes last.
+        """
+        if not self._waiting:
+            return None
+        live = identity(self._path)
+
+        def order(one: _Waiting) -> tuple[bool, int]:
+            return identity_of(one.descriptor) == live, os.fstat(one.descriptor).st_mtime_ns
+
+        first = min(self._waiting, key=order)
+        self._waiting.remove(first)
+        return first.descriptor, first.offset
+
+    def release(self, file: tuple[int, int]) -> Spot | None:
+        """Let go of a file; return up to where it was read, None where it is unknown here."""
+        for one in self._waiting:
+            if identity_of(one.descriptor) == file:
+                self._waiting.remove(one)
+                spot = spot_at(one.descriptor, one.offset)
+                os.close(one.descriptor)
+                return spot
+        return self._end_of(file)
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._waiting:
+            os.close(self._waiting.pop().descriptor)
+
+    def _is_found_later(self, path: Path) -> bool:
+        """Return True for the path itself and for names of rotated files: ``gather`` looks at these."""
+        return path == self._path or (path.parent == self._path.parent and self._path.name in live_names(path.name))
+
+    def _offset(self, descriptor: int, *, is_new: bool) -> int | None:
+        """Return where to read a file from; None for one that was read, or that belongs to the past."""
+        status = os.fstat(descriptor)
+        if not is_new and status.st_mtime_ns < self.since_ns:
+            return None
+        spot = self._end_of((status.st_dev, status.st_ino))
+        if spot is None or not is_whole(descriptor, spot):  # a new file may have the number of an old one
+            return 0
+        return spot.offset if status.st_size > spot.offset else None
+
+    def _end_of(self, file: tuple[int, int]) -> Spot | None:
+        return next((spot for spot in reversed(self._finished) if spot.file == file), None)
