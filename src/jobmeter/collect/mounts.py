@@ -11,7 +11,8 @@ from functools import cached_property
 
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner, Place, Samples
-from jobmeter.collect.discover.table import Process, ProcessTable
+from jobmeter.collect.discover.member import Process
+from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.host.filesystem import points_by_device
 from jobmeter.model.sample import Sample
 
