@@ -296,7 +296,7 @@ def test_forks_without_events(tmp_path):
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), max_size=30))
-def test_a_budget_is_kept_to_by_who_waits_as_long_as_it_says(work):
+def test_waiting_as_long_as_a_budget_says_stays_within_it(work):
     now = used = 0.0
     budget = Budget(0.01, 0.1, lambda: now, lambda: used)
     for pause, cost in work:

@@ -9,7 +9,8 @@ from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.rule import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.__main__ import generated
-from jobmeter.examples.faults.generated import CLEAN, FAULTS
+from jobmeter.examples.faults.generated import FAULTS
+from jobmeter.examples.faults.healthy import CLEAN
 from jobmeter.examples.faults.score import Trial, interval, scores
 
 THRESHOLDS = load()

@@ -14,7 +14,9 @@ import numpy as np
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.build import draw_shape
-from jobmeter.examples.faults.generated import CLEAN, FAULTS, Fault
+from jobmeter.examples.faults.changes import Fault
+from jobmeter.examples.faults.generated import FAULTS
+from jobmeter.examples.faults.healthy import CLEAN
 from jobmeter.examples.faults.real import SCRIPTS, THRESHOLDS, run
 from jobmeter.examples.faults.score import Trial, interval, scores
 from jobmeter.examples.server import own_server

@@ -1,0 +1,110 @@
+"""How generated jobs are made: a healthy job, and changes to all of it or to some of its members."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from jobmeter.examples.faults.build import USUAL, Made, Shape, training
+from jobmeter.model.time import MINUTE, SECOND
+
+
+class Fault(Protocol):
+    """Makes a job with a fault, or a healthy one: of the usual shape, or of another."""
+
+    def __call__(self, random: np.random.Generator, shape: Shape = USUAL) -> Made:
+        """Return the job."""
+        ...
+
+
+TRACE = "Traceback (most recent call last):"
+FRAME = '  File "train.py", line 12, in <module>'
+
+Change = Callable[[Made, str, str], None]
+"""Changes one member of a job, by replica and device (empty: the replica itself)."""
+
+
+def whole(base: Fault) -> Callable[[Callable[[Made], None]], Fault]:
+    """A job with a change to all of it."""
+
+    def fault(change: Callable[[Made], None]) -> Fault:
+        def make(random: np.random.Generator, shape: Shape = USUAL) -> Made:
+            made = base(random, shape)
+            change(made)
+            return made
+
+        return make
+
+    return fault
+
+
+def _members(base: Fault, members: Callable[[Made], Sequence[tuple[str, str]]], change: Change, *, only: bool) -> Fault:
+    @whole(base)
+    def fault(made: Made) -> None:
+        every = members(made)
+        for replica, device in [every[int(made.random.integers(len(every)))]] if only else every:
+            change(made, replica, device)
+
+    return fault
+
+
+def devices(change: Change, *, only: bool = False) -> Fault:
+    """A training job with a change to its devices, or to one of them."""
+    return _members(training, lambda made: made.gpus, change, only=only)
+
+
+def replicas(base: Fault, change: Change, *, only: bool = False) -> Fault:
+    """A job with a change to its replicas, or to one of them."""
+    return _members(base, lambda made: [(name, "") for name in made.names], change, only=only)
+
+
+def set_level(metric: str, mean: float, spread: float, *, always: bool = False) -> Change:
+    """A series at another level: ``always``, or from the onset of the fault on where it was measured before."""
+
+    def change(made: Made, replica: str, device: str) -> None:
+        value = made.noise(mean, spread)
+        before = made.series.get((metric, replica, device))
+        if before is None and metric in _PROFILED and not always:
+            return  # this job's devices have no such counter
+        if before is not None and not always:
+            first = made.at(made.shape.onset)
+            value[:first] = before[:first]
+        made.series[metric, replica, device] = value
+
+    return change
+
+
+_PROFILED = frozenset({"gpu.sm.active", "gpu.tensor.active"})
+
+
+def scale_level(metric: str, factor: float) -> Change:
+    """A series that is a share of what it was, from the onset of the fault on."""
+
+    def change(made: Made, replica: str, device: str) -> None:
+        own = made.series.get((metric, replica, device))
+        if own is not None:
+            own[made.at(made.shape.onset) :] *= factor
+
+    return change
+
+
+def change_all(*changes: Change) -> Change:
+    """Return a change that makes all of these."""
+
+    def change(made: Made, replica: str, device: str) -> None:
+        for one in changes:
+            one(made, replica, device)
+
+    return change
+
+
+def kernel_lines(*texts: str) -> Fault:
+    """A node whose kernel says these lines, some seconds apart."""
+
+    @whole(training)
+    def fault(made: Made) -> None:
+        at = int(made.random.integers(20, 90)) * MINUTE
+        for number, text in enumerate(texts):
+            made.say_kernel(text, at + number * int(made.random.integers(1, 9)) * SECOND)
+
+    return fault
