@@ -30,7 +30,12 @@ def test_a_sort_by_size_has_a_bound_and_another_sort_has_none():
         listed(groups, lambda _: Amounts(), by_size=lambda one: one.capacity.cpu)
     assert refused.value.field == "sort"
     asked = []
-    found = listed(groups, lambda question: asked.append(question) or Amounts(), sort=lambda group: group.created)
+
+    def answer(question):
+        asked.append(question)
+        return Amounts()
+
+    found = listed(groups, answer, sort=lambda group: group.created)
     assert [one.group.name for one in found][:2] == [f"g{MOST_SIZED}", f"g{MOST_SIZED - 1}"]
     assert len(asked) == 2 * 10, "the sizes of one page alone"
 
