@@ -27,7 +27,7 @@ _LOOK_SECONDS = 0.002
 """CPU time for looks at processes after each reading of events."""
 _MOST_READINGS = 64
 """Times that events are read in a row, before something is done with them."""
-MOST_GONE = 2_000
+MOST_GONE = 500
 """Processes of jobs that end between two scans and are counted one by one. More count through their parents."""
 _MOST_CHILDREN = 256
 _WAIT_MS = 500
@@ -203,12 +203,8 @@ class ProcessWatch:
                 inherited = before.inherited if before else None
                 waited = process.stat.waited_ticks / self._ticks
                 fresh[pid] = _Life(process.member, process.stat.parent, process.stat, self._turn, inherited, waited)
-            # One that is not listed has begun since, or its end is still to be read.
-            late = {
-                pid: life
-                for pid, life in self._lives.items()
-                if life.turn >= self._turn - 1 and pid not in fresh and pid not in ended
-            }
+            # One that began while the processes were listed need not be among them.
+            late = {pid: life for pid, life in self._lives.items() if life.turn == self._turn and pid not in fresh}
             self._lives = {pid: life for pid, life in fresh.items() if pid not in ended} | late
             if not self.active:
                 self._lives.clear()
@@ -315,7 +311,7 @@ class ProcessWatch:
             self._take(pid)
             self._missed += life is None
         if life is not None and len(self._gone) >= MOST_GONE:
-            self._missed += 1
+            self._missed += life.parent not in self._lives
         elif life is not None:
             now = elapsed_ns() / 1e9
             self._gone.append(Gone(pid, life.parent, life.member, life.stat, final, life.waited_seconds, now))
