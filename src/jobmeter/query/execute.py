@@ -206,7 +206,7 @@ class Executor:
             span = self._newest_of_job(view.job)
             resolved = self._measurements.of_job(view, names, span, by)
             shape = resolved.layout.shape
-            columns = without_superseded(shape, view, newest(shape, self._source, span, meter))
+            columns = without_superseded(shape, view, by, newest(shape, self._source, span, meter))
         else:
             nodes = self.nodes(ref, scope)
             span = self._newest_of_nodes(nodes)

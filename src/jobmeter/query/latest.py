@@ -34,17 +34,20 @@ def newest(shape: Shape, source: Source, span: TimeRange, meter: Meter) -> Bucke
     return replace(columns, time=np.zeros(len(columns), np.int64))
 
 
-def without_superseded(shape: Shape, view: JobView, columns: BucketColumns) -> BucketColumns:
+def without_superseded(shape: Shape, view: JobView, by: By, columns: BucketColumns) -> BucketColumns:
     """Leave out, of attempts and devices of a replica that followed each other, all but the last that was measured.
 
     ``columns`` are of ``newest``: the last sample of an earlier attempt, or of a device that the replica no longer has,
     is no latest value.
     """
-    numbers: dict[tuple[object, ...], int] = {}
-    joined = join_restarts(shape.entries, view, By.JOB).entries
-    keys = ((one.series.metric, one.member, one.series.labels) for one in joined)
-    group = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)[columns.index]
-    last = np.zeros(len(numbers), np.int64)
+    part = shape.part
+    if by not in {By.JOB, By.REPLICA}:  # there, each device is a member of its own
+        numbers: dict[tuple[object, ...], int] = {}
+        joined = join_restarts(shape.entries, view, By.JOB).entries
+        keys = ((one.series.metric, one.member, one.series.labels) for one in joined)
+        part = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+    group = part[columns.index]
+    last = np.zeros(len(shape.entries), np.int64)
     np.maximum.at(last, group, columns.last_time)
     return take(columns, columns.last_time == last[group])
 
