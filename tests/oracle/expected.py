@@ -11,6 +11,7 @@ MEMBER = ["replica", "node", "device"]
 RATIOS = {"memory.utilization": ("memory.usage", "memory.limit"), "cpu.utilization": ("cpu.usage", "cpu.limit")}
 RATIOS["gpu.memory.utilization"] = ("gpu.memory.usage", "gpu.memory.limit")
 COUNTERS = {"cpu.time", "network.receive", "gpu.energy"}
+AMOUNTS = {"memory.usage", "cpu.usage", "gpu.memory.usage", "gpu.power"}
 SUMMED_PARTS = {"network.receive", "cpu.time", "cpu.usage", "cpu.limit", "memory.usage", "memory.limit", "gpu.energy"}
 
 
@@ -29,10 +30,41 @@ def with_growth(samples: pd.DataFrame) -> pd.DataFrame:
     return samples
 
 
+def one_after_another(samples: pd.DataFrame) -> pd.DataFrame:
+    """The same samples by the places of devices in their replica, instead of by the devices.
+
+    A replica has the devices of one attempt at a time. Those of the next attempt take the places of those before, on
+    whatever node: a device the place of one with its name, the others the places that are left, in order.
+    """
+    of_device = samples["device"] != ""
+    place: dict[tuple[str, int, str, str], str] = {}
+    for replica, mine in samples[of_device].groupby("replica"):
+        names: list[str] = []
+        for _, now in mine.groupby("attempt"):
+            devices = sorted(set(zip(now["node"], now["device"], strict=True)))
+            left = dict(enumerate(names))
+            same = {one: at for one in devices for at, name in left.items() if name == one[1]}
+            free = [at for at in left if at not in same.values()] + list(range(len(names), len(names) + len(devices)))
+            taken = {one: same[one] if one in same else free.pop(0) for one in devices}
+            names += [""] * len(devices)
+            for (node, device), at in taken.items():
+                names[at] = device
+                place[str(replica), int(now["attempt"].iloc[0]), node, device] = f"place {at}"
+            names = names[: max([*taken.values(), *left, -1]) + 1]
+    keys = zip(samples["replica"], samples["attempt"], samples["node"], samples["device"], strict=True)
+    return samples.assign(
+        device=[place.get((replica, int(attempt), node, device), "") for replica, attempt, node, device in keys],
+        node=samples["node"].where(~of_device, ""),
+    )
+
+
 def members(
     samples: pd.DataFrame, metric: str, start: int, end: int, step: int, statistic: str = "mean"
 ) -> pd.DataFrame:
-    """The values of a metric's own samples: columns of ``MEMBER``, bucket, value."""
+    """The values of a metric's own samples: columns of ``MEMBER``, bucket, value.
+
+    Samples by the places of devices: two that followed each other are one member, whose samples all weigh alike.
+    """
     mine = samples[samples["metric"] == metric]
     if metric in COUNTERS:
         mine = with_growth(mine)
@@ -72,10 +104,10 @@ def values(samples: pd.DataFrame, metric: str, start: int, end: int, step: int) 
 
 
 def lines(
-    samples: pd.DataFrame, metric: str, by: str, start: int, end: int, step: int
-) -> dict[tuple[str, str], dict[int, float]]:
-    """(replica, device) of each line to its points."""
-    found, sums = values(samples, metric, start, end, step)
+    samples: pd.DataFrame, metric: str, by: str, start: int, end: int, step: int, *, whole: bool = False
+) -> dict[tuple[str, str, str], dict[int, float]]:
+    """(replica, node of a device, device) of each line to its points; ``whole``: of amounts their sum."""
+    found, sums = values(samples if by == "device" else one_after_another(samples), metric, start, end, step)
     keys = {"job": [], "replica": ["replica"], "device": MEMBER}[by]
     if found.empty:
         return {}
@@ -84,10 +116,10 @@ def lines(
         both = groups[["upper", "lower"]].sum()
         value = both["upper"] / both["lower"]
     else:
-        value = groups["value"].mean()
-    answer: dict[tuple[str, str], dict[int, float]] = {}
+        value = groups["value"].sum() if whole and metric in AMOUNTS else groups["value"].mean()
+    answer: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in value.rename("value").reset_index().to_dict("records"):
-        name = (row.get("replica", ""), row.get("device", ""))
+        name = (row.get("replica", ""), row.get("node", ""), row.get("device", ""))
         answer.setdefault(name, {})[int(row["bucket"])] = row["value"]
     return answer
 

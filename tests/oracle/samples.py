@@ -100,13 +100,25 @@ def batch(samples: pd.DataFrame) -> SampleBatch:
 
 
 def odd_cases(seed: int) -> pd.DataFrame:
-    """Two jobs that share a node, a device and a replica's name, with restarts, resets, gaps and labelled parts."""
+    """Two jobs that share a node, a device and a replica's name, with restarts, resets, gaps and labelled parts.
+
+    ``worker-5`` restarts on another node, and then there on other and on more devices.
+    """
     random = np.random.default_rng(seed)
     start = START - START % HOUR + 10 * HOUR
     rows: list[tuple[object, ...]] = []
 
     def add(
-        metric: str, job: str, replica: str, attempt: int, device: str, labels: object, first: int, last: int
+        metric: str,
+        job: str,
+        replica: str,
+        attempt: int,
+        device: str,
+        labels: object,
+        first: int,
+        last: int,
+        *,
+        node: str = "n1",
     ) -> None:
         interval = int(random.choice([7, 15, 57, 130])) * SECOND
         time = np.arange(start + first * MINUTE + int(random.integers(0, 60_000)), start + last * MINUTE, interval)
@@ -115,7 +127,7 @@ def odd_cases(seed: int) -> pd.DataFrame:
         time = time[(random.random(len(time)) > 0.15) & ((time < gap) | (time > gap + 9 * MINUTE))]
         value = _readings(metric, len(time), random)
         rows.extend(
-            (metric, "default", job, replica, attempt, "n1", device, labels, int(t), v)
+            (metric, "default", job, replica, attempt, node, device, labels, int(t), v)
             for t, v in zip(time, value, strict=True)
         )
 
@@ -138,6 +150,12 @@ def odd_cases(seed: int) -> pd.DataFrame:
         add("gpu.memory.usage", job, "worker-0", 0, "gpu1", (), 0, 190)
         add("gpu.memory.limit", job, "worker-0", 0, "gpu0", (), 0, 190)
         add("gpu.memory.limit", job, "worker-0", 0, "gpu1", (), 30, 150)
+        stays = [("n2", "gpu0 gpu1", 0, 61), ("n3", "gpu0 gpu1", 63, 118), ("n3", "gpu1 gpu2 gpu3", 121, 160)]
+        stays.append(("n2", "gpu3", 160, 200))
+        for attempt, (node, devices, first, last) in enumerate(stays):
+            for device in devices.split():
+                for metric in ("gpu.utilization", "gpu.power", "gpu.energy", "gpu.memory.usage", "gpu.memory.limit"):
+                    add(metric, job, "worker-5", attempt, device, (), first, last, node=node)
     add("gpu.memory.utilization", "b", "worker-0", 0, "gpu1", (), 0, 190)
     add("gpu.energy", "a", "worker-0", 0, "gpu0", (), 0, 200)
     samples = pd.DataFrame(rows, columns=[*SERIES, "time", "value"])

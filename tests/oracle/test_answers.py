@@ -13,6 +13,7 @@ from tests.oracle import expected, samples
 
 from jobmeter.access.principal import Scope
 from jobmeter.ingest.pipeline import IngestPipeline
+from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import HOUR, MINUTE, SECOND, TimeRange, floor_to
@@ -40,6 +41,8 @@ ODD_METRICS = [
     "gpu.utilization",
     "gpu.memory.utilization",
     "gpu.energy",
+    "gpu.memory.usage",
+    "gpu.power",
 ]
 
 
@@ -73,15 +76,19 @@ def write(store: Store, table: pd.DataFrame, now_ms: int, random: np.random.Gene
     pipeline.close()
 
 
-def ask(asked: Executor, job: str, metric: str, by: str, start: int, end: int, step: int) -> MetricResult:
-    span = TimeRange(start, end)
-    query = MetricQuery(subject=JobRef(job), metrics=(metric,), range=span, step_ms=step, by=By(by))
+def ask(
+    asked: Executor, job: str, metric: str, by: str, start: int, end: int, step: int, *, whole: bool = False
+) -> MetricResult:
+    span, how = TimeRange(start, end), Aggregate.WHOLE if whole else None
+    query = MetricQuery(subject=JobRef(job), metrics=(metric,), range=span, step_ms=step, by=By(by), aggregate=how)
     return asked.run(query, ALL)
 
 
-def check(result: MetricResult, wanted: dict[tuple[str, str], dict[int, float]]) -> None:
+def check(result: MetricResult, wanted: dict[tuple[str, str, str], dict[int, float]]) -> None:
     got = {
-        (line.replica, line.device): dict(zip(line.time.tolist(), line.value.tolist(), strict=True))
+        (line.replica, line.node if line.device else "", line.device): dict(
+            zip(line.time.tolist(), line.value.tolist(), strict=True)
+        )
         for line in result.lines
     }
     assert len(got) == len(result.lines)
@@ -174,8 +181,10 @@ class TestOddCases:
             if random.random() < 0.5:
                 first = floor_to(first, step)
             last = first + int(random.integers(1, 4 * HOUR))
-            result = ask(asked, job, metric, by, first, last, step)
-            check(result, expected.lines(stored_samples[stored_samples["job"] == job], metric, by, first, last, step))
+            mine = stored_samples[stored_samples["job"] == job]
+            whole = metric in expected.AMOUNTS and bool(random.random() < 0.5)
+            result = ask(asked, job, metric, by, first, last, step, whole=whole)
+            check(result, expected.lines(mine, metric, by, first, last, step, whole=whole))
 
     @pytest.mark.parametrize("statistic", ["mean", "min", "max", "sum", "count", "first", "last"])
     @pytest.mark.parametrize("metric", ["memory.usage", "gpu.utilization"])
@@ -204,7 +213,9 @@ class TestOddCases:
                     statistic=statistic,
                 )
                 found = expected.members(mine, metric, start + 1, end - 1, step, statistic.value)
-                wanted: dict[tuple[str, str], dict[int, float]] = {}
+                wanted: dict[tuple[str, str, str], dict[int, float]] = {}
                 for row in found.to_dict("records"):
-                    wanted.setdefault((row["replica"], row["device"]), {})[int(row["bucket"])] = row["value"]
+                    wanted.setdefault((row["replica"], row["node"], row["device"]), {})[int(row["bucket"])] = row[
+                        "value"
+                    ]
                 check(asked.run(query, ALL), wanted)

@@ -37,7 +37,7 @@ from jobmeter.query.group_list import resource_groups
 from jobmeter.query.groups import Groups
 from jobmeter.query.idle import IdleQuestion, IdleTime, idle_time
 from jobmeter.query.inventory import Inventory
-from jobmeter.query.latest import WINDOW_MS, newest, values
+from jobmeter.query.latest import WINDOW_MS, newest, values, without_superseded
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
 from jobmeter.query.meter import Meter
@@ -205,13 +205,15 @@ class Executor:
             view = self._subjects.view(ref, scope)
             span = self._newest_of_job(view.job)
             resolved = self._measurements.of_job(view, names, span, by)
+            shape = resolved.layout.shape
+            columns = without_superseded(shape, view, by, newest(shape, self._source, span, meter))
         else:
             nodes = self.nodes(ref, scope)
             span = self._newest_of_nodes(nodes)
             resolved = self._measurements.of_nodes(nodes, ref, scope, names, span, by)
+            columns = newest(resolved.layout.shape, self._source, span, meter)
         layout = resolved.layout
-        frame = Frame(layout.shape, newest(layout.shape, self._source, span, meter), resolved.limits)
-        found = values(frame, rows, by, layout)
+        found = values(Frame(layout.shape, columns, resolved.limits), rows, by, layout)
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
 
     def measured(self, ref: JobRef, scope: Scope) -> list[str]:

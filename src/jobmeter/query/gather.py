@@ -11,7 +11,8 @@ from jobmeter.model.catalog import Scope, find
 from jobmeter.model.job import Job, JobView, Node
 from jobmeter.model.series import NO_JOB, Series, job_key
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
-from jobmeter.query.request import series_since
+from jobmeter.query.request import By, series_since
+from jobmeter.query.restarts import join_restarts
 from jobmeter.query.shape import Entry, Member, is_counter
 from jobmeter.settings import Limits
 from jobmeter.store.base import Selector, Store
@@ -131,8 +132,9 @@ def of_jobs(
     found = _matched_allocations(store, projects, places, devices, span, limits)
     entries: list[Entry] = []
     for key, view in keys.items():
-        entries.extend(Entry(one, _owned(member_of(one), view.job), one.replica) for one in own[key])
-        entries.extend(_allocated_throughout(view, missing[key], found, span))
+        measured = [Entry(one, _owned(member_of(one), view.job), one.replica) for one in own[key]]
+        allocated = _allocated_throughout(view, missing[key], found, span)
+        entries.extend(join_restarts([*measured, *allocated], view, By.JOB).entries)
     return entries
 
 

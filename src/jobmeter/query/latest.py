@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SampleColumns, SeriesKeys
 from jobmeter.model.catalog import Metric
+from jobmeter.model.job import JobView
 from jobmeter.model.time import MINUTE, TimeRange
 from jobmeter.query.frame import Frame, in_order
 from jobmeter.query.layout import Layout
@@ -15,6 +16,7 @@ from jobmeter.query.lines import joined_by, unit_of
 from jobmeter.query.meter import Meter
 from jobmeter.query.reduce import bucket, merge, take
 from jobmeter.query.request import By, Statistic, sources
+from jobmeter.query.restarts import join_restarts
 from jobmeter.query.shape import Shape
 from jobmeter.query.source import Source
 from jobmeter.query.table import lines_of
@@ -30,6 +32,24 @@ def newest(shape: Shape, source: Source, span: TimeRange, meter: Meter) -> Bucke
         [in_order(_last(source, group.keys, group.counters, group.span, meter), group) for group in shape.reads(span)]
     )
     return replace(columns, time=np.zeros(len(columns), np.int64))
+
+
+def without_superseded(shape: Shape, view: JobView, by: By, columns: BucketColumns) -> BucketColumns:
+    """Leave out, of attempts and devices of a replica that followed each other, all but the last that was measured.
+
+    ``columns`` are of ``newest``: the last sample of an earlier attempt, or of a device that the replica no longer has,
+    is no latest value.
+    """
+    part = shape.part
+    if by not in {By.JOB, By.REPLICA}:  # there, each device is a member of its own
+        numbers: dict[tuple[object, ...], int] = {}
+        joined = join_restarts(shape.entries, view, By.JOB).entries
+        keys = ((one.series.metric, one.member, one.series.labels) for one in joined)
+        part = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+    group = part[columns.index]
+    last = np.zeros(len(shape.entries), np.int64)
+    np.maximum.at(last, group, columns.last_time)
+    return take(columns, columns.last_time == last[group])
 
 
 def _last(source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, meter: Meter) -> BucketColumns:

@@ -42,6 +42,7 @@ from jobmeter.query.request import (
     sources_of,
 )
 from jobmeter.query.response_cache import ResponseCache, Validator
+from jobmeter.query.restarts import join_restarts
 from jobmeter.query.result_cache import Part, ResultCache, Tables, ends, middle, woven
 from jobmeter.query.sampled import SampledLine, SampledQuestion, Sampling
 from jobmeter.query.shape import Shape
@@ -171,8 +172,9 @@ class Measurements:
             nodes = partial(self._subjects.nodes_of, job.project)
             found = gather.of_job(self._store, view, own, names, span, self._limits, nodes)
             ranks, others = Ranks.of(view), unassigned if found.unassigned else None
-            lasting = found.lasting and (others is not None or not found.unassigned)
-            layout = lay_out(Shape(narrowing.filter(found.entries)), by, ranks, lasting=lasting)
+            joined = join_restarts(narrowing.filter(found.entries), view, by)
+            lasting = found.lasting and joined.lasting and (others is not None or not found.unassigned)
+            layout = lay_out(Shape(joined.entries), by, ranks, lasting=lasting)
             self._layouts.put(key, view, validator, layout, ranks, others)
         return ResolvedQuery(job.project, layout, job.limits)
 

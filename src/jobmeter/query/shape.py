@@ -73,6 +73,7 @@ class Shape:
         "_alone",
         "_as_listed",
         "_attempts",
+        "_devices",
         "_in_order",
         "_ranges",
         "_whole",
@@ -94,6 +95,7 @@ class Shape:
         parts: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
         self.nodes: list[str] = []
         self._attempts: list[int] = []
+        self._devices: Int64s | None = None
         self._ranges: dict[str, tuple[int, int]] = {}
         member: list[int] = []
         part: list[int] = []
@@ -125,6 +127,14 @@ class Shape:
         """The metrics of all entries."""
         return self._ranges.keys()
 
+    @property
+    def devices(self) -> Int64s:
+        """int64[k]: numbers of the devices of members, by entry. A member that restarted may have had several."""
+        if self._devices is None:
+            numbers: dict[tuple[str, ...], int] = {}
+            self._devices = np.array([numbers.setdefault(_device(one), len(numbers)) for one in self.entries], np.int64)
+        return self._devices
+
     def range_of(self, metric: str) -> tuple[int, int]:
         """The positions of a metric's entries: first and end."""
         return self._ranges.get(metric, (0, 0))
@@ -153,13 +163,13 @@ class Shape:
                 yield Read(*self._together(group), inside, 0 if clip is None else clip.start_ms)
 
     def _name_node(self, place: int, entry: Entry) -> None:
-        """The node of the last attempt stays."""
-        attempt = entry.series.attempt
+        """The node of the last attempt stays; of devices that followed each other the last one is the member."""
+        attempt, node = entry.series.attempt, entry.member.node or entry.series.node
         if place == len(self.nodes):
-            self.nodes.append(entry.series.node)
+            self.nodes.append(node)
             self._attempts.append(attempt)
-        elif entry.series.node and attempt >= self._attempts[place]:
-            self.nodes[place], self._attempts[place] = entry.series.node, attempt
+        elif node and attempt >= self._attempts[place]:
+            self.nodes[place], self._attempts[place] = node, attempt
 
     def _readable_together(self) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]] | None:
         groups = list(self._groups())
@@ -184,6 +194,11 @@ class Shape:
         order = np.lexsort((keys.series, keys.job))
         counters = np.array([is_counter(self.entries[at].series.metric) for at in positions], np.bool_)
         return np.array(positions, np.uint32)[order], keys.where(order), counters[order]
+
+
+def _device(entry: Entry) -> tuple[str, ...]:
+    member, series = entry.member, entry.series
+    return member.job, member.replica, series.cluster, series.node, series.device
 
 
 def _sorted(entries: Sequence[Entry]) -> list[Entry]:

@@ -215,8 +215,8 @@ def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
     ours = frame.shape.of_job[rows.index]
     if ours.all() or not ours.any():
         return rows
-    member = frame.shape.member[rows.index]
-    numbers = _numbers(member, rows.time, member, rows.time)[0]
+    device = frame.shape.devices[rows.index]
+    numbers = _numbers(device, rows.time, device, rows.time)[0]
     return take(rows, ~ours | ~np.isin(numbers, numbers[~ours]))
 
 

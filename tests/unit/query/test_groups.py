@@ -223,6 +223,17 @@ class TestDevices:
         house.job("j1", *moved, allocations=(gone, got))
         assert house.only().requested.devices == 1
 
+    def test_a_device_that_only_samples_name_is_counted_once_after_a_restart(self, house):
+        house.job("j1", replica(attempt=0), replica(attempt=1, node="n2"))
+        house.job("j2", replica(node="n3"))
+        for attempt, node in enumerate(("n1", "n2")):
+            points = [(280 - 120 * attempt - second, 0.8) for second in range(0, 120, 10)]
+            own = {"job": "j1", "replica": "worker-0", "attempt": attempt}
+            house.put("gpu.utilization", *points, node=node, device="gpu0", **own)
+        house.put("gpu.utilization", (10, 0.2), job="j2", replica="worker-0", node="n3", device="gpu0")
+        one = house.only()
+        assert (one.requested.devices, one.device) == (2, pytest.approx(0.5))
+
 
 class TestWho:
     def test_each_user_and_all_of_them(self, house):
