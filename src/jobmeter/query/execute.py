@@ -17,7 +17,7 @@ from jobmeter.model.log_tree import Every
 from jobmeter.model.order import natural
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.question import Question
-from jobmeter.model.series import NamePart, job_key
+from jobmeter.model.series import NO_JOB, NamePart, job_key
 from jobmeter.model.steps import SUMMARY_BUCKETS
 from jobmeter.model.time import MAX_TIME_MS, SECOND, Clock, TimeRange
 from jobmeter.model.trace_filter import SpanFilter, TraceFilter
@@ -47,6 +47,7 @@ from jobmeter.query.permitted import (
     permitted_jobs,
     permitted_names,
     permitted_projects,
+    permitted_series,
     projects_of_named,
 )
 from jobmeter.query.quality import QualityQuestion, quality
@@ -270,12 +271,17 @@ class Executor:
         return Meter(self._clock, self._limits)
 
     def _series(self, question: Question[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
-        if scope.grant is not None:
-            raise ForbiddenError("the key's policies allow some resources only, and series are not asked for by them")
+        of_jobs = isinstance(question, SeriesQuestion) and question.jobs is not None and NO_JOB not in question.jobs
+        if scope.grant is not None and not of_jobs:
+            raise ForbiddenError(
+                "the key's policies allow some resources only: series are found by the jobs they allow"
+            )
         meter = self._meter()
         match question:
             case SeriesQuestion():
-                return series.find(self._store, question, scope, meter)
+                found = series.find(self._store, question, scope, meter)
+                shown = permitted_series(self._registry, found.series, scope, self._clock.now_ms())
+                return replace(found, series=shown)
             case NamesQuestion():
                 return series.names(self._store, question, scope)
             case SamplesQuestion():

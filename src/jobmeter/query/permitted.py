@@ -54,7 +54,7 @@ def permitted_names(registry: Registry, jobs: Iterable[JobName], scope: Scope, n
 
 
 def permitted_series(registry: Registry, series: Sequence[Series], scope: Scope, now_ms: int) -> Sequence[Series]:
-    """Return the series of nodes that belong to no job, or to one that lies inside of the scope.
+    """Return the series that belong to no job, or to one that lies inside of the scope.
 
     Raises LimitExceededError where too many jobs have to be checked.
     """

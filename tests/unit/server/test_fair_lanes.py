@@ -112,10 +112,10 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
     """It leaves at the worst moment: a thread has the question, and has not begun to work on it."""
     clock, charged = SetClock(), []
     turns = Admission(clock, Budget(concurrent=1), lambda rows, seconds: charged.append((rows, seconds)))
-    first, has_it, begins, works, ends = (threading.Event() for _ in range(5))
+    first, is_first_over, has_it, begins, works, ends = (threading.Event() for _ in range(6))
 
     def go(turn):
-        if not turns.second:
+        if not is_first_over.is_set():
             return turn.whole(first.wait)
         has_it.set()
         begins.wait()
@@ -127,12 +127,11 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
         clock.time_ms += 7_000
 
     async def main():
-        turns.second = False
         one = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), go)))
         await until(lambda: lane.busy == 1)
         other = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), go)))
         await until(lambda: _waiting(turns._short) == 1)
-        turns.second = True
+        is_first_over.set()
         first.set()
         await one
         await until(has_it.is_set)

@@ -51,7 +51,7 @@ _TOTAL, _DURATION, _SIZE, _STATE_SIZE = (
 _MIB = 2**20
 
 
-@operation(f"GET {INSTANCE_PATH}/details", "jobs:read", PROJECT, JOB_NAME, ID)
+@operation(f"GET {INSTANCE_PATH}/details", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_detail(arguments: Arguments) -> Steps:
     """The job as Flink has it: `{Detail, RequestId}`, Detail being the JSON text of `/jobs/:jobid`.
 

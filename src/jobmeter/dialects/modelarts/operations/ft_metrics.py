@@ -127,6 +127,7 @@ OPERATIONS = (
             "`app.eval_loss`, `training_info` has the last value of each other metric, `train_process` that of "
             "`app.progress`. 204 while nothing was reported."
         ),
+        by_resource=True,
         action="metrics:read",
     ),
 )
