@@ -58,6 +58,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     of_devices: bool = False
     cause: Weight | None = None
     explains: bool = False
+    hides: frozenset[str] = frozenset()
+    """Rules whose findings follow from those of this one in the same time: they are left out there."""
     running: bool = False
     """Whether it is evaluated while jobs run; what it needs is then read at each evaluation."""
 
