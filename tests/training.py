@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.model.catalog import CATALOG, Kind
 from jobmeter.model.job import JobState
-from jobmeter.model.time import MINUTE, SECOND
+from jobmeter.model.time import MAX_TIME_MS, MINUTE, SECOND
 from tests.diagnosed import Sampled
 from tests.fakes import NOW
 
@@ -20,6 +20,9 @@ LEVELS = {
     "gpu.tensor.active": 0.4,
     "gpu.nvlink.transmit": 6e10,
     "gpu.nvlink.receive": 6e10,
+    "cpu.usage": 4.0,
+    "network.receive": 2e8,
+    "network.transmit": 2e8,
 }
 BIASES = {"gpu.power": 0.03, "gpu.clock.sm": 0.004, "gpu.memory.usage": 0.005, "gpu.utilization": 0.01}
 """How much healthy devices differ among each other, as a share; others by 2 %."""
@@ -43,6 +46,7 @@ class Training:
     state: JobState = JobState.RUNNING
     noise: float = 1.0
     pauses: bool = True
+    noiseless_from: int = MAX_TIME_MS
 
     @property
     def start(self) -> int:
@@ -57,7 +61,8 @@ class Training:
             saving = (time // MINUTE % 15 == 0) & self.pauses
             for metric in self.metrics:
                 value = change(metric, rank, time, np.full(len(time), self._level(metric)))
-                value = value * (1 + self.noise * NOISE.get(metric, 0.06) * self.random.normal(size=len(time)))
+                noise = self.noise * NOISE.get(metric, 0.06) * self.random.normal(size=len(time))
+                value = value * np.where(time < self.noiseless_from, 1 + noise, 1)
                 if metric not in {"gpu.clock.sm", "gpu.memory.usage"}:
                     value = np.where(saving, 0.15 * value, value)
                 if CATALOG[metric].unit == "1":

@@ -67,10 +67,9 @@ class Agent:
         owners = JobOwners(state)
         classifier = NodeClassifier(place.node, rules=finding.rules, clusters=finding.clusters, owners=owners)
         timeout = min(_LONGEST_TURN, max(interval_ms * 0.8 / 1000, 0.5))
-        jobs = job_collectors(
+        jobs = self._jobs = job_collectors(
             place, classifier, clock, patience=timeout * _DEVICES, state=state, job_mapping=finding.job_mapping
         )
-        self._jobs = jobs
         workers = [
             Worker(planned.collector, planned.every_ms, clock, timeout)
             for planned in (*host_collectors(place), *jobs.planned)

@@ -13,6 +13,8 @@ MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 _ROLES = (Role.ROOT, Role.CONFIRMATION, Role.CASCADE)
+_MOSTLY = 0.5
+"""Share of its time that hides a finding."""
 _BARE = frozenset({Weight.SIGNAL, Weight.FALLBACK})
 """Weights of causes that state only the end of a replica."""
 
@@ -24,9 +26,26 @@ def rank_findings(
 
     ``causes`` are about the ends of replicas, ``facts`` about anything else. ``numbers`` are the thresholds of causes.
     """
+    facts = _without_hidden(facts, by_name)
     ranked = _causes(case, causes, by_name, numbers)
     folded = _folded(case, [*_explained(ranked, facts, by_name, numbers), *facts])
     return in_order(folded)
+
+
+def _without_hidden(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+    """Leave out the findings that another one explains: those of rules that it hides, mostly in the same time."""
+    hiding = [one for one in found if by_name[one.rule].hides]
+    return [
+        one
+        for one in found
+        if not any(one.rule in by_name[other.rule].hides and _shared(one, other) >= _MOSTLY for other in hiding)
+    ]
+
+
+def _shared(one: Finding, other: Finding) -> float:
+    """Return the share of a finding's time that lies in that of another one."""
+    both = min(one.end, other.end) - max(one.start, other.start)
+    return both / max(one.end - one.start, 1)
 
 
 def in_order(found: Sequence[Finding]) -> list[Finding]:

@@ -60,6 +60,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a node's kernel count too that name no job and come when SIGKILL ended a replica of the job there."""
     cause: Weight | None = None
     explains: bool = False
+    hides: frozenset[str] = frozenset()
+    """Rules whose findings follow from those of this one in the same time: they are left out there."""
     running: bool = False
     """Whether it is evaluated while jobs run; what it needs is then read at each evaluation."""
     find_facts: Callable[["Rule", Case, Numbers], Findings] | None = None

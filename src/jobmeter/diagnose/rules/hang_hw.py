@@ -1,74 +1,168 @@
 """A job hangs, as the usage of its processes and devices shows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY
+from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, measured
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Severity
+from jobmeter.diagnose.wording import amount_of, minutes, title
+from jobmeter.model.batch import Bools, Float64s
+from jobmeter.model.catalog import CATALOG
+from jobmeter.model.finding import Evidence, Severity, Subject
 
-_FLOWS = ("network.receive", "network.transmit", "disk.read", "disk.write")
+_FLOWS = ("network.receive", "network.transmit", "disk.read", "disk.write", "gpu.nvlink.transmit", "gpu.nvlink.receive")
+_CPU = ("cpu.usage",)
+_TENSOR, _SM, _BUSY, _POWER = (
+    tuple(f"{prefix}.{name}" for prefix in PREFIXES) for name in ("tensor.active", "sm.active", "utilization", "power")
+)
+_KINDS = {"flow": _FLOWS, "tensor": _TENSOR, "sm": _SM, "busy": _BUSY, "cpu": _CPU, "power": _POWER}
+"""The metrics by their kind, those first that are the likeliest to show that a job works."""
+_SPINS = 0.5
+"""Utilization above which a device is busy."""
+
+
+class Still(msgspec.Struct, frozen=True):
+    """A signal that stays at ``level`` from ``since`` (epoch ms) to its end; ``before`` is its usual level before that.
+
+    ``before`` is NaN where it was always still. ``quiet`` is True where the level is next to nothing, ``fell`` where
+    it was work before.
+    """
+
+    kind: str
+    signal: Signal
+    since: int
+    level: float
+    before: float
+    quiet: bool
+    fell: bool
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """At the end of the samples: no CPU, no traffic, devices at one level, where there was work before."""
-    if not case.may_hang:
-        return
-    cpus = case.means.get("cpu.usage", ())
-    if not cpus:
-        return
-    last = max(int(signal.time[-1]) for signal in cpus)
-    quiet = [_quiet_since(signal, numbers["cores"]) for signal in cpus if int(signal.time[-1]) + _slack(signal) >= last]
-    start = max(quiet, default=last)
-    end = last + cpus[0].interval
+    """Up to the end of the samples nothing moves, of any replica and device, where there was work before.
+
+    Devices stay at one level: idle, or busy with a collective that waits for a rank.
+    """
+    is_open = rule.name in case.open_rules
+    still: list[Still] = []
+    for kind, signal in _last_ones(case) if case.may_hang else ():
+        one = _still(kind, signal, numbers, is_open=is_open)
+        if one is None:
+            return
+        still.append(one)
     # The last part of a job that has hung for long shows no work any more.
-    worked = rule.name in case.open_rules or _worked(cpus, start, numbers)
-    if end - start < numbers["hold"] or not worked or not _still(case, start, end, numbers):
-        return
-    highest = max(float(signal.within(start, end).value.max(initial=0.0)) for signal in cpus)
-    text = f"no replica used more than {highest:.3f} cores for {(end - start) / 60000:.1f} min, after work before"
-    evidence = measured("cpu.usage", text, highest, numbers["cores"], "{core}", time=start)
-    yield rule.finding(case.subject, Severity.CRITICAL, (start, end), [evidence], 0.85)
+    if still and (is_open or _has_stopped(still, numbers)):
+        start, end = max(one.since for one in still), max(one.signal.span[1] for one in still)
+        if end - start >= numbers["hold"]:
+            evidence = list(_evidence(still, start))
+            sentence = f"{_who(case, still)} for {minutes(end - start)}: {_how(still)}"
+            yield rule.finding(case.subject, Severity.CRITICAL, (start, end), evidence, 0.85, sentence=sentence)
 
 
-def _slack(signal: Signal) -> int:
-    return 3 * max(signal.interval, 1)
+def _last_ones(case: Case) -> list[tuple[str, Signal]]:
+    """Return the signals that were measured to the end: what is not measured any more shows nothing."""
+    found = [
+        (kind, signal)
+        for kind, metrics in _KINDS.items()
+        for metric in metrics
+        for signal in case.means.get(metric, ())
+        if len(signal) > 2
+    ]
+    last = max((signal.span[1] for _, signal in found), default=0)
+    return [one for one in found if one[1].span[1] >= last - 3 * max(one[1].interval, case.step_ms)]
 
 
-def _quiet_since(signal: Signal, cores: float) -> int:
-    """Since when the line stays below, up to its end; its end where it does not."""
-    loud = np.flatnonzero(signal.value > cores)
-    if not len(loud):
-        return int(signal.time[0])
-    at = int(loud[-1]) + 1
-    return int(signal.time[at]) if at < len(signal) else int(signal.time[-1]) + signal.interval
+def _still(kind: str, signal: Signal, numbers: Numbers, *, is_open: bool) -> Still | None:
+    """Return since when a signal stays at the level of its end; None where it does not, or not for the hold time."""
+    end, hold_ms = signal.span[1], numbers["hold"]
+    usual = 0.0 if is_open else float(np.quantile(signal.value, 0.9))
+    tail = signal.within(end - int(hold_ms), end).value
+    level = float(np.median(tail)) if len(tail) else 0.0
+    if len(tail) < 2 or float(_stays(kind, tail, level, usual, numbers).mean()) < numbers["steady"]:
+        return None
+    stretches = signal.stretches(_stays(kind, signal.value, level, usual, numbers), hold_ms, numbers["steady"])
+    if not stretches or stretches[-1].end < end - 2 * signal.interval:
+        return None
+    since = stretches[-1].start
+    earlier = signal.within(0, since).value
+    before = float(np.median(earlier)) if len(earlier) > 2 else np.nan
+    quiet = level <= _nothing(kind, np.nan_to_num(before), numbers)
+    return Still(kind, signal, since, level, before, quiet, quiet and before >= numbers[f"work_{kind}"])
 
 
-def _worked(cpus: Sequence[Signal], start: int, numbers: Numbers) -> bool:
-    earlier = [signal.within(0, start) for signal in cpus]
-    return any(len(signal) and float(signal.value.max()) >= numbers["before"] for signal in earlier)
+def _stays(kind: str, value: Float64s, level: float, usual: float, numbers: Numbers) -> Bools:
+    """Return where a signal stays: what flows stays at nothing, the CPU at nothing or a level, all else at a level."""
+    nothing: Bools = value <= _nothing(kind, usual, numbers)
+    wobble = numbers["wobble"] * level if kind in {"cpu", "power"} else 3 * numbers["spread"]
+    same: Bools = np.abs(value - level) <= wobble
+    return {"flow": nothing, "cpu": nothing | same}.get(kind, same)
 
 
-def _still(case: Case, start: int, end: int, numbers: Numbers) -> bool:
-    """True when nothing flowed and no device's use changed."""
-    for metrics, measure, most in ((_FLOWS, np.median, numbers["traffic"]), (BUSY, np.std, numbers["spread"])):
-        for signal in (signal for metric in metrics for signal in case.means.get(metric, ())):
-            inside = signal.within(start, end).value
-            if len(inside) and float(measure(inside)) > most:
-                return False
-    return True
+def _nothing(kind: str, usual: float, numbers: Numbers) -> float:
+    """Return up to which level a signal of a kind counts as nothing beside its usual level."""
+    least = {"flow": numbers["traffic"], "cpu": numbers["cores"]}.get(kind, numbers["spread"])
+    return float(max(least, numbers[f"rest_{kind}"] * usual))
+
+
+def _has_stopped(still: Sequence[Still], numbers: Numbers) -> bool:
+    """True where work has stopped, by the kinds of signals that there are."""
+    kinds = {one.kind for one in still}
+    fell = {one.kind for one in still if one.fell}
+    several = len({one.signal.replica for one in still}) > 1
+    idle_cpu = "cpu" in fell and all(one.quiet for one in still if one.kind == "cpu")
+    if not kinds & {"busy", "sm", "tensor", "power"}:
+        return idle_cpu
+    if any(one.kind == "tensor" and one.level > numbers["work_tensor"] for one in still):
+        return False
+    # Where the ranks of a job exchange nothing any more they wait for each other, unless they compute.
+    no_traffic = "flow" in fell and several and ("power" in fell or "power" not in kinds)
+    busy = [one for one in still if one.kind == "busy"]
+    if any(one.level > _SPINS for one in busy):
+        # Devices that were idle before did not compute, and may do so now.
+        return bool(fell & {"tensor", "sm"}) or (no_traffic and all(one.before > _SPINS for one in busy))
+    return idle_cpu or ("flow" in fell and several)
+
+
+def _who(case: Case, still: Sequence[Still]) -> str:
+    names = {one.signal.replica for one in still}
+    if len(names) > 1:
+        return f"All {len(names)} ranks have stood still"
+    return f"{case.name_of_subject(Subject('replica', names.pop()))} has stood still"
+
+
+def _how(still: Sequence[Still]) -> str:
+    """Return what they do meanwhile."""
+    busy = [one.level for one in still if one.kind == "busy"]
+    if busy and max(busy) > _SPINS:
+        return f"devices are busy at {max(busy):.0%} with a collective that does not end, and no data moves"
+    return "they use no CPU, move no data, and their devices are idle" if busy else "no CPU is used and no data moves"
+
+
+def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
+    """Yield what was before and what is now, by metric; first those that fell."""
+    chosen = [one for one in still if one.fell] or list(still[:1])
+    for metric in dict.fromkeys(one.signal.metric for one in chosen):
+        own = [one for one in chosen if one.signal.metric == metric]
+        level = float(np.median([one.level for one in own]))
+        before = float(np.median([one.before for one in own]))
+        text = f"{title(metric)}: {amount_of(metric, level)}"
+        if not np.isnan(before):
+            text += f", before that {amount_of(metric, before)}"
+        unit = CATALOG[metric].answer_unit
+        yield measured(metric, text, level, None if np.isnan(before) else float(f"{before:.6g}"), unit, time=start)
 
 
 RULE = Rule(
     name="hang_hw",
-    sees="Replicas that worked before use no CPU and move no bytes, and their devices stay at one level.",
+    sees="Replicas that worked before move no data and use no CPU, or spin, and their devices stay at one level.",
     advice="Dump the stacks of a process (py-spy dump --pid PID, /proc/PID/stack): a lock, a collective, a dead mount.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
-    metrics=("cpu.usage", *_FLOWS, *BUSY),
+    metrics=tuple(metric for metrics in _KINDS.values() for metric in metrics),
     running=True,
+    hides=frozenset({"gpu_busy_but_empty", "gpu_idle_allocated", "gpu_low_util", "cpu_bound_input"}),
 )

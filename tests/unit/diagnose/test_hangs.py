@@ -1,0 +1,112 @@
+"""Hangs: idle ones and collectives that spin, by whatever is measured; and jobs beside them that only seem to hang."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.diagnosed import found
+from tests.training import Training
+
+from jobmeter.model.finding import Severity
+from jobmeter.model.job import JobState
+from jobmeter.model.time import MINUTE, SECOND
+
+HOST = ("cpu.usage", "network.receive", "network.transmit")
+GPM = ("gpu.tensor.active", "gpu.sm.active", "gpu.nvlink.transmit")
+SPINS = {
+    "gpu.utilization": 1.0,
+    "gpu.power": 230.0,
+    "gpu.tensor.active": 0.0,
+    "gpu.sm.active": 0.12,
+    "gpu.nvlink.transmit": 0.0,
+    "cpu.usage": 1.02,
+    "network.receive": 300.0,
+    "network.transmit": 300.0,
+}
+IDLES = {**SPINS, "gpu.utilization": 0.0, "gpu.power": 90.0, "gpu.sm.active": 0.0, "cpu.usage": 0.004}
+KINDS = {
+    "spins, by NVML": (SPINS, ("gpu.utilization", "gpu.power", *HOST)),
+    "spins, by GPM": (SPINS, ("gpu.utilization", *GPM)),
+    "spins, by all": (SPINS, ("gpu.utilization", "gpu.power", *GPM, *HOST)),
+    "spins, without power": (SPINS, ("gpu.utilization", *HOST)),
+    "idle devices": (IDLES, ("gpu.utilization", "gpu.power", *HOST)),
+    "idle devices, CPU alone": (IDLES, ("gpu.utilization", "cpu.usage")),
+    "no devices": (IDLES, HOST),
+}
+
+
+def hanging(job, levels, stop):
+    """A job that hangs from a moment on; now and then a process of it does something."""
+
+    def change(metric, _rank, time, value):
+        blips = job.random.random(len(time)) < 0.01
+        still = levels[metric] * (1 + 0.01 * job.random.normal(size=len(time)))
+        if metric == "cpu.usage":
+            still = np.where(blips, 0.4, still)
+        return np.where(time >= stop, still, value)
+
+    job.noiseless_from, job.pauses = stop, False
+    return job.sampled(change)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([2, 4, 8, 24]),
+    st.integers(2, 60),
+    st.integers(13, 40),
+    st.sampled_from([JobState.RUNNING, JobState.STOPPED]),
+)
+def test_a_hang_is_found_with_its_beginning_and_nothing_else_is(kind, seed, ranks, interval, minutes, state):
+    levels, metrics = KINDS[kind]
+    job = Training(np.random.default_rng(seed), ranks, max(interval, ranks), 80, metrics, state)
+    stop = job.start + (80 - minutes) * MINUTE
+    sampled = hanging(job, levels, stop)
+    findings = [one for one in sampled.findings() if one.rule != "cancelled"]
+    assert [one.rule for one in findings] == ["hang_hw"]
+    [one] = findings
+    assert one.severity is Severity.CRITICAL
+    assert abs(one.start - stop) <= max(3 * MINUTE, 4 * job.interval * SECOND)
+    assert one.sentence.startswith(f"All {ranks} ranks have stood still for ")
+    assert all(piece.unit and piece.limit is not None for piece in one.evidence)
+    if state is JobState.RUNNING and minutes < 19:  # before that is in what a running job is looked at for
+        assert found(sampled.findings_while_running()) == [("hang_hw", "j")]
+
+
+def phases(job, name):
+    """Jobs that do less, or do it without traffic, and do not hang."""
+    end = job.start + job.length * MINUTE
+
+    def change(metric, rank, time, value):
+        late = time >= end - 15 * MINUTE
+        if name == "loads first":
+            early = time < job.start + 20 * MINUTE
+            low = {"gpu.utilization": 0.2, "gpu.power": 200.0}
+            if metric.startswith("network"):
+                return np.where(early, value, 300.0)
+            return np.where(early, low.get(metric, value), 1.0 if metric == "gpu.utilization" else value)
+        if name == "evaluates on the CPU":
+            return np.where(late & (metric in {"gpu.utilization", "gpu.power"}), 0.05 * value, value)
+        if name == "one rank is done":
+            return np.where(late & (rank == 1), 0.001 * value, value)
+        if name == "saves for eight minutes":
+            return np.where(time >= end - 8 * MINUTE, 0.001 * value, value)
+        return np.ones(len(time)) if metric == "gpu.utilization" else value
+
+    return job.sampled(change)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from([JobState.RUNNING, JobState.STOPPED]))
+@pytest.mark.parametrize(
+    "name", ["loads first", "evaluates on the CPU", "one rank is done", "saves for eight minutes", "always busy"]
+)
+def test_a_job_that_works_does_not_hang(name, data, state):
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    metrics = data.draw(st.sampled_from([KINDS[kind][1] for kind in sorted(KINDS)]))
+    job = Training(random, data.draw(st.sampled_from([2, 4, 8])), data.draw(st.integers(5, 60)), 80, metrics, state)
+    job.pauses = False
+    if name == "evaluates on the CPU" and "gpu.tensor.active" in metrics:
+        return  # devices that stop, without anything that shows the CPU at work
+    assert "hang_hw" not in dict(found(phases(job, name).findings()))
