@@ -138,17 +138,22 @@ STEPS = st.lists(
 )
 
 
+def start_program(machine: Machine, amount: int, *, runs_another: bool) -> None:
+    """Start a program, or a script that has run another program before it is looked at."""
+    pid = machine.start()
+    machine.burn(pid, amount)
+    if runs_another:
+        child = machine.fork(pid)
+        machine.burn(child, amount)
+        machine.end(child)
+
+
 def play(machine: Machine, steps: list[tuple[str, int, int]], *, promptly: bool) -> None:
     """``promptly``: each program is looked at before it ends."""
     for action, number, amount in steps:
         alive = sorted(machine.own)
         if action == "start":
-            pid = machine.start()
-            machine.burn(pid, amount)
-            if number % 2:  # a script that has run something before it is looked at
-                child = machine.fork(pid)
-                machine.burn(child, amount)
-                machine.end(child)
+            start_program(machine, amount, runs_another=number % 2 == 1)
             if promptly:
                 machine.turn()
         elif action == "scan":
