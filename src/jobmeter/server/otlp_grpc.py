@@ -22,7 +22,7 @@ from jobmeter.dialects.base import Answer, Match, Operation, drive
 from jobmeter.dialects.otlp import OTLP
 from jobmeter.dialects.otlp.errors import kind_of, message_of, retry_ms_of
 from jobmeter.dialects.otlp.forms import BODY_BYTES, PROTOBUF
-from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
+from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError, LimitExceededError
 from jobmeter.server.commands import perform
 from jobmeter.server.dialect_router import context_of
 from jobmeter.server.exchange import report
@@ -143,6 +143,15 @@ class _Exports:
             report(source.request_id, problem)
             drop_frames(problem)
             source.status, request.error = _refuse(context, problem), problem
+        except grpc.RpcError as over:
+            # gRPC has answered by itself, or nobody waits for an answer any more.
+            drop_frames(over)
+            text = (
+                f"the call ended before its message was there: its sender left, or it has more than {BODY_BYTES} bytes"
+            )
+            request.error = LimitExceededError(text, "body")
+            _log.info("request %s: %s", source.request_id, text)
+            source.status = _GONE
         except Exception as bug:  # noqa: BLE001 - a bug must not reach the client
             _log.exception("request %s failed: %s", source.request_id, self._service)
             drop_frames(bug)

@@ -129,13 +129,17 @@ def test_other_services_are_not_there(server):
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
-def test_a_message_that_is_too_large_is_refused(server, compression):
+def test_a_message_that_is_too_large_is_refused(server, compression, caplog):
     """Also one that is small as it is sent, and large when it is unpacked."""
     message = Request()
     message.resource_metrics.add(schema_url="x" * (BODY_BYTES + 1))
     error = server.refusal(message, server.application.admin, compression=compression)
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "grpc-status-details-bin" not in dict(error.trailing_metadata() or ())
+    # It is nobody's bug, and the next call is answered.
+    server.export(loss(), server.application.key("writer", "lab"))
+    assert "Traceback" not in caplog.text
+    assert 'status="500"' not in server.metrics()
 
 
 class Refusing(MemoryStore):

@@ -45,7 +45,13 @@ def read(path: str, form: Format | None, source: Source, progress: Callable[[int
             plain: Any = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), _COMPRESSIONS[suffixes.pop()])
             file = io.BufferedReader(plain, 2**20)
         form = form or (_SUFFIXES.get(suffixes[-1]) if suffixes else None) or _sniffed(file)
-        yield from _READERS[form](file, source)
+        try:
+            yield from _READERS[form](file, source)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            # What decompresses and decodes has no other error for content that is wrong.
+            raise InvalidRequestError(f"{source.name} is damaged: {str(error).strip()}") from error
 
 
 def _sniffed(file: IO[bytes]) -> Format:
@@ -62,14 +68,17 @@ def _read_parquet(file: IO[bytes], source: Source) -> Iterator[Block]:
         names = pq.read_schema(seekable).names
         check_columns(source, names)
         seekable.seek(0)
-        parquet = pq.ParquetFile(seekable, read_dictionary=[name for name in names if name not in {"time", "value"}])
+        encoded = [name for name in names if name not in {"time", "value"}]
+        parquet = pq.ParquetFile(seekable, read_dictionary=encoded, page_checksum_verification=True)
         first = 1
         for batch in parquet.iter_batches(batch_size=source.batch_rows):
+            # A damaged page may have texts that are none, and numbers of texts that there are not.
+            batch.validate(full=True)
             place = partial(_place, source.name, first)
             rows, skipped = to_rows(pa.Table.from_batches([batch]), source, place)
             first += len(batch)
             yield Block(rows=rows, skipped=skipped)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"{source.name} cannot be read as Parquet: {error}") from error
 
 

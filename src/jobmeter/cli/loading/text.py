@@ -18,6 +18,8 @@ JSON_BLOCK = 8 * 2**20
 MAX_LINE = 4 * 2**20
 """Longest line; a longer one is not text of this kind."""
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading JSON raises: the last one where it is nested very deep."""
 _Line = TypeVar("_Line", str, bytes)
 _Parsed = TypeVar("_Parsed")
 
@@ -143,7 +145,7 @@ def read_jsonl(file: IO[bytes], source: Source) -> Iterator[Block]:
     for number, block, _ in _Lines(file, source, JSON_BLOCK):
         try:
             samples = _SAMPLES.decode(b"[" + block.strip().replace(b"\n", b",") + b"]")
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _UNREADABLE:
             yield _json_lines(number, block, source)
             continue
         yield _block(samples, (), 0, source, _at(source, number))
@@ -161,7 +163,9 @@ def _json_lines(number: int, block: bytes, source: Source) -> Block:
 def _json_line(place: str, line: bytes) -> _SampleLine | JobRecord:
     try:
         shape = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise BadRowError(place, "", "arrays or objects are nested too deep") from error
+    except _UNREADABLE as error:
         raise BadRowError(place, "", f"not JSON: {error}") from error
     if not isinstance(shape, dict):
         raise BadRowError(place, "", "not a JSON object")
@@ -172,7 +176,7 @@ def _json_line(place: str, line: bytes) -> _SampleLine | JobRecord:
             raise BadRowError(place, error.field, error.message) from error
     try:
         return _SAMPLE.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         field = str(error).rpartition("at `$.")[2].rstrip("`") if "at `$." in str(error) else ""
         raise BadRowError(place, field, f"neither a sample nor a job record: {error}") from error
 
