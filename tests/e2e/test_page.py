@@ -152,6 +152,30 @@ def test_the_keyboard_alone_goes_from_the_list_into_a_job(viewer):
     page.wait_for_selector("header.job h1")
 
 
+def test_a_live_page_connects_again_when_what_it_may_see_changes_and_signs_out_with_its_key(browser, server):
+    def policy(resource):
+        statement = {"Effect": "Allow", "Action": "*", "Resource": resource}
+        return {"policies": [{"name": "own", "document": {"Version": "1", "Statement": [statement]}}]}
+
+    key = server.request("POST", "/keys", {"name": "viewer", **policy("*")}).json()
+    bearer = {"Authorization": f"Bearer {key['token']}"}
+    code = server.call("POST", "/api/jobmeter/v1/session/link", headers=bearer).json()["code"]
+    context = browser.new_context()
+    page = context.new_page()
+    opened = []
+    page.on("request", lambda request: opened.append(request.url) if request.url.endswith("/live/jobs") else None)
+    page.goto(f"{server.url}/#/open?code={code}")
+    page.wait_for_selector(".live.live-live")
+    before = len(opened)
+    assert server.request("PUT", f"/keys/{key['id']}/policies", policy("acs:*:*:*:job/train-1")).status == 200
+    page.wait_for_selector(".live.live-lost")
+    page.wait_for_selector(".live.live-live")
+    assert len(opened) == before + 1
+    assert server.request("DELETE", f"/keys/{key['id']}").status == 200
+    page.wait_for_selector("main.signin")
+    context.close()
+
+
 def test_the_slow_rank_is_named_and_chosen(viewer):
     page = viewer.open("jobs/train-1", ".outliers button")
     assert page.inner_text(".outliers button").startswith(f"worker-{SLOW} 50 points below the median")
