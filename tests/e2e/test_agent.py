@@ -188,6 +188,35 @@ def test_an_agent_that_another_one_follows_loses_no_sample_and_doubles_none(serv
     assert times[0] <= min(one["start"] for one in told) + 20
 
 
+SHORT = "import sys, time\nwhile time.process_time() < 0.3: pass"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel reports what processes used to root alone")
+def test_jobs_that_are_shorter_than_the_interval_are_measured_or_counted_as_missed(server, tmp_path):
+    """The agent scans when it starts, and an hour later."""
+    (tmp_path / "rules.toml").write_text('[[job]]\ncommand = "*work-*"\njob = "short-{2}"\n')
+    command = [*AGENT, "--server", server.url, "--key", "k", "--interval", "3600s", "--spool", str(tmp_path / "s")]
+    jobs = {f"short-{os.getpid()}-{number}" for number in range(6)}
+    with subprocess.Popen([*command, "--job-rules", str(tmp_path / "rules.toml")]) as agent:
+        try:
+            wait_until(lambda: server.values("node.load1"))
+            if server.values("agent.processes.events")[-1][1] == 0:
+                pytest.skip("the kernel reports no processes here")
+            for job in jobs:
+                subprocess.run([sys.executable, "-c", SHORT, job.replace("short", "work")], check=True)
+        finally:
+            agent.send_signal(signal.SIGTERM)
+            agent.wait(timeout=60)
+    found = jobs.intersection(job["job_id"] for job in server.jobs)
+    missed = server.values("agent.processes.missed")[-1][1]
+    assert len(found) + missed >= len(jobs)
+    assert found, "each runs for 0.3 s of CPU time, and the agent looks within 0.1 s"
+    for job in found:
+        values = [value for _, value in server.values("cpu.time", job=job)]
+        assert values[0] == 0.0
+        assert values[-1] == pytest.approx(0.3, abs=0.1)
+
+
 def test_a_refusal_of_one_frame_does_not_stop_the_others(server, tmp_path):
     refusal = b'{"error": {"code": "invalid_request", "message": "no", "field": "value"}, "request_id": "X"}'
     server.refuse = lambda body: (400, {}, refusal) if any(kind == 2 for kind, _ in read_body(body)) else None

@@ -143,7 +143,7 @@ class JobsCollector:
         self._since_ms = self._since_ms or now_ms
         self._counts.save(ProcessCounts(self._table.missed, self._since_ms, *self._table.problems))
         samples: Samples = []
-        self.memory.read(replicas.values())
+        self.memory.read(replicas)
         for owner, replica in replicas.items():
             self._last_seen_ms[owner] = now_ms
             values = self._counters(owner, by_process.get(owner, {}), by_group.get(owner, {}))

@@ -43,14 +43,16 @@ class ReplicaMemory:
         """Update with the current processes; replicas that now belong to another job are reset and returned."""
         return self._peaks.update(processes)
 
-    def read(self, replicas: Iterable[Replica]) -> None:
+    def read(self, replicas: Mapping[Owner, Replica]) -> None:
         """Read the processes of these replicas, as far as the budget for it goes."""
         shared: list[ProcessStat] = []
         own: list[ProcessStat] = []
-        for replica in replicas:
+        for owner, replica in replicas.items():
             inside, apart = _divided(replica)
-            own += inside
             shared += apart
+            marks = (usage.memory_peak or 0.0 for usage in (*replica.groups.values(), *replica.last))
+            if max(marks, default=0.0) > self._peaks.highest(owner, ()):
+                own += inside
         self._processes.update(shared, own)
 
     def values(self, owner: Owner, replica: Replica) -> dict[str, float | None]:

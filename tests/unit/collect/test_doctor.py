@@ -16,10 +16,13 @@ from jobmeter.collect.doctor.delivery import check_server, check_spool
 from jobmeter.collect.doctor.devices import check_devices
 from jobmeter.collect.doctor.examine import Questions, examine
 from jobmeter.collect.doctor.kernel import check_kernel
+from jobmeter.collect.doctor.processes import check_events
 from jobmeter.collect.doctor.rights import check_rights
 from jobmeter.collect.doctor.schedulers import check_schedulers
 from jobmeter.collect.nvidia.binding import PynvmlLibrary
+from jobmeter.collect.process_events.counts import ProcessCounts, counts_file
 from jobmeter.errors import UnauthenticatedError, UnavailableError
+from jobmeter.model.time import iso
 
 NAMES = ("CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_SYSLOG")
 V1_MOUNTS = "".join(
@@ -62,6 +65,37 @@ def test_the_capabilities_that_are_missing_are_named(machine, mask, status, name
     found = by_name(check_rights(machine, uid=1000))["capabilities"]
     assert found.status is status
     assert [name for name in NAMES if name in found.advice] == named
+
+
+class Closed:
+    def close(self):
+        """Nothing was opened."""
+
+
+def refused():
+    raise PermissionError(1, "Operation not permitted")
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "status", "said"),
+    [
+        (Closed, Closed, Status.OK, "with what they used"),
+        (Closed, refused, Status.LIMITED, "short processes are found; what they used at last is missed"),
+        (refused, refused, Status.LIMITED, "is missed: its events cannot be read (Operation not permitted)"),
+    ],
+)
+def test_events_of_processes(tmp_path, begins, ends, status, said):
+    (check,) = check_events(tmp_path, begins, ends)
+    assert (check.name, check.status) == ("events", status)
+    assert said in check.text
+    assert ("CAP_NET_ADMIN" in check.advice) == (status is Status.LIMITED)
+
+
+@pytest.mark.parametrize(("problem", "said"), [("", "has missed 1,234"), ("not permitted", "has missed at most 1,234")])
+def test_what_an_agent_has_missed_is_named(tmp_path, problem, said):
+    counts_file(tmp_path).save(ProcessCounts(1_234, 1_795_000_000_000, problem))
+    (check,) = check_events(tmp_path, Closed, Closed)
+    assert f"since {iso(1_795_000_000_000)} the agent {said} processes" in check.text
 
 
 def test_processes_whose_environment_is_hidden_are_counted(machine):

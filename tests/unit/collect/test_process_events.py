@@ -88,6 +88,15 @@ class Machine:
         self.events.waiting.append((EXEC, 0, pid, 0, 0))
         return pid
 
+    def run_script(self, ticks: int, *, children: int) -> None:
+        """A job that has run other programs before it is looked at."""
+        pid = self.start()
+        self.burn(pid, ticks)
+        for _ in range(children):
+            child = self.fork(pid)
+            self.burn(child, ticks)
+            self.end(child)
+
     def burn(self, pid: int, ticks: int) -> None:
         self.own[pid] += ticks
         self.used += ticks
@@ -138,22 +147,12 @@ STEPS = st.lists(
 )
 
 
-def start_program(machine: Machine, amount: int, *, runs_another: bool) -> None:
-    """Start a program, or a script that has run another program before it is looked at."""
-    pid = machine.start()
-    machine.burn(pid, amount)
-    if runs_another:
-        child = machine.fork(pid)
-        machine.burn(child, amount)
-        machine.end(child)
-
-
 def play(machine: Machine, steps: list[tuple[str, int, int]], *, promptly: bool) -> None:
     """``promptly``: each program is looked at before it ends."""
     for action, number, amount in steps:
         alive = sorted(machine.own)
         if action == "start":
-            start_program(machine, amount, runs_another=number % 2 == 1)
+            machine.run_script(amount, children=number % 2)
             if promptly:
                 machine.turn()
         elif action == "scan":
@@ -337,7 +336,7 @@ def test_forks_without_events(tmp_path):
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), max_size=30))
-def test_waiting_as_long_as_a_budget_says_stays_within_it(work):
+def test_who_waits_as_long_as_a_budget_says_spends_no_more_than_its_share(work):
     now = used = 0.0
     budget = Budget(0.01, 0.1, lambda: now, lambda: used)
     for pause, cost in work:
@@ -440,3 +439,53 @@ def test_real_processes_between_two_scans(tmp_path):
     assert {one.series.job for one in samples} == {f"short-{os.getpid()}"}
     assert values["cpu.time"] == pytest.approx(0.2, abs=0.1)
     assert Owner(f"short-{os.getpid()}", "worker-0") in {process.member.owner for process in table.processes()}
+
+
+@pytest.fixture
+def task():
+    """The group of a task of Slurm, version 1, with the file by which a process enters it."""
+    controller = "cpuacct"
+    path = f"/slurm_test{os.getpid()}/uid_0/job_{os.getpid()}/step_0/task_0"
+    directory = Hierarchies().directory(controller, path)
+    if directory is None:
+        pytest.skip("control groups of version 1 are not mounted here")
+    folders = [Path(directory), *Path(directory).parents][:5]
+    try:
+        Path(directory).mkdir(parents=True)
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    yield Path(directory)
+    for folder in folders:
+        if folder.exists():
+            folder.rmdir()
+
+
+@reported
+def test_a_task_of_slurm_that_no_scan_has_found_has_its_cpu_time(task):
+    """Its group is removed as soon as it has ended."""
+    watch = ProcessWatch()
+    table = ProcessTable(NodeClassifier("n1"), watch=watch)
+    reader = GroupReader(Hierarchies())
+    ends = EndWatch(reader)
+    collector = JobsCollector(Place("n1"), table, reader, ends=ends)
+    collector.collect(NOW_MS)
+    begun: list[int] = []
+
+    def include(process):
+        ends.include(process)
+        begun.append(process.stat.key.pid)
+
+    watch.start(table.look, include)
+    try:
+        script = f"echo $$ > {task}/cgroup.procs; exec {sys.executable} -c '{BURN}'"
+        variables = {**os.environ, "SLURM_JOB_ID": str(os.getpid()), "SLURM_PROCID": "3"}
+        with subprocess.Popen(["sh", "-c", script], env=variables, stdin=subprocess.PIPE) as child:
+            wait_until(lambda: child.pid in begun)
+            child.communicate()
+        task.rmdir()
+        samples = wait_until(lambda: [one for one in collector.collect(NOW_MS) if one.series.job == str(os.getpid())])
+    finally:
+        watch.stop()
+    values = {one.series.metric: one.value for one in samples}
+    assert {one.series.replica for one in samples} == {"worker-3"}
+    assert values["cpu.time"] == pytest.approx(0.2, abs=0.15)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from jobmeter.collect.doctor.base import Check, Status
 from jobmeter.collect.process_events.connector import Connector
@@ -12,10 +13,18 @@ from jobmeter.model.time import iso
 _ADVICE = "give the service CAP_NET_ADMIN (deploy/systemd/agent-events.conf), in the machine's own namespaces"
 
 
+class _Source(Protocol):
+    """A source of events that was opened."""
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
 def check_events(
     spool: Path,
-    begins: Callable[[], Connector] = lambda: Connector(ends=True),
-    ends: Callable[[], TaskStats] = TaskStats,
+    begins: Callable[[], _Source] = lambda: Connector(ends=True),
+    ends: Callable[[], _Source] = TaskStats,
 ) -> Iterator[Check]:
     """The kernel's events of processes; what an agent on this spool has missed is named."""
     no_begins, no_ends = _problem(begins), _problem(ends)
@@ -35,7 +44,7 @@ def check_events(
     yield Check("kernel", "events", status, text, advice)
 
 
-def _problem(open_source: Callable[[], Connector | TaskStats]) -> str:
+def _problem(open_source: Callable[[], _Source]) -> str:
     try:
         open_source().close()
     except OSError as error:
