@@ -23,10 +23,33 @@ LEVELS = {
     "cpu.usage": 4.0,
     "network.receive": 2e8,
     "network.transmit": 2e8,
+    "gpu.power.limit": 700.0,
+    "gpu.temperature": 64.0,
+    "gpu.memory.limit": 8e10,
+    "gpu.throttle.power": 0.02,
+    "cpu.limit": 8.0,
+    "cpu.throttled.time": 0.02,
+    "memory.usage": 2e10,
+    "memory.limit": 6.4e10,
+    "pressure.io": 0.03,
 }
-BIASES = {"gpu.power": 0.03, "gpu.clock.sm": 0.004, "gpu.memory.usage": 0.005, "gpu.utilization": 0.01}
+BIASES = {
+    "gpu.power": 0.03,
+    "gpu.clock.sm": 0.004,
+    "gpu.memory.usage": 0.005,
+    "gpu.utilization": 0.01,
+    **dict.fromkeys(("gpu.power.limit", "gpu.memory.limit", "cpu.limit", "memory.limit"), 0.0),
+}
 """How much healthy devices differ among each other, as a share; others by 2 %."""
-NOISE = {"gpu.utilization": 0.04, "gpu.power": 0.03, "gpu.clock.sm": 0.008, "gpu.memory.usage": 0.002}
+NOISE = {
+    "gpu.utilization": 0.04,
+    "gpu.power": 0.03,
+    "gpu.clock.sm": 0.008,
+    "gpu.memory.usage": 0.002,
+    "gpu.temperature": 0.02,
+    "memory.usage": 0.01,
+    **dict.fromkeys(("gpu.power.limit", "gpu.memory.limit", "cpu.limit", "memory.limit"), 0.0),
+}
 """How much the samples of one device scatter, as a share; others by 6 %."""
 NVML = ("gpu.utilization", "gpu.power", "gpu.clock.sm", "gpu.memory.usage")
 """What there is without GPM or DCGM."""

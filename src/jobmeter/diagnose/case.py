@@ -17,6 +17,8 @@ from jobmeter.query.stretches import Stretch
 
 Signals = Mapping[str, Sequence[Signal]]
 _NOTHING: Signals = {}
+_WINDOWS = 5
+"""Windows in a hold time over which a level is averaged."""
 
 
 class UsedMounts(msgspec.Struct, frozen=True):
@@ -82,6 +84,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         ``reaching`` leaves out most of those that are below it all the time: they need not be looked at in full.
         """
         return list(self._enough(self.means, metric, numbers, reaching))
+
+    def levels(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
+        """As ``signals``, averaged over windows of a fifth of the hold time: samples scatter around a level."""
+        return [one.averaged(numbers["hold"] / _WINDOWS) for one in self._enough(self.means, metric, numbers, reaching)]
 
     def has_signals(self, metric: str, numbers: Numbers) -> bool:
         """Whether there are ``signals``."""

@@ -1,5 +1,6 @@
 """From a case to its findings."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -31,5 +32,7 @@ def _facts(rule: Rule, case: Case, thresholds: Thresholds) -> Iterable[Finding]:
 def _sentence(case: Case, one: Finding) -> str:
     """Return the first evidence as a sentence about the subject."""
     text = one.evidence[0].text if one.evidence else one.rule
-    name = case.name_of_subject(one.subject)
-    return text if name in text else f"{name}: {text}"
+    parts = re.split("[/:]", one.subject.name, maxsplit=1)
+    if one.subject.kind == "job" or all(part in text for part in parts):
+        return text
+    return f"{case.name_of_subject(one.subject)}: {text}"

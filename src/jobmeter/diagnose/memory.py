@@ -2,72 +2,103 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+import numpy as np
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, trend
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, minutes, title
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.model.finding import Severity, Subject
+from jobmeter.model.finding import Evidence, Severity, Subject
 
 
 def leaks(
     rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], *, limit_by_record: bool = False
 ) -> Findings:
-    """Steady growth of the first metric of a rule that reaches the limit soon.
+    """Steady growth, up to the end, of memory that reaches its limit soon.
 
-    The second metric is the limit; where nobody measured it, with ``limit_by_record``, that of the job's record.
+    The metrics of the rule are pairs of memory in use and its limit; where nobody measured the limit it is, with
+    ``limit_by_record``, that of the job's record.
     """
-    used, limits = rule.metrics
-    recorded = case.job.limits.get(limits) if limit_by_record else None
-    for signal in case.signals(used, numbers):
-        limit = limit_of(case.means.get(limits, ()), signal, recorded)
-        leak = growth(signal, limit, numbers)
-        if leak is None:
-            continue
-        slope, fit, rest = leak
-        subject = subject_of(signal)
-        until = "" if rest is None else f", {rest / 60:.1f} min from its limit"
-        text = f"memory of {subject.name} grew by {slope * 60 / 2**20:.1f} MiB a minute{until}"
-        evidence = signal.evidence(text, float(signal.value[-1]), limit, "By")
-        yield rule.finding(subject, Severity.WARNING, signal.span, [evidence], 0.95 * fit)
+    for used, limits in zip(rule.metrics[::2], rule.metrics[1::2], strict=True):
+        recorded = case.job.limits.get(limits) if limit_by_record else None
+        for signal in case.signals(used, numbers):
+            limit = limit_of(case.means.get(limits, ()), signal, recorded)
+            leak = next((found for part in _ends(signal, numbers) if (found := growth(part, limit, numbers))), None)
+            if leak is not None:
+                yield rule.finding(*_leak(case, signal, subject_of(signal), leak, limit))
+
+
+def _leak(
+    case: Case, signal: Signal, subject: Subject, leak: "Leak", limit: float | None
+) -> tuple[Subject, Severity, tuple[int, int], list[Evidence], float]:
+    until = "" if leak.rest is None else f", {minutes(leak.rest * 1000)} from its limit of {amount(limit or 0.0, 'By')}"
+    text = f"{title(signal.metric)} of {case.name_of(signal)} grows by {amount(leak.slope * 60, 'By')} a minute{until}"
+    now = float(signal.value[-1])
+    evidence = [signal.evidence(text, now, limit, "By", time=leak.span[0])]
+    return subject, Severity.WARNING, leak.span, evidence, 0.95 * leak.fit
 
 
 def near_limits(
     rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], severity: Severity
 ) -> Findings:
-    """The metric of a rule, a utilization, was above the share for long enough."""
+    """A metric of the rule, a utilization, was above the share for long enough."""
     share = numbers["share"]
-    for signal in case.signals(rule.metrics[0], numbers, reaching=share):
-        longest = case.stretch(signal, signal.value > share, numbers)
-        if longest is not None:
-            subject = subject_of(signal)
-            most = float(signal.during(longest).max())
-            text = f"memory of {subject.name} reached {most:.1%} of its limit"
-            evidence = signal.evidence(text, most, share, "1", time=longest.start)
-            yield rule.finding(subject, severity, (longest.start, longest.end), [evidence], 0.95)
+    for metric in rule.metrics:
+        for signal in case.levels(metric, numbers, reaching=share):
+            longest = case.stretch(signal, signal.value > share, numbers)
+            if longest is not None:
+                most = float(signal.during(longest).max())
+                text = f"{title(metric)} of {case.name_of(signal)} is at {amount(most, '1')} of its limit"
+                evidence = signal.evidence(text, most, share, "1", time=longest.start)
+                yield rule.finding(subject_of(signal), severity, (longest.start, longest.end), [evidence], 0.95)
 
 
-def growth(signal: Signal, limit: float | None, numbers: Numbers) -> tuple[float, float, float | None] | None:
-    """Bytes a second, how well a line fits, and seconds until ``limit`` (None: unknown), where memory leaks.
+class Leak(msgspec.Struct, frozen=True):
+    """Memory that grows: ``slope`` bytes a second, how well a line fits, and seconds to the limit (None: unknown)."""
+
+    slope: float
+    fit: float
+    rest: float | None
+    span: tuple[int, int]
+
+
+def _ends(signal: Signal, numbers: Numbers) -> Iterator[Signal]:
+    """Yield the signal, and its last half, quarter and so on down to the hold time: growth may begin at any time."""
+    start, end = signal.span
+    length = end - start
+    while length >= numbers["hold"]:
+        yield signal.within(end - length, end)
+        length //= 2
+
+
+def growth(signal: Signal, limit: float | None, numbers: Numbers) -> Leak | None:
+    """Return how memory leaks; None where it does not.
 
     It grows on a straight line up to the end of the samples, in each third of the time, by enough of the limit and of
     itself; and, where there is a limit, it reaches it soon.
     """
-    if len(signal) < 9 or int(signal.time[-1]) - int(signal.time[0]) + signal.interval < numbers["hold"]:
+    if len(signal) < 9 or signal.span[1] - signal.span[0] < numbers["hold"]:
+        return None
+    tenth = max(len(signal) // 10, 1)
+    rise = float(np.median(signal.value[-tenth:]) - np.median(signal.value[:tenth]))
+    least = max(numbers["relative"] * float(np.median(signal.value[:tenth])), numbers["growth"] * (limit or 0.0))
+    if rise < least / 2:  # most memory does not grow, and a line takes longer to find
         return None
     whole = trend(signal.time, signal.value)
     if whole.fit < numbers["fit"] or whole.slope <= 0:
         return None
     if any(trend(*part).slope < 0.4 * whole.slope for part in _thirds(signal)):
         return None
-    seconds = (int(signal.time[-1]) - int(signal.time[0])) / 1000
-    grown = whole.slope * seconds
+    grown = whole.slope * (int(signal.time[-1]) - int(signal.time[0])) / 1000
     if grown < numbers["relative"] * max(whole.start, 0.0) or (limit and grown < numbers["growth"] * limit):
         return None
     rest = None if not limit else max(limit - float(signal.value[-1]), 0.0) / whole.slope
     if rest is not None and rest * 1000 > numbers["full"]:
         return None
-    return whole.slope, whole.fit, rest
+    return Leak(whole.slope, whole.fit, rest, signal.span)
 
 
 def _thirds(signal: Signal) -> Iterator[tuple[Int64s, Float64s]]:

@@ -26,19 +26,27 @@ def rank_findings(
 
     ``causes`` are about the ends of replicas, ``facts`` about anything else. ``numbers`` are the thresholds of causes.
     """
-    facts = _without_hidden(facts, by_name)
+    facts = _without_hidden(case, facts, by_name)
     ranked = _causes(case, causes, by_name, numbers)
     folded = _folded(case, [*_explained(ranked, facts, by_name, numbers), *facts])
     return in_order(folded)
 
 
-def _without_hidden(found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
-    """Leave out the findings that another one explains: those of rules that it hides, mostly in the same time."""
+def _without_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
+    """Leave out the findings that another one explains: those of rules that it hides, mostly in the same time.
+
+    A finding about the job explains those about its members, any other one those about the same subject.
+    """
     hiding = [one for one in found if by_name[one.rule].hides]
     return [
         one
         for one in found
-        if not any(one.rule in by_name[other.rule].hides and _shared(one, other) >= _MOSTLY for other in hiding)
+        if not any(
+            one.rule in by_name[other.rule].hides
+            and other.subject in {one.subject, case.subject}
+            and _shared(one, other) >= _MOSTLY
+            for other in hiding
+        )
     ]
 
 

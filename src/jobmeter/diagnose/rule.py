@@ -61,7 +61,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     cause: Weight | None = None
     explains: bool = False
     hides: frozenset[str] = frozenset()
-    """Rules whose findings follow from those of this one in the same time: they are left out there."""
+    """Rules whose findings about the same subject (the job: about any) follow from this one: left out in its time."""
     running: bool = False
     """Whether it is evaluated while jobs run; what it needs is then read at each evaluation."""
     find_facts: Callable[["Rule", Case, Numbers], Findings] | None = None

@@ -75,12 +75,29 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         return replace(self, time=self.time[part], value=self.value[part]).sampled_until(self.until[part])
 
     @property
+    def mean(self) -> float:
+        """The mean over the time that its points stand for; it has points."""
+        width = self.until - self.time
+        return float(np.average(self.value, weights=width if width.any() else None))
+
+    @property
     def coverage(self) -> float:
         """The share of its own life that its samples cover, 0 to 1, by the interval at which they were taken."""
         if not len(self.time):
             return 0.0
         start, end = self.span
         return float((self.until - self.time).sum()) / max(end - start, 1)
+
+    def averaged(self, length_ms: float) -> "Signal":
+        """The means over windows of a length, so that noise averages out; itself where the points are no closer."""
+        if len(self.time) < 2 or length_ms < 2 * self.interval:
+            return self
+        number = (self.time - self.time[0]) // max(int(length_ms), 1)
+        starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+        width = np.maximum(self.until - self.time, 1)
+        value = np.add.reduceat(self.value * width, starts) / np.add.reduceat(width, starts)
+        until = self.until[np.append(starts[1:], len(self.time)) - 1]
+        return replace(self, time=self.time[starts], value=value).sampled_until(until)
 
     def at(self, time: Int64s) -> Float64s:
         """The last value at or before each time, NaN before the first and in a gap."""

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.diagnosed import Sampled, found
 from tests.fakes import NOW
-from tests.training import LEVELS, NVML, Training
+from tests.training import NVML, Training
 
 from jobmeter.model.finding import Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.time import HOUR, MINUTE, SECOND
 
-ALL_METRICS = tuple(LEVELS)
+ALL_METRICS = (*NVML, "gpu.sm.active", "gpu.tensor.active", "gpu.nvlink.transmit", "gpu.nvlink.receive")
 FAULTS = {
     "half as busy": ({"gpu.utilization": 0.59, "gpu.power": 0.69}, ("gpu.utilization", "gpu.power"), 2),
     "by utilization alone": ({"gpu.utilization": 0.59}, ("gpu.utilization",), 2),

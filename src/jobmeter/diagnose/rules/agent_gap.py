@@ -6,6 +6,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import replica
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, minutes
 from jobmeter.model.finding import Severity
 
 
@@ -14,23 +15,23 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for signal in case.means.get("cpu.usage") or case.means.get("gpu.utilization") or ():
         if len(signal) < 4:
             continue
-        pauses = np.diff(signal.time)
-        interval = max(signal.interval, case.step_ms)
-        gaps = np.flatnonzero((pauses > numbers["intervals"] * interval) & (pauses >= numbers["hold"]))
-        lost = int((pauses[gaps] - interval).sum())
-        whole = int(signal.time[-1] - signal.time[0]) + interval
+        begin, missing = signal.until[:-1], signal.time[1:] - signal.until[:-1]
+        # A gap begins one interval after the last sample before it.
+        gaps = np.flatnonzero((missing > (numbers["intervals"] - 1) * signal.interval) & (missing >= numbers["hold"]))
+        start, end = signal.span
+        lost = int(missing[gaps].sum())
+        coverage = 1 - lost / max(end - start, 1)
         if not len(gaps):
             continue
-        longest = int(gaps[np.argmax(pauses[gaps])])
-        if lost < (1 - numbers["coverage"]) * whole and pauses[longest] < numbers["long"]:
+        longest = int(gaps[np.argmax(missing[gaps])])
+        if coverage >= numbers["coverage"] and missing[longest] < numbers["long"]:
             continue
-        start, end = int(signal.time[longest]) + interval, int(signal.time[longest + 1])
-        coverage = 1 - lost / whole
-        text = f"{len(gaps)} gaps in the samples of {signal.replica}, {coverage:.0%} of the time is covered"
-        if len(gaps) == 1:
-            text = f"no samples of {signal.replica} for {(end - start) / 60000:.1f} min"
-        evidence = signal.evidence(text, coverage, numbers["coverage"], "1", time=start)
-        yield rule.finding(replica(signal), Severity.INFO, (start, end), [evidence], 0.95)
+        span = int(begin[longest]), int(signal.time[longest + 1])
+        text = f"{case.name_of(signal)} has no samples for {minutes(span[1] - span[0])}"
+        if len(gaps) > 1:
+            text += f", and {len(gaps)} gaps in all: {amount(coverage, '1')} of the time is covered"
+        evidence = signal.evidence(text, coverage, numbers["coverage"], "1", time=span[0])
+        yield rule.finding(replica(signal), Severity.INFO, span, [evidence], 0.95)
 
 
 RULE = Rule(

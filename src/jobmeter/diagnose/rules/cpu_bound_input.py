@@ -3,10 +3,11 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy, of_replica
+from jobmeter.diagnose.devices import BUSY, bound, busy, of_replica
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import replica
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
 from jobmeter.model.finding import Severity
 
 
@@ -15,21 +16,21 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     devices = busy(case, numbers)
     for cpu in case.signals("cpu.utilization", numbers):
         gpu = of_replica(devices, cpu.replica)
-        if gpu is None or cpu.span[1] - cpu.span[0] < numbers["hold"]:
+        beside = gpu.at(cpu.time) if gpu is not None else np.full(len(cpu), np.nan)
+        waits = (cpu.value > numbers["cpu"]) & (beside < numbers["gpu"])
+        longest = bound(cpu, waits, numbers)
+        if gpu is None or longest is None:
             continue
-        beside = gpu.at(cpu.time)
-        bound = (cpu.value > numbers["cpu"]) & (beside < numbers["gpu"])
-        share = float(np.mean(bound))
-        if share <= numbers["share"]:
-            continue
-        start, end = int(cpu.time[bound][0]), int(cpu.time[bound][-1]) + cpu.interval
-        rest = float(np.nanmean(beside[bound]))
-        text = f"CPU above {numbers['cpu']:.0%} with devices below {numbers['gpu']:.0%} for {share:.0%} of the time"
+        inside = slice(longest.first, longest.last + 1)
+        used = float(cpu.value[inside][waits[inside]].mean())
+        rest = float(beside[inside][waits[inside]].mean())
+        share = amount(float(waits[inside].mean()), "1")
+        text = f"{case.name_of(cpu)} has its CPU full while its devices are at {amount(rest, '1')}, {share} of the time"
         evidence = [
-            cpu.evidence(text, float(cpu.value[bound].mean()), numbers["cpu"], "1"),
-            gpu.evidence(f"devices of {cpu.replica} were at {rest:.1%} meanwhile", rest, numbers["gpu"], "1"),
+            cpu.evidence(text, used, numbers["cpu"], "1", time=longest.start),
+            gpu.evidence(f"its CPU is at {amount(used, '1')} of its limit meanwhile", rest, numbers["gpu"], "1"),
         ]
-        yield rule.finding(replica(cpu), Severity.WARNING, (start, end), evidence, 0.9)
+        yield rule.finding(replica(cpu), Severity.WARNING, (longest.start, longest.end), evidence, 0.9)
 
 
 RULE = Rule(

@@ -9,12 +9,12 @@ from jobmeter.model.finding import Severity
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Replicas that are throttled for a good part of the time."""
-    for signal in case.signals("cpu.throttled.time", numbers):
+    for signal in case.levels("cpu.throttled.time", numbers):
         longest = case.stretch(signal, signal.value > numbers["share"], numbers)
         if longest is not None:
             mean = float(signal.during(longest).mean())
-            text = f"{signal.replica} was throttled for {mean:.2f} s in each second by its CPU quota"
-            evidence = signal.evidence(text, mean, numbers["share"], "1", time=longest.start)
+            text = f"{case.name_of(signal)} is throttled by its CPU quota for {mean:.2f} s of each second"
+            evidence = signal.evidence(text, mean, numbers["share"], "s/s", time=longest.start)
             yield rule.finding(replica(signal), Severity.WARNING, (longest.start, longest.end), [evidence], 0.95)
 
 

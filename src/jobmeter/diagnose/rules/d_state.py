@@ -1,8 +1,11 @@
 """Processes of a node wait for a device and cannot be ended."""
 
+import numpy as np
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import minutes
 from jobmeter.model.finding import Severity, Subject
 
 
@@ -11,8 +14,8 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     for signal in case.of_nodes("node.processes.blocked", numbers):
         longest = case.stretch(signal, signal.value >= numbers["processes"], numbers)
         if longest is not None:
-            least = float(signal.during(longest).min())
-            text = f"{least:.0f} or more processes of {signal.node} were blocked for {longest.length / 60000:.1f} min"
+            least = float(np.quantile(signal.during(longest), 1 - numbers["steady"]))
+            text = f"{least:.0f} or more processes of {signal.node} have been blocked for {minutes(longest.length)}"
             evidence = signal.evidence(text, least, numbers["processes"], "{process}", time=longest.start)
             subject = Subject("node", signal.node)
             yield rule.finding(subject, Severity.WARNING, (longest.start, longest.end), [evidence], 0.8)

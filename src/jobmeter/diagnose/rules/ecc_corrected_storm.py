@@ -23,7 +23,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if end - start < numbers["hold"] or np.diff(signal.time[grown]).max() > numbers["hold"]:
             continue
         if rate > numbers["rate"]:
-            text = f"{rate:.1f} memory errors of {signal.device_name} were corrected a minute"
+            text = f"{case.name_of(signal)} had {rate:.1f} memory errors a minute, which were corrected"
             evidence = signal.evidence(text, rate, numbers["rate"], "{error}/min")
             yield rule.finding(device(signal), Severity.WARNING, (start, end), [evidence], 0.85)
 

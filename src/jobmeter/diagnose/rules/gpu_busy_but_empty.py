@@ -9,51 +9,56 @@ from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, device, measured
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.batch import Float64s
 from jobmeter.model.finding import Evidence, Severity
 from jobmeter.query.stretches import Stretch
+
+_OFTEN = 0.9
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """High utilization beside few active multiprocessors, idle tensor cores, little power or empty memory."""
     for prefix in PREFIXES:
-        for signal in case.signals(f"{prefix}.utilization", numbers):
-            signs = [sign for sign in _signs(case, prefix, signal, numbers) if sign is not None]
+        for signal in case.levels(f"{prefix}.utilization", numbers, reaching=numbers["busy"]):
+            signs = list(_signs(case, prefix, signal, numbers))
             if signs:
-                stretches, evidence = zip(*signs, strict=True)
-                span = min(one.start for one in stretches), max(one.end for one in stretches)
+                start, end = min(stretch.start for stretch, _ in signs), max(stretch.end for stretch, _ in signs)
+                evidence = [one for _, one in signs]
+                usual = amount(float(signal.during(signs[0][0]).mean()), "1")
+                sentence = f"{case.name_of(signal)} is busy for {usual} of the time, but {evidence[0].text}"
                 confidence = min(0.95, 0.6 + 0.15 * len(signs))
-                yield rule.finding(device(signal), Severity.WARNING, span, evidence, confidence)
+                span = start, end
+                yield rule.finding(device(signal), Severity.WARNING, span, evidence, confidence, sentence=sentence)
 
 
-def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterator[tuple[Stretch, Evidence] | None]:
-    for metric in ("sm.active", "tensor.active", "power", "memory.utilization"):
-        value = _beside(case, f"{prefix}.{metric}", signal)
-        if metric == "power":
-            most = _beside(case, f"{prefix}.power.limit", signal)
+def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterator[tuple[Stretch, Evidence]]:
+    for name in ("sm.active", "tensor.active", "power", "memory.utilization"):
+        metric, limit = f"{prefix}.{name}", numbers[name.partition(".")[0]]
+        value = _beside(case, metric, signal, numbers)
+        if name == "power":
+            most = _beside(case, f"{prefix}.power.limit", signal, numbers)
             value = None if value is None or most is None else value / np.where(most > 0, most, np.nan)
-        if value is None or (metric == "tensor.active" and not np.nanmax(value, initial=0.0) > 0):
+        if value is None or (name == "tensor.active" and not _is_used(value, numbers)):
             continue
-        yield _sign(case, signal, f"{prefix}.{metric}", value, numbers[metric.partition(".")[0]], numbers)
+        longest = case.stretch(signal, (signal.value >= numbers["busy"]) & (value < limit), numbers)
+        if longest is not None:
+            mean = float(np.nanmean(value[longest.first : longest.last + 1]))
+            text = f"draws {amount(mean, '1')} of its power limit"
+            text = text if name == "power" else f"its {title(metric)} is {amount(mean, '1')}"
+            yield longest, measured(metric, text, mean, limit, "1", time=longest.start, replica=signal.replica)
 
 
-def _beside(case: Case, metric: str, signal: Signal) -> Float64s | None:
+def _beside(case: Case, metric: str, signal: Signal, numbers: Numbers) -> Float64s | None:
+    """Return the level of another metric of the same device, at the times of a signal."""
     other = case.by_member(metric).get(signal.member)
-    return None if other is None else other.at(signal.time)
+    return None if other is None else other.averaged(numbers["hold"] / 5).at(signal.time)
 
 
-def _sign(
-    case: Case, signal: Signal, metric: str, value: Float64s, limit: float, numbers: Numbers
-) -> tuple[Stretch, Evidence] | None:
-    longest = case.stretch(signal, (signal.value >= numbers["busy"]) & (value < limit), numbers)
-    if longest is None:
-        return None
-    mean = float(np.nanmean(value[longest.first : longest.last + 1]))
-    if metric.endswith(".power"):
-        text = f"{signal.device_name} drew {mean:.0%} of its power limit while it was busy"
-    else:
-        text = f"{metric} of {signal.device_name} was {mean:.1%} while it was busy"
-    return longest, measured(metric, text, mean, limit, "1", time=longest.start, replica=signal.replica)
+def _is_used(tensor: Float64s, numbers: Numbers) -> bool:
+    """True where a job uses tensor cores at all: others compute without."""
+    measured_ones = tensor[~np.isnan(tensor)]
+    return bool(len(measured_ones)) and float(np.quantile(measured_ones, _OFTEN)) >= numbers["used"]
 
 
 RULE = Rule(

@@ -1,11 +1,16 @@
 """A device that the job has does nothing."""
 
+import numpy as np
+
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.devices import BUSY, busy
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, minutes, title
 from jobmeter.model.finding import Severity
+
+_USUALLY = 0.9
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
@@ -15,9 +20,10 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if longest is None:
             continue
         severity = Severity.CRITICAL if longest.length >= numbers["critical"] else Severity.WARNING
-        highest = float(signal.during(longest).max())
-        text = f"{signal.metric} of {signal.device_name} stayed at {highest:.1%} for {longest.length / 60000:.1f} min"
-        evidence = signal.evidence(text, highest, numbers["idle"], "1", time=longest.start)
+        usual = float(np.quantile(signal.during(longest), _USUALLY))
+        text = f"{case.name_of(signal)} has computed nothing for {minutes(longest.length)}: {title(signal.metric)} is "
+        text += amount(usual, "1")
+        evidence = signal.evidence(text, usual, numbers["idle"], "1", time=longest.start)
         yield rule.finding(device(signal), severity, (longest.start, longest.end), [evidence], 0.95)
 
 

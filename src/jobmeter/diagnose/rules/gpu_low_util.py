@@ -3,23 +3,25 @@
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy
+from jobmeter.diagnose.devices import BUSY, busy, works
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import measured
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
 from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """A low mean over those devices that did anything."""
     span = case.judged(numbers)
-    used = [one for one in busy(case, numbers) if float(one.value.max()) > numbers["idle"]]
+    used = [one for one in busy(case, numbers) if works(one, numbers)]
     if not used or span.length_ms < numbers["hold"]:
         return
-    mean = float(np.mean([one.value.mean() for one in used]))
+    mean = float(np.mean([one.mean for one in used]))
     if mean < numbers["yellow"]:
         severity = Severity.WARNING if mean <= numbers["red"] else Severity.INFO
-        text = f"mean utilization of {len(used)} devices in use was {mean:.1%}"
+        devices = "device in use computes" if len(used) == 1 else "devices in use compute"
+        text = f"{len(used)} {devices} at {amount(mean, '1')} on average; below {amount(numbers['yellow'], '1')} is low"
         evidence = measured(used[0].metric, text, mean, numbers["yellow"], "1")
         yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.9)
 

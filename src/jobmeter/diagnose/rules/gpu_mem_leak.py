@@ -12,5 +12,5 @@ RULE = Rule(
     advice="Tensors are retained: losses summed without .item() or .detach(), outputs collected in a list.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#gpu-memory-increase",
     find=partial(leaks, subject_of=device),
-    metrics=("gpu.memory.usage", "gpu.memory.limit"),
+    metrics=("gpu.memory.usage", "gpu.memory.limit", "npu.memory.usage", "npu.memory.limit"),
 )

@@ -13,6 +13,6 @@ RULE = Rule(
     advice="A little more and an allocation fails: smaller batches, gradient checkpointing, or a larger device.",
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",
     find=partial(near_limits, subject_of=device, severity=Severity.INFO),
-    metrics=("gpu.memory.utilization",),
+    metrics=("gpu.memory.utilization", "npu.memory.utilization"),
     running=True,
 )

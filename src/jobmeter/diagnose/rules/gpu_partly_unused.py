@@ -1,7 +1,7 @@
 """Some devices of a job work, others never do."""
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy
+from jobmeter.diagnose.devices import BUSY, busy, works
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import measured
 from jobmeter.diagnose.thresholds import Numbers
@@ -14,12 +14,12 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """K of n devices that were never above idle while another one was."""
     span = case.judged(numbers)
     signals = busy(case, numbers)
-    idle = [one for one in signals if float(one.value.max()) <= numbers["idle"]]
+    idle = [one for one in signals if not works(one, numbers)]
     if not idle or len(idle) == len(signals) or span.length_ms < numbers["hold"]:
         return
-    names = ", ".join(one.device_name for one in idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")
+    names = ", ".join(case.name_of(one) for one in idle[:_NAMED]) + (", ..." if len(idle) > _NAMED else "")
     text = f"{len(idle)} of {len(signals)} devices never worked: {names}"
-    evidence = measured(idle[0].metric, text, float(max(one.value.max() for one in idle)), numbers["idle"], "1")
+    evidence = measured(idle[0].metric, text, float(max(one.mean for one in idle)), numbers["idle"], "1")
     yield rule.finding(case.subject, Severity.WARNING, (span.start_ms, span.end_ms), [evidence], 0.95)
 
 

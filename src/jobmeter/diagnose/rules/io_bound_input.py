@@ -1,12 +1,11 @@
 """A job waits for storage."""
 
-import numpy as np
-
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import BUSY, busy, of_replica
+from jobmeter.diagnose.devices import BUSY, bound, busy, of_replica
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, replica
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, title
 from jobmeter.model.finding import Severity
 
 
@@ -15,27 +14,26 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     devices = busy(case, numbers)
     cpus = case.by_member("cpu.utilization")
     for io in _pressure(case, numbers):
-        if io.span[1] - io.span[0] < numbers["hold"]:
-            continue
         gpu = of_replica(devices, io.replica)
         waiting, limit = (gpu, numbers["gpu"]) if gpu else (cpus.get((io.replica, "", "")), numbers["cpu"])
         waiting = waiting or next((one for who, one in cpus.items() if who[0] == io.replica), None)
         if waiting is None:
             continue
         beside = waiting.at(io.time)
-        bound = (io.value > numbers["io"]) & (beside < limit)
-        share = float(np.mean(bound))
-        if share <= numbers["share"]:
+        waits = (io.value > numbers["io"]) & (beside < limit)
+        longest = bound(io, waits, numbers)
+        if longest is None:
             continue
-        start, end = int(io.time[bound][0]), int(io.time[bound][-1]) + io.interval
-        rest = float(np.nanmean(beside[bound]))
-        text = f"{io.replica} waited for storage in {float(io.value[bound].mean()):.0%} of the time"
+        inside = slice(longest.first, longest.last + 1)
+        share = float(io.value[inside][waits[inside]].mean())
+        rest = float(beside[inside][waits[inside]].mean())
+        text = f"{case.name_of(io)} waits for storage for {amount(share, '1')} of the time"
         evidence = [
-            io.evidence(text, float(io.value[bound].mean()), numbers["io"], "1"),
-            waiting.evidence(f"{waiting.metric} was {rest:.1%} meanwhile", rest, limit, "1"),
+            io.evidence(text, share, numbers["io"], "1", time=longest.start),
+            waiting.evidence(f"{title(waiting.metric)}: {amount(rest, '1')} meanwhile", rest, limit, "1"),
         ]
         confidence = 0.9 if gpu and not io.node else 0.7
-        yield rule.finding(replica(io), Severity.WARNING, (start, end), evidence, confidence)
+        yield rule.finding(replica(io), Severity.WARNING, (longest.start, longest.end), evidence, confidence)
 
 
 def _pressure(case: Case, numbers: Numbers) -> list[Signal]:
@@ -62,4 +60,5 @@ RULE = Rule(
     find=find,
     metrics=("pressure.io", "cpu.utilization", *BUSY),
     nodes=("node.pressure.io",),
+    hides=frozenset({"cpu_overrequest"}),
 )

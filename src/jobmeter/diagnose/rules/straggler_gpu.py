@@ -151,4 +151,5 @@ RULE = Rule(
         "gpu.nvlink.receive",
     ),
     running=True,
+    hides=frozenset({"gpu_busy_but_empty"}),
 )

@@ -2,26 +2,29 @@
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import device
+from jobmeter.diagnose.signal import Member, device
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
 from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """High temperature, or time in which the hardware throttled the device because of it."""
-    reported: set[tuple[str, str, str]] = set()
+    reported: set[Member] = set()
     for metric in rule.metrics:
-        limit, unit = (numbers["warning"], "Cel") if metric.endswith(".temperature") else (numbers["share"], "1")
-        for signal in case.signals(metric, numbers, reaching=limit):
+        hot = metric.endswith(".temperature")
+        limit, unit = (numbers["warning"], "Cel") if hot else (numbers["share"], "1")
+        for signal in case.levels(metric, numbers, reaching=limit):
             longest = case.stretch(signal, signal.value >= limit, numbers)
             if longest is None or signal.member in reported:
                 continue
             reported.add(signal.member)
             most = float(signal.during(longest).max())
-            hot = unit == "Cel" and case.stretch(signal, signal.value >= numbers["critical"], numbers)
-            text = f"{metric} of {signal.device_name} reached {most:.4g}"
+            does = "reached {}" if hot else "was slowed down by heat for {} of the time"
+            text = f"{case.name_of(signal)} {does.format(amount(most, unit))}; the limit is {amount(limit, unit)}"
             evidence = signal.evidence(text, most, limit, unit, time=longest.start)
-            severity = Severity.CRITICAL if hot else Severity.WARNING
+            critical = hot and case.stretch(signal, signal.value >= numbers["critical"], numbers)
+            severity = Severity.CRITICAL if critical else Severity.WARNING
             yield rule.finding(device(signal), severity, (longest.start, longest.end), [evidence], 0.95)
 
 

@@ -4,23 +4,24 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import device
 from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
 from jobmeter.model.finding import Severity
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Time under the software cap for long, or any under the power brake."""
-    for signal in case.signals("gpu.throttle.power", numbers):
+    for signal in case.levels("gpu.throttle.power", numbers):
         longest = case.stretch(signal, signal.value > numbers["cap"], numbers)
         if longest is not None:
             mean = float(signal.during(longest).mean())
-            text = f"{signal.device_name} was under its power cap for {mean:.0%} of the time"
+            text = f"{case.name_of(signal)} is slowed down by its power cap for {amount(mean, '1')} of the time"
             evidence = signal.evidence(text, mean, numbers["cap"], "1")
             yield rule.finding(device(signal), Severity.INFO, (longest.start, longest.end), [evidence], 0.9)
     for signal in case.signals("gpu.throttle.power.brake", numbers):
         braked = signal.value > numbers["brake"]
         if braked.any():
-            span = int(signal.time[braked][0]), int(signal.time[braked][-1]) + max(signal.interval, 1)
-            text = f"{signal.device_name} was throttled by the power brake: supply or rack are at their limit"
+            span = int(signal.time[braked][0]), int(signal.until[braked][-1])
+            text = f"{case.name_of(signal)} is slowed down by the power brake: supply or rack are at their limit"
             evidence = signal.evidence(text, float(signal.value.max()), numbers["brake"], "1")
             yield rule.finding(device(signal), Severity.WARNING, span, [evidence], 0.95)
 
