@@ -6,10 +6,10 @@ from tests.e2e.conftest import start
 
 NAMES = {
     "rights": ["capabilities", "processes"],
-    "kernel": ["cgroups", "pressure", "log", "journal", "perf", "rapl"],
+    "kernel": ["cgroups", "pressure", "log", "journal", "perf", "rapl", "events"],
     "devices": ["nvidia", "amd", "ascend"],
     "schedulers": ["slurm", "kubernetes", "flink"],
-    "delivery": ["server", "key", "clock", "spool", "disk"],
+    "delivery": ["server", "stored", "key", "clock", "spool", "disk"],
 }
 
 
