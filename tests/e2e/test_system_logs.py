@@ -162,3 +162,30 @@ def test_every_line_arrives_once_in_order_while_agent_and_server_are_killed(tmp_
     finish(agent)
     assert [int(line["text"]) for line in lines_of(server)] == list(range(written))
     server.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of several users")
+def test_a_running_agent_reads_files_that_last_for_a_moment_and_no_link_of_a_user(tmp_path):
+    tmp_path.chmod(0o755)
+    logs = tmp_path / "logs"
+    secret = tmp_path / "secret"
+    secret.write_text("the secret\n")
+    secret.chmod(0o600)
+    with running(tmp_path / "data") as server:
+        agent = start_agent(server, tmp_path, "--no-kernel-log")
+        wait_until((tmp_path / "spool" / "logs.json").exists, "the agent's positions")
+        try:
+            os.chown(logs, 61_234, 61_234)
+            (logs / "leak.log").symlink_to(secret)
+            os.lchown(logs / "leak.log", 61_234, 61_234)
+            for at in range(60):
+                append(logs / "brief.log", [at])
+                (logs / "brief.log").rename(logs / f"brief.done-{at}")
+            append(logs / "last.log", ["the last line"])
+            wait_until(lambda: len(lines_of(server)) >= 61, "all lines")
+            texts = [line["text"] for line in lines_of(server, "&query=stream:*/brief.log|*/last.log|*/leak.log")]
+        finally:
+            finish(agent)
+    assert "the secret" not in texts
+    assert sorted(texts) == sorted([*map(str, range(60)), "the last line"])
+    assert f"'{logs / 'leak.log'}' is not read: a symbolic link of user 61234" in (tmp_path / "agent.err").read_text()

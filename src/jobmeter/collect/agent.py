@@ -1,6 +1,6 @@
 """The agent of a node: its collectors, its loop and its delivery, put together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -95,7 +95,11 @@ class Agent:
             workers,
             sources,
             self._outbox,
-            AgentMetrics(place, processes=lambda: (jobs.table.missed, jobs.watch.active)),
+            AgentMetrics(
+                place,
+                processes=lambda: (jobs.table.missed, jobs.watch.active),
+                counters=self._log_counters,
+            ),
             clock,
             watch=(incidents.watch, kills.watch),
             refused=lambda: dict(refused),
@@ -140,6 +144,9 @@ class Agent:
             reasons = ", ".join(f"{count} {reason}" for reason, count in delivery.refused.items()) or "no reason given"
             return f"the server accepted no sample: {reasons}"
         return ""
+
+    def _log_counters(self) -> Mapping[str, int]:
+        return self._logs.counters if self._logs else {}
 
     def _finish(self) -> bool:
         self._pod_poller.last_poll()

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from jobmeter.collect import files
 from jobmeter.collect.base import Owner, Place, Samples
@@ -18,14 +18,21 @@ class AgentMetrics:
     """Makes the ``agent.*`` samples.
 
     ``job``: when this is no agent but the measuring side of one job, so that two of them on one node never write the
-    same series.
+    same series. ``counters`` gives the values of more metrics, by their names.
     """
 
-    def __init__(self, place: Place, job: str = "", processes: Callable[[], tuple[int, bool]] | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        job: str = "",
+        processes: Callable[[], tuple[int, bool]] | None = None,
+        counters: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
         """``processes`` gives how many began and ended unseen, and whether the kernel's events are read."""
         self._place = place
         self._job = job
         self._processes = processes
+        self._counters = counters
 
     def samples(
         self,
@@ -58,6 +65,7 @@ class AgentMetrics:
         memory = _resident()
         if memory is not None:
             values.append((self._series("agent.memory.usage"), memory))
+        values += [(self._series(name), float(count)) for name, count in self._counters().items()]
         values += [(self._series("agent.dropped", "reason", name), float(count)) for name, count in dropped.items()]
         for name, outcome in outcomes.items():
             values.append((self._series("agent.collect.success", "collector", name), float(outcome.success)))

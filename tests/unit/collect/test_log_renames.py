@@ -129,13 +129,21 @@ def test_a_file_that_was_renamed_to_any_name_that_is_watched_is_read(tmp_path, l
     assert node.watch.lost == 0
 
 
+def test_any_number_of_files_with_any_names_is_read_where_they_stay(node, logs):
+    for at in range(3 * MOST_WAITING):
+        append(logs / "app.log", str(at))
+        (logs / "app.log").rename(logs / f"done-{at}")
+    assert sorted(map(int, node.texts(100))) == list(range(3 * MOST_WAITING))
+    assert node.watch.lost == 0
+
+
 def test_a_file_that_was_moved_out_of_sight_is_counted(node, tmp_path, logs):
     append(logs / "app.log", "one")
     (logs / "app.log").rename(tmp_path / "elsewhere")
     (line,) = node.rounds(40)
     assert (line.stream, line.severity, line.level) == (f"file:{logs / 'app.log'}", 4, "warning")
     assert line.text.startswith("[jobmeter: a file of this name went away before the agent could read it")
-    assert node.watch.lost == 1
+    assert node.reader.counters == {"agent.log.dropped": 0, "agent.log.files.lost": 1}
     assert node.rounds(40) == []
 
 
@@ -215,6 +223,18 @@ def test_folders_that_come_later_are_watched_with_what_is_in_them(tmp_path, logs
     assert sorted(node.texts(100)) == sorted([*expected, "deep"])
     more = written_in_turn(logs / "job-1" / "second.log", 3, by_date)
     assert node.texts(100) == more
+
+
+def test_a_file_that_two_patterns_name_is_read_once(tmp_path, logs):
+    node = Node(tmp_path, [logs / "*.log", logs / "app*", logs / "**" / "*.log"])
+    append(logs / "app.log", "before")
+    assert node.rounds() == []
+    expected = written_in_turn(logs / "app-2.log", 3, shift)
+    append(logs / "app.log", "after")
+    assert sorted(node.texts(60)) == sorted([*expected, "after"])
+    node.start()
+    append(logs / "app.log", "again")
+    assert node.texts(60) == ["again"]
 
 
 def test_a_folder_that_is_replaced_by_another_is_watched_again(tmp_path, logs):

@@ -10,7 +10,7 @@ from jobmeter.collect.syslog.inotify import CREATE, DELETE, MOVED_FROM, MOVED_TO
 from jobmeter.collect.syslog.successors import Followed
 
 _MOST_NAMES = 10_000
-"""Most names of files that are remembered."""
+"""Most files that are to be opened; more are lost, and most names of open files that say nothing of whose they are."""
 _TRIES = 2
 """How often a file that has gone may be looked for: the event that says where it went may be on its way."""
 
@@ -48,7 +48,6 @@ class _File:
 
     live: Path
     reader: Path | None = None
-    is_due: bool = True
     tries: int = 0
 
     @property
@@ -74,14 +73,15 @@ class Changes:
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._named: dict[Path, _File] = {}
+        self._due: dict[Path, _File] = {}
+        self._aside: dict[Path, _File] = {}
         self._moves: dict[int, _Move] = {}
         self._born: Counter[Path] = Counter()
         self._quiet = True
 
     def expects(self, path: Path) -> bool:
         """Return True for a path at which a file appeared that is to be opened."""
-        return path in self._named
+        return path in self._due
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Take note of events, in their order."""
@@ -99,20 +99,26 @@ class Changes:
                 move = self._moves.pop(change.cookie, None)
                 self._arrive(path, move.file if move else None)
             elif change.kind == DELETE:
-                self._named.pop(path, None)
+                self._drop(path)
 
     def open(self) -> dict[Path, int]:
         """Open the files that appeared, and return how many were lost of each live path."""
-        for path, file in [(path, file) for path, file in self._named.items() if file.is_due]:
+        # What is open for another path is handed over first: a look for rotated files would open it anew.
+        for path, file in sorted(self._due.items(), key=lambda item: item[1].reader in {None, item[1].live}):
             followed = self._files.follow(file.live, path, file.reader, is_new=file.is_new)
+            if followed is Followed.FULL:
+                continue
             if followed is Followed.ABSENT and file.tries < _TRIES:
                 file.tries += 1
                 continue
-            if file.is_new and followed in {Followed.REFUSED, Followed.LATER}:
+            if file.is_new and followed is Followed.REFUSED:
                 self._born[file.live] -= 1
-            file.is_due, file.reader = False, file.live
-            if self._files.live_path(path) == file.live or len(self._named) > _MOST_NAMES:
-                del self._named[path]  # the name says whose it is
+            del self._due[path]
+            file.reader = file.live
+            if self._files.live_path(path) != file.live:
+                self._aside[path] = file
+                if len(self._aside) > _MOST_NAMES:
+                    del self._aside[next(iter(self._aside))]
         for cookie, move in list(self._moves.items()):
             move.tries += 1
             if move.tries > _TRIES:  # it was moved to where no event is seen
@@ -125,14 +131,14 @@ class Changes:
 
     def _appear(self, path: Path) -> None:
         """A name has a file that nobody has seen: it is to be opened if the name is a live path."""
-        self._named.pop(path, None)
+        self._drop(path)
         if self._files.live_path(path) == path:
             self._born[path] += 1
-            self._named[path] = _File(path)
+            self._open_later(path, _File(path))
 
     def _leave(self, path: Path) -> _File | None:
         """Return the file that a name had."""
-        file = self._named.pop(path, None)
+        file = self._drop(path)
         live = self._files.live_path(path)
         return file or (_File(live, live) if live is not None else None)
 
@@ -146,11 +152,21 @@ class Changes:
                 self._born[file.live] -= 1
                 self._born[path] += 1
             file.live = path
-        file.is_due, file.tries = True, 0
-        self._named[path] = file  # a file that was moved over is gone
+        self._drop(path)  # a file that was moved over is gone
+        self._open_later(path, file)
+
+    def _open_later(self, path: Path, file: _File) -> None:
+        file.tries = 0
+        if len(self._due) < _MOST_NAMES:
+            self._due[path] = file
+
+    def _drop(self, path: Path) -> _File | None:
+        """Forget whose file has a name, and return it."""
+        aside = self._aside.pop(path, None)
+        return self._due.pop(path, aside)
 
     def _missing(self) -> dict[Path, int]:
-        waiting = {file.live for file in self._named.values() if file.is_due}
+        waiting = {file.live for file in self._due.values()}
         waiting |= {move.file.live for move in self._moves.values() if move.file is not None}
         found: dict[Path, int] = {}
         for live, born in list(self._born.items()):

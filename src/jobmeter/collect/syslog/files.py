@@ -71,6 +71,11 @@ class FileSource:
         return self._truncated() or self._forward()
 
     @property
+    def is_full(self) -> bool:
+        """Return True while no further file of the path may be opened."""
+        return self._later.is_full
+
+    @property
     def opened(self) -> int:
         """How many files were opened for the path since ``balance``."""
         return self._later.opened

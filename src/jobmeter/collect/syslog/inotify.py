@@ -54,6 +54,8 @@ class Inotify:
         self._checked = checked
         self._library = library
         self._descriptor = checked(library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._poll = select.poll()  # select() takes no descriptor above 1,023
+        self._poll.register(self._descriptor, select.POLLIN)
         self._directories: dict[int, str] = {}
         self._failed: set[int | None] = set()
 
@@ -93,7 +95,7 @@ class Inotify:
 
     def wait(self, seconds: float) -> bool:
         """Wait for an event; True when there is one."""
-        return bool(select.select([self._descriptor], [], [], seconds)[0])
+        return bool(self._poll.poll(seconds * 1_000))
 
     def close(self) -> None:
         """Let go of it."""

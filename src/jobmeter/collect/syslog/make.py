@@ -10,13 +10,16 @@ from jobmeter.collect.clock import SampleClock, elapsed_ns
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.syslog.journal import JournalSource, has_journal
 from jobmeter.collect.syslog.kernel import DEVICE, Device, KernelSource
+from jobmeter.collect.syslog.opening import allow_open_files
 from jobmeter.collect.syslog.reader import LogSettings, SystemLogReader
-from jobmeter.collect.syslog.watch import FileWatch
+from jobmeter.collect.syslog.successors import MOST_WAITING_IN_ALL
+from jobmeter.collect.syslog.watch import MOST_FILES, FileWatch
 
 if TYPE_CHECKING:
     from jobmeter.collect.syslog.base import Source
 
 _NS = 1_000_000
+_OPEN_FILES = MOST_FILES + MOST_WAITING_IN_ALL + 1_024
 _log = logging.getLogger(__name__)
 
 
@@ -39,6 +42,8 @@ def system_logs(
         sources.append(JournalSource(kernel=settings.kernel and not sources))
     if not sources and not settings.files:
         return None
+    if settings.files:
+        allow_open_files(_OPEN_FILES)
     return SystemLogReader(
         sources,
         FileWatch(settings.files),

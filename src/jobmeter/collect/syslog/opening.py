@@ -17,6 +17,7 @@ The path is walked folder by folder on open descriptors, so that nothing can be 
 import errno
 import logging
 import os
+import resource
 import stat
 from collections import deque
 from pathlib import Path
@@ -127,6 +128,14 @@ class _Walk:
             raise RefusedError("a symbolic link has several names, one in a folder that others can write to")
 
 
+def allow_open_files(most: int) -> None:
+    """Raise this process's limit of open files to what many log files need, as far as the system permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
 def _protects_links() -> bool:
     """Return True if the kernel lets users make hard links of such files alone that they may read and write.
 
@@ -146,9 +155,13 @@ def _device_of_proc() -> int | None:
 
 
 class LogOpener:
-    """Opens log files, and says once of each path why it is not read. For one thread."""
+    """Opens log files, and says once of each path why it is not read. For one thread.
+
+    ``waiting`` counts the files that are open before they are read, of all paths.
+    """
 
     def __init__(self) -> None:
+        self.waiting = 0
         self._warned: set[Path] = set()
 
     def open(self, path: Path) -> int | None:

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 MOST_ENTRIES = 100_000
@@ -28,18 +29,21 @@ class Budget:
         return self.left >= 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NamePattern:
     """A pattern of one name."""
 
     text: str
 
+    @cached_property
+    def _regular(self) -> re.Pattern[str]:
+        return re.compile(fnmatch.translate(self.text))
+
     def fits(self, name: str) -> bool:
         """Return True for a name that fits; a name that is no UTF-8 never does."""
-        if not name.isprintable() and not _is_text(name):
+        if self._regular.match(name) is None or (name.startswith(".") and not self.text.startswith(".")):
             return False
-        hidden = name.startswith(".") and not self.text.startswith(".")
-        return not hidden and fnmatch.fnmatchcase(name, self.text)
+        return name.isprintable() or _is_text(name)
 
 
 class LogPattern:
@@ -118,4 +122,4 @@ def _entries(directory: str, budget: Budget) -> "list[os.DirEntry[str]]":
                 found.append(entry)
     except OSError:
         return found
-    return sorted(found, key=lambda entry: entry.name)
+    return found

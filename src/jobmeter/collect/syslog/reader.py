@@ -129,6 +129,11 @@ class SystemLogReader:
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="system logs", daemon=True)
 
+    @property
+    def counters(self) -> dict[str, int]:
+        """What was not read since the start, by metric."""
+        return {"agent.log.dropped": self.dropped, "agent.log.files.lost": self._watch.lost}
+
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()

@@ -7,10 +7,10 @@ from enum import Enum
 from pathlib import Path
 
 from jobmeter.collect.syslog.opening import LogOpener
-from jobmeter.collect.syslog.rotation import Spot, identity, identity_of, is_whole, live_names, rotated, spot_at
+from jobmeter.collect.syslog.rotation import Spot, identity, identity_of, is_whole, rotated, spot_at
 
-MOST_WAITING = 16
-"""Most files of one path that are open before they are read; others are opened when their turn comes."""
+MOST_WAITING, MOST_WAITING_IN_ALL = 16, 1_500
+"""Most files of one path, and of all, that are open before they are read; others are opened when their turn comes."""
 _REMEMBERED = 256
 """Files that were read to their ends and are recognised: many may have the same time."""
 
@@ -21,10 +21,8 @@ class Followed(Enum):
     OPENED = "opened"
     READ = "read"
     """It is open already, was read, or belongs to the past."""
-    LATER = "later"
-    """Too many wait: it is opened when its turn comes."""
-    LEFT_OUT = "left out"
-    """Too many wait, and it will not be found again."""
+    FULL = "full"
+    """Too many wait: it is to be opened later."""
     REFUSED = "refused"
     ABSENT = "absent"
 
@@ -39,7 +37,7 @@ class Successors:
     """The files that a path has led to and that are not read yet. For one thread.
 
     ``since_ns``: rotated files that were last written before belong to the past. It follows the files that are read.
-    ``opened`` counts the files that were opened so far.
+    ``opened`` counts the files that were opened so far, without those that were open for another path.
     """
 
     def __init__(self, path: Path, opener: LogOpener, since_ns: int = 0) -> None:
@@ -53,6 +51,11 @@ class Successors:
     def __bool__(self) -> bool:
         """Return True while a file waits."""
         return bool(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Return True while no further file may wait."""
+        return len(self._waiting) >= MOST_WAITING or self._opener.waiting >= MOST_WAITING_IN_ALL
 
     @property
     def is_past(self) -> bool:
@@ -79,25 +82,23 @@ class Successors:
     ) -> Followed:
         """Open a file that the path leads to, or led to before, unless it was read.
 
-        ``at``: it was read up to there. ``is_new``: it is no file of the past, whatever its time says.
+        ``at``: it was read up to there for another path. ``is_new``: it is of the present, whatever its time says.
         """
-        if len(self._waiting) >= MOST_WAITING:
-            return Followed.LATER if self._is_found_later(path) else Followed.LEFT_OUT
+        if self.is_full:
+            return Followed.FULL
         descriptor = self._opener.open(path)
         if descriptor is None:
             return Followed.REFUSED if os.path.lexists(path) else Followed.ABSENT
-        offset = (
-            None
-            if identity_of(descriptor) in {current, *self.files}
-            else self._offset(descriptor, is_new=is_new or path == self._path)
-        )
+        file = identity_of(descriptor)
+        is_open = file == current or file in self.files
+        offset = None if is_open else self._offset(descriptor, is_new=is_new or path == self._path)
         if offset is None:
             os.close(descriptor)
             return Followed.READ
-        if at is not None and at.file == identity_of(descriptor) and is_whole(descriptor, at):
+        if at is not None and at.file == file and is_whole(descriptor, at):
             offset = at.offset
-        self._waiting.append(_Waiting(descriptor, offset))
-        self.opened += 1
+        self.put_back(descriptor, offset)
+        self.opened += at is None
         return Followed.OPENED
 
     def skip_to_ends(self) -> None:
@@ -107,6 +108,7 @@ class Successors:
     def put_back(self, descriptor: int, offset: int) -> None:
         """Have an open file wait."""
         self._waiting.append(_Waiting(descriptor, offset))
+        self._opener.waiting += 1
 
     def finish(self, descriptor: int, spot: Spot) -> None:
         """Remember where the lines of a file ended, and close it."""
@@ -129,14 +131,14 @@ class Successors:
             return identity_of(one.descriptor) == live, os.fstat(one.descriptor).st_mtime_ns
 
         first = min(self._waiting, key=order)
-        self._waiting.remove(first)
+        self._remove(first)
         return first.descriptor, first.offset
 
     def release(self, file: tuple[int, int]) -> Spot | None:
         """Let go of a file; return up to where it was read, None where it is unknown here."""
         for one in self._waiting:
             if identity_of(one.descriptor) == file:
-                self._waiting.remove(one)
+                self._remove(one)
                 spot = spot_at(one.descriptor, one.offset)
                 os.close(one.descriptor)
                 return spot
@@ -144,12 +146,13 @@ class Successors:
 
     def close(self) -> None:
         """Close all files."""
-        while self._waiting:
-            os.close(self._waiting.pop().descriptor)
+        for one in list(self._waiting):
+            self._remove(one)
+            os.close(one.descriptor)
 
-    def _is_found_later(self, path: Path) -> bool:
-        """Return True for the path itself and for names of rotated files: ``gather`` looks at these."""
-        return path == self._path or (path.parent == self._path.parent and self._path.name in live_names(path.name))
+    def _remove(self, one: _Waiting) -> None:
+        self._waiting.remove(one)
+        self._opener.waiting -= 1
 
     def _offset(self, descriptor: int, *, is_new: bool) -> int | None:
         """Return where to read a file from; None for one that was read, or that belongs to the past."""

@@ -1,8 +1,8 @@
 """The files that match the patterns of an agent's settings: opened at the kernel's event, and listed at intervals."""
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from jobmeter.collect.syslog.changes import Changes
@@ -21,6 +21,7 @@ _MARGIN_NS = 10**8
 _BATCHES = 16
 """Readings of events in a row: as many as the kernel stores."""
 _NS = 1_000_000
+_FILE = "file:"
 _CLOCK = SystemClock()
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class FileWatch:
         self._opener = LogOpener()
         self._sources: dict[Path, FileSource] = {}
         self._names: dict[str, set[NamePattern]] = {}
-        self._remembered: frozenset[Path] = frozenset()
+        self._remembered: Collection[str] = ()
         self._looked_ns: int | None = None
         self._listed = False
         self._changes = Changes(self)
@@ -78,9 +79,11 @@ class FileWatch:
         self.notice()
         now_ns = self._now_ms() * _NS
         self._looked_ns = now_ns - _MARGIN_NS
-        self._remembered = frozenset(Path(key.removeprefix("file:")) for key in remembered)
+        self._remembered = remembered
         self._listed = True
         names: dict[str, set[NamePattern]] = {}
+        read = _by_folder(map(str, self._sources))
+        stored = _by_folder(key.removeprefix(_FILE) for key in remembered)
         owners: dict[tuple[int, int], Path] = {}
         for pattern in self._patterns:
             budget = Budget()
@@ -88,8 +91,11 @@ class FileWatch:
                 names.setdefault(directory, set()).add(pattern.name)
                 if self._inotify is not None:
                     self._inotify.watch(directory)
-                for path in self._new_files(directory, set(pattern.names(directory, budget))):
-                    if path in self._remembered:
+                found = set(pattern.names(directory, budget))
+                for path in self._new_files(directory, found, read[directory], stored[directory]):
+                    if path in self._sources:
+                        continue  # another pattern has it, too
+                    if f"{_FILE}{path}" in remembered:
                         self._add(FileSource(path, self._opener))
                     elif pattern.text not in met:
                         self._add_if_open(FileSource(path, self._opener, from_end=True))
@@ -132,7 +138,7 @@ class FileWatch:
         for path in finished:
             self._sources.pop(path).close()
             self._changes.forget(path)
-        return [f"file:{path}" for path in finished]
+        return [f"{_FILE}{path}" for path in finished]
 
     def close(self) -> None:
         """Close all files."""
@@ -153,7 +159,9 @@ class FileWatch:
             path.parent / name for name in live_names(path.name) if any(pattern.fits(name) for pattern in patterns)
         ]
         for live in lives:
-            if live in self._sources or live in self._remembered or self._changes.expects(live) or identity(live):
+            if live in self._sources or f"{_FILE}{live}" in self._remembered:
+                return live
+            if self._changes.expects(live) or identity(live):
                 return live
         if any(pattern.fits(path.name) for pattern in patterns):
             return path
@@ -178,12 +186,11 @@ class FileWatch:
         except OSError as error:
             self._warn(f"the kernel does not report new log files ({error}): they are listed every two seconds")
 
-    def _new_files(self, directory: str, names: set[str]) -> list[Path]:
+    def _new_files(self, directory: str, names: set[str], read: set[str], remembered: set[str]) -> list[Path]:
         """Return the files of these names that are not read yet, without rotated ones."""
-        others = {path.name for path in (*self._sources, *self._remembered) if str(path.parent) == directory}
-        lives = names | others
-        found = [Path(directory, name) for name in sorted(names) if lives.isdisjoint(live_names(name))]
-        return [path for path in found if path not in self._sources and path.is_file()]
+        lives = names | read | remembered
+        new = sorted(name for name in names - read if lives.isdisjoint(live_names(name)))
+        return [path for path in (Path(directory, name) for name in new) if path.is_file()]
 
     def _owners(self) -> dict[tuple[int, int], Path]:
         """Return the path under which each file was read so far."""
@@ -191,10 +198,12 @@ class FileWatch:
 
     def _begin(self, live: Path, path: Path, reader: Path | None, since_ns: int, *, is_new: bool = True) -> Followed:
         """Open a file for a live path; one that is open for another live path is read on from there."""
+        source = self._sources.get(live)
+        if source is not None and source.is_full:
+            return Followed.FULL
         owner = self._sources.get(reader) if reader is not None and reader != live else None
         file = identity(path)
         at = owner.release(file) if owner is not None and file is not None and identity(owner.path) != file else None
-        source = self._sources.get(live)
         if source is not None:
             return source.follow(path, at, is_new=is_new)
         source = FileSource(live, self._opener, since_ns=since_ns)
@@ -223,7 +232,16 @@ class FileWatch:
             _log.warning("%s", text)
 
 
+def _by_folder(paths: Iterable[str]) -> defaultdict[str, set[str]]:
+    """Return the names in each folder."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        found[folder or "/"].add(name)
+    return found
+
+
 def is_gone(key: str) -> bool:
     """Whether the file of a stored position no longer exists under any name."""
-    path = Path(key.removeprefix("file:"))
-    return key.startswith("file:") and identity(path) is None and not rotated(path)
+    path = Path(key.removeprefix(_FILE))
+    return key.startswith(_FILE) and identity(path) is None and not rotated(path)

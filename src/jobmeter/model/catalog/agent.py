@@ -33,6 +33,8 @@ METRICS: tuple[Metric, ...] = (
         "not read, the number of forks for which no process was found: at most so many, threads among them.",
     ),
     _gauge("agent.processes.events", "1", "1 while the kernel's events find short processes, 0 where it permits none."),
+    _counter("agent.log.dropped", "{line}", "Lines of system logs left out because they came faster than allowed."),
+    _counter("agent.log.files.lost", "{file}", "Log files that went away before the agent could open them."),
     _counter("agent.spool.damaged", "By", "Bytes of the spool that could not be read back."),
     _gauge("agent.spool.size", "By", "Bytes on disk that wait for the server."),
 )
