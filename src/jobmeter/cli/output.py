@@ -142,7 +142,7 @@ def duration(length_ms: int | None) -> str:
 
 
 def _rounded(length_ms: int, unit_ms: int) -> int:
-    """Whole units, a half rounded up."""
+    """Round to whole units, a half up."""
     return (length_ms + unit_ms // 2) // unit_ms
 
 

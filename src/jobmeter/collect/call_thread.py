@@ -45,7 +45,7 @@ class CallThread(Generic[T]):
         return self._done.wait(max(seconds, 0.0))
 
     def result(self) -> T:
-        """What the last call returned, once it has. Raises what it raised."""
+        """Return the result of the last call once it is over. Raises the error of the call."""
         if self._error is not None:
             raise self._error
         return cast("T", self._value)

@@ -86,7 +86,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return list(self._enough(self.means, metric, numbers, reaching))
 
     def levels(self, metric: str, numbers: Numbers, reaching: float = -np.inf) -> list[Signal]:
-        """As ``signals``, averaged over windows of a fifth of the hold time: samples scatter around a level."""
+        """Return ``signals`` averaged over windows of a fifth of the hold time: samples scatter around a level."""
         return [one.averaged(numbers["hold"] / _WINDOWS) for one in self._enough(self.means, metric, numbers, reaching)]
 
     def has_signals(self, metric: str, numbers: Numbers) -> bool:

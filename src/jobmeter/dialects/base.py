@@ -356,8 +356,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """Largest body after decompression; the settings may allow less."""
     read_bytes: Callable[[Call], int] = read_as_json
     by_resource: bool = False
-    """Whether the answer leaves out whatever the caller's policies do not allow. Without it a key whose policies allow
-    some resources of a project alone is refused."""
+    """True where the answer leaves out whatever the caller's policies do not allow. An operation without it refuses a
+    key whose policies allow only some resources of a project."""
     rate: Rate | None = None
     encodings: frozenset[str] = frozenset()
 

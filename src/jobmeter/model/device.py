@@ -4,7 +4,9 @@ from enum import StrEnum
 
 
 class DeviceState(StrEnum):
-    """Whether a device is measured, and why not. Its ``code`` is the value of the metric ``gpu.state``.
+    """State of the measurement of a device: measured, or the reason why not.
+
+    Its ``code`` is the value of the metric ``gpu.state``.
 
     The order is that of the codes, which are public: a new state goes to the end.
     """

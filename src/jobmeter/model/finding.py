@@ -48,7 +48,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule found, from ``start`` to ``end`` (epoch ms). ``confidence`` is from 0 to 1; ``source`` an address.
+    """Conclusion of a rule, from ``start`` to ``end`` (epoch ms). ``confidence`` is from 0 to 1; ``source`` an address.
 
     ``sentence`` says it in one line, with the subject as people know it; ``evidence`` has the reasons, with figures.
     """

@@ -62,7 +62,7 @@ class Glob:
             yield from ((re.escape(letter), False) for letter in piece)
 
     def _starts(self, text: str) -> list[int] | None:
-        """Where each part begins: of those that a ``*`` precedes, the rightmost place that leaves room for the rest."""
+        """Return the start of each part: behind a ``*`` the rightmost place that leaves room for the rest."""
         first, *rest = self._parts
         backwards, end = text[::-1], len(text)
         room = end - first.length
@@ -92,7 +92,7 @@ class Glob:
 
 
 class _Part:
-    """What is between two ``*``: a text of fixed length, as a pattern of that text from its end to its beginning."""
+    """Text of fixed length between two ``*``, as a pattern of the reversed text."""
 
     __slots__ = ("_pieces", "length", "pattern", "wild")
 

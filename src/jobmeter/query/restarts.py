@@ -95,7 +95,7 @@ def _times(view: JobView) -> Mapping[tuple[str, str, str], _Time]:
 
 @dataclass(slots=True)
 class _Place:
-    """What a replica had at one time, and what took its place later: the uses of one member."""
+    """Places of a replica at one time, and their successors: the uses of one member."""
 
     uses: list[_Use] = field(default_factory=list)
 
@@ -151,7 +151,7 @@ class _Replica:
         return use.attempt, -1 if time is None else time[0], natural(use.node), natural(use.device)
 
     def _ended(self, lane: _Lane, attempt: int, time: _Time | None) -> bool:
-        """Whether the stays of a lane were over before another one, of that attempt and time."""
+        """Return True where the stays of a lane were over before another one, of that attempt and time."""
         if lane.attempt != attempt:
             return True
         if lane.time is None or time is None:

@@ -182,7 +182,7 @@ def _numbers(one: Condition) -> list[int | None]:
 
 
 def _texts(value: object, written: str) -> list[str]:
-    """What of a value is compared with texts: a text, a number or truth value as it is written, the texts of a list."""
+    """Return the texts of a value for comparisons: a text, a number or truth value as written, the texts of a list."""
     if isinstance(value, int | float):
         return [written]
     found = value if isinstance(value, list) else [value]

@@ -15,7 +15,7 @@ from jobmeter.collect.process.stat import Key
 
 
 class Place(Enum):
-    """Where a process is: in its replica's groups, in no replica's, or in those of another one."""
+    """Place of a process: in the groups of its replica, of no replica, or of another replica."""
 
     INSIDE = 0
     OUTSIDE = 1

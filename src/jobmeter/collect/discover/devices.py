@@ -37,7 +37,7 @@ class Device(Protocol):
 
     @property
     def state(self) -> DeviceState:
-        """Whether it is measured, and why not."""
+        """State of the measurement: measured, or the reason why not."""
         ...
 
 

@@ -83,7 +83,7 @@ class ProcessTable:
         return processes
 
     def processes(self) -> list[Process]:
-        """What the last ``refresh`` found, with what had ended since the one before. Safe from any thread."""
+        """Return the processes of the last ``refresh``, with those that ended before it. Safe from any thread."""
         with self._lock:
             return self._found
 

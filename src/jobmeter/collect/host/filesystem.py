@@ -82,7 +82,7 @@ def mount_points(mountinfo: bytes) -> list[str]:
 
 
 def points_by_device(mountinfo: bytes) -> dict[bytes, str]:
-    """The same by the device number of the filesystem, ``8:1``."""
+    """Return the mount points by the device number of their filesystem, ``8:1``."""
     points: dict[bytes, str] = {}
     for mount in files.parse_mounts(mountinfo):
         point = mount.point

@@ -92,7 +92,7 @@ class NvmlDevice(Device, Protocol):
         ...
 
     def finish(self, seconds: float) -> Any:  # noqa: ANN401 - of whatever the work was
-        """What the work returned, within so many seconds. Raises TimeoutError, or what the work raised."""
+        """Return the result of the work. Raises TimeoutError after so many seconds, else the error of the work."""
         ...
 
     def give_up(self, error: NotSupportedError) -> None:

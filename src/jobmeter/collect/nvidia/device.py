@@ -310,7 +310,7 @@ def _free(session: Session | None, sample: Any) -> None:  # noqa: ANN401
 
 
 def _identity(module: Any, function: Callable[..., T], handle: Any, default: T) -> T:  # noqa: ANN401
-    """What the function says; the default where the device does not have it."""
+    """Return the answer of the function; the default where the device does not support it."""
     try:
         return function(handle)
     except module.NVMLError as error:

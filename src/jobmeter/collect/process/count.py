@@ -149,7 +149,7 @@ class ProcessCounters:
         self._io.forget(owners)
 
     def _place(self, key: Key, parent: Key | None, found: Mapping[Key, Reading[Key, Account]]) -> Place:
-        """Where a process that is not inside was at the last update already, or began."""
+        """Return the earlier place of a process that is outside: at the last update, or where the process began."""
         if key in self._accounts:
             return self._places.get(key, Place.INSIDE)
         return found[parent].owner.place if parent is not None and parent in found else Place.INSIDE

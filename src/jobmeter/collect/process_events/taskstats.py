@@ -107,7 +107,7 @@ class TaskStats:
         raise OSError(errno.EOPNOTSUPP, "the kernel has no TASKSTATS")
 
     def _find_layout(self) -> tuple[int, int, int]:
-        """Where in a message the structure begins and ends, and its version, by this process's own figures."""
+        """Find the bounds and the version of the structure in a message, by the known figures of this process."""
         self._request(self._kind, _GET, netlink.attribute(_OF_PROCESS, _NUMBER.pack(os.getpid())))
         for kind, at, value in netlink.attributes(self._answer()[_BODY:]):
             for inner, start, stats in netlink.attributes(value) if kind == _OF_TASK else ():

@@ -131,7 +131,7 @@ class SystemLogReader:
 
     @property
     def counters(self) -> dict[str, int]:
-        """What was not read since the start, by metric."""
+        """Count the losses since the start, by metric."""
         return {"agent.log.dropped": self.dropped, "agent.log.files.lost": self._watch.lost}
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ _REMEMBERED = 256
 
 
 class Followed(Enum):
-    """What became of a file that was to be opened."""
+    """Outcome of opening a file."""
 
     OPENED = "opened"
     READ = "read"

@@ -31,7 +31,7 @@ _IMPLIED = frozenset({JOB, PROJECT})
 
 
 class _Reading(NamedTuple):
-    """What is read for some queries: steps of that length, or every sample where it is 0, from a time on."""
+    """Reads for some queries: in steps of that length, every sample where it is 0, from a time on."""
 
     step_ms: int
     start_ms: int

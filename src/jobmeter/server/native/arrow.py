@@ -79,7 +79,7 @@ def samples(found: Readings) -> Generator[bytes]:
 
 
 def _columns(entries: Sequence[Entry]) -> "Sequence[Callable[[SampleColumns], pa.Array[Any]]]":
-    """What makes the columns of ``_SAMPLES`` for the samples of a block."""
+    """Makers of the columns of ``_SAMPLES`` for the samples of a block."""
     attempts = np.array([entry.series.attempt for entry in entries], np.int32)
     return [
         lambda block: pa.array(block.time),

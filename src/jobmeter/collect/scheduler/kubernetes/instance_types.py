@@ -17,7 +17,7 @@ _ORDER = ("gpu_count", "cpu", "memory")
 
 
 def instance_type(job: Job) -> InstanceType | None:
-    """What most pods of the job request, None where nothing is requested.
+    """Return the request of most pods of the job. None where no pod requests anything.
 
     Coordinators count only in a job that consists of them: where their workers are gone, or not there yet, those of the
     owner's specification count. Of several that are equally frequent it is the largest. The order in which pods arrive

@@ -24,7 +24,7 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 
 
 class Presence(StrEnum):
-    """Whether the API server has an object."""
+    """Existence of an object on the API server."""
 
     THERE = "there"
     DELETED = "deleted"

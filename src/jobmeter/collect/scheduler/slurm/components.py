@@ -40,7 +40,7 @@ def _from_the_end(attempts: Sequence[Attempt]) -> Iterable[tuple[int, Attempt]]:
 
 
 def _earlier(components: Sequence[SlurmJob | None], back: int) -> list[Attempt] | None:
-    """The same attempt of earlier components, which are requeued together; None where one of them is unknown."""
+    """Return this attempt of the earlier components, which are requeued together. None where one of them is unknown."""
     found = [one.attempts[-back] if one is not None and back <= len(one.attempts) else None for one in components]
     attempts = [one for one in found if one is not None]
     if len(attempts) < len(found) or not attempts[0].steps:
