@@ -22,7 +22,7 @@ from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
-from jobmeter.collect.registry import host_collectors, job_collectors
+from jobmeter.collect.registry import JobCollectors, host_collectors, job_collectors
 from jobmeter.collect.spool import Spool
 from jobmeter.collect.syslog.make import system_logs
 from jobmeter.collect.syslog.reader import LogSettings
@@ -70,10 +70,6 @@ class Agent:
         jobs = self._jobs = job_collectors(
             place, classifier, clock, patience=timeout * _DEVICES, state=state, job_mapping=finding.job_mapping
         )
-        workers = [
-            Worker(planned.collector, planned.every_ms, clock, timeout)
-            for planned in (*host_collectors(place), *jobs.planned)
-        ]
         reads_kernel = logs is None or logs.kernel
         incidents, kills = IncidentWatch(), NodeKills(place, KernelWatch(place) if reads_kernel else None)
         sources: list[RecordSource] = [
@@ -92,7 +88,7 @@ class Agent:
         )
         refused = self._delivery.refused
         self._loop = Loop(
-            workers,
+            _workers(place, jobs, clock, timeout),
             sources,
             self._outbox,
             AgentMetrics(
@@ -155,3 +151,9 @@ class Agent:
         self._delivery.stop()
         self._outbox.close()
         return delivered
+
+
+def _workers(place: Place, jobs: JobCollectors, clock: SampleClock, timeout: float) -> list[Worker]:
+    """Return a worker for each collector of the node and of its jobs. ``timeout``: seconds that a turn may take."""
+    planned = (*host_collectors(place), *jobs.planned)
+    return [Worker(one.collector, one.every_ms, clock, timeout) for one in planned]
