@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event
 
 from jobmeter.collect.agent_metrics import AgentMetrics
-from jobmeter.collect.base import Place, RecordSource
+from jobmeter.collect.base import Owner, Place, RecordSource
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.clock import ClockReporter, SampleClock
@@ -91,23 +92,14 @@ class Agent:
             _workers(place, jobs, clock, timeout),
             sources,
             self._outbox,
-            AgentMetrics(
-                place,
-                processes=lambda: (jobs.table.missed, jobs.watch.active),
-                counters=self._log_counters,
-            ),
+            AgentMetrics(place, "", lambda: (jobs.table.missed, jobs.watch.active), self._log_counters),
             clock,
             watch=(incidents.watch, kills.watch),
             refused=lambda: dict(refused),
             attribution=pods,
         )
         self._logs = system_logs(
-            logs,
-            place,
-            self._outbox,
-            clock,
-            owner_of=lambda pid: pods.owner(member.owner) if (member := jobs.table.member_of(pid)) else None,
-            state=state / "logs.json" if state else None,
+            logs, place, self._outbox, clock, owner_of=partial(_owner, jobs, pods), state=state and state / "logs.json"
         )
 
     def run(self, stop: Event) -> bool:
@@ -157,3 +149,9 @@ def _workers(place: Place, jobs: JobCollectors, clock: SampleClock, timeout: flo
     """Return a worker for each collector of the node and of its jobs. ``timeout``: seconds that a turn may take."""
     planned = (*host_collectors(place), *jobs.planned)
     return [Worker(one.collector, one.every_ms, clock, timeout) for one in planned]
+
+
+def _owner(jobs: JobCollectors, pods: PodJobs, pid: int) -> Owner | None:
+    """Return the job and the replica of a process, None for a process of no job."""
+    member = jobs.table.member_of(pid)
+    return pods.owner(member.owner) if member else None
