@@ -4,9 +4,9 @@ import logging
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from heapq import heappop, heappush
+from itertools import count, islice
 
 import msgspec
 
@@ -53,7 +53,8 @@ _EVERYTHING = Scope(projects=None)
 class _Watched(msgspec.Struct):
     """A running job: its last sample when it was listed and when it was evaluated, and when (monotonic) that was.
 
-    ``waits`` is since when it has new samples; ``open`` is None until the stream of events was read.
+    ``waits`` is since when it has new samples; ``open`` is None until the stream of events was read. ``is_queued`` is
+    True while it is in the queue of jobs with new samples.
     """
 
     sampled: int | None
@@ -61,6 +62,12 @@ class _Watched(msgspec.Struct):
     evaluated_sample: int | None = None
     evaluated: float | None = None
     open: OpenFindings | None = None
+    is_queued: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """True where it has samples that were not evaluated."""
+        return self.sampled != self.evaluated_sample
 
 
 class Figures(msgspec.Struct):
@@ -102,7 +109,11 @@ class RunningJobs:
         self._shared = shared
         self._owner = secrets.token_hex(8)
         self._lock = threading.Lock()
-        self._jobs: OrderedDict[JobKey, _Watched] = OrderedDict()
+        self._jobs: dict[JobKey, _Watched] = {}
+        # Of the jobs with new samples alone, so that a round costs nothing for the others: when each was evaluated
+        # (never: first), the order of arrival, and the job.
+        self._queue: list[tuple[float, int, JobKey]] = []
+        self._arrivals = count()
         self._listed = float("-inf")
         self._others_cpu = others_cpu
         self.figures = Figures()
@@ -114,16 +125,21 @@ class RunningJobs:
         if self._shared and not self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
             with self._lock:
                 self._jobs.clear()  # another server has what is open
+                self._queue.clear()
             self._listed = float("-inf")
             return
         if began - self._listed >= LIST_SECONDS:
             self._list(now_ms, began)
         share = int(_HASTE * len(self._jobs) * INTERVAL_SECONDS / EVERY_SECONDS)
         due = list(islice(self._due(began), max(share, LEAST_JOBS)))
-        for first in range(0, len(due), TOGETHER):
-            self._evaluate(due[first : first + TOGETHER], is_over)
-            if is_over():
-                break
+        try:
+            for first in range(0, len(due), TOGETHER):
+                self._evaluate(due[first : first + TOGETHER], is_over)
+                if is_over():
+                    break
+        finally:
+            for key in due:  # those that were not begun wait on
+                self._enqueue(key)
         self.figures.seconds += self._clock.monotonic() - began
 
     def _budget(self, began: float) -> Callable[[], bool]:
@@ -143,9 +159,7 @@ class RunningJobs:
         """Longest time that a job with new samples waits for its evaluation; 0 where none does."""
         moment = self._clock.monotonic()
         with self._lock:
-            return max(
-                (moment - one.waits for one in self._jobs.values() if one.sampled != one.evaluated_sample), default=0.0
-            )
+            return max((moment - one.waits for one in self._jobs.values() if one.is_new), default=0.0)
 
     @property
     def open_findings(self) -> int:
@@ -172,18 +186,28 @@ class RunningJobs:
             one = self._jobs.get(key)
             if one is None:
                 self._jobs[key] = _Watched(sampled=job.last_sample, waits=moment)
-                self._jobs.move_to_end(key, last=False)
             elif one.sampled != job.last_sample:
-                if one.sampled == one.evaluated_sample:
+                if not one.is_new:
                     one.waits = moment
                 one.sampled = job.last_sample
+            self._enqueue(key)
+
+    def _enqueue(self, key: JobKey) -> None:
+        """Put a job with new samples into the queue, once."""
+        one = self._jobs.get(key)
+        if one is not None and one.is_new and not one.is_queued:
+            one.is_queued = True
+            heappush(
+                self._queue, (float("-inf") if one.evaluated is None else one.evaluated, next(self._arrivals), key)
+            )
 
     def _due(self, moment: float) -> Iterator[JobKey]:
-        """The jobs with new samples whose turn it is: never evaluated ones first, then by their last evaluation."""
-        for key, one in self._jobs.items():
-            if one.evaluated is not None and moment - one.evaluated < EVERY_SECONDS:
-                return
-            if one.sampled != one.evaluated_sample:
+        """Take the jobs whose turn it is from the queue: never evaluated ones first, then by their last evaluation."""
+        while self._queue and moment - self._queue[0][0] >= EVERY_SECONDS:
+            _, _, key = heappop(self._queue)
+            one = self._jobs.get(key)
+            if one is not None and one.is_queued:
+                one.is_queued = False
                 yield key
 
     def _evaluate(self, keys: Sequence[JobKey], is_over: Callable[[], bool]) -> None:
@@ -204,7 +228,6 @@ class RunningJobs:
             with self._lock:
                 for key in evaluated:
                     self._jobs[key].evaluated, self._jobs[key].evaluated_sample = moment, sampled[key]
-                    self._jobs.move_to_end(key)
 
     def _restore(self, keys: Sequence[JobKey], now_ms: int) -> None:
         """Read from the stream of events what was open when this server began to watch a job."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.diagnosed import found
 from tests.training import LEVELS, Training
 
+from jobmeter.diagnose.rule import rules
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE
 
@@ -77,7 +78,8 @@ def test_a_fault_is_found_at_any_interval_from_any_moment_on(fault, data):
         concerned = (time >= begin) & (rank == chosen or not fault.only)
         return np.where(concerned, fault.levels[metric], value) if metric in fault.levels else value
 
-    findings = job.sampled(change).findings()
+    sampled = job.sampled(change)
+    findings = sampled.findings()
     own = [one for one in findings if one.rule == fault.rule]
     assert own
     assert {rule for rule, _ in found(findings)} <= {fault.rule} | fault.companions
@@ -85,6 +87,8 @@ def test_a_fault_is_found_at_any_interval_from_any_moment_on(fault, data):
         [one] = own
         assert one.subject.name in {f"worker-{chosen}", f"node-{chosen}/gpu0"}
         assert f"worker-{chosen} (node-{chosen}" in one.sentence
+    if job.state is JobState.RUNNING and next(rule for rule in rules() if rule.name == fault.rule).running:
+        assert fault.rule in dict(found(sampled.findings_while_running()))
     if since:
         assert all(abs(one.start - begin) <= 3 * MINUTE + 2_000 * job.interval for one in own)
 

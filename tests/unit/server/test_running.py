@@ -1,6 +1,7 @@
 """Findings of jobs that run: told of once when they open and once when they close, at a bounded cost."""
 
 import math
+from typing import Any
 
 import pytest
 from tests.fakes import NOW
@@ -289,6 +290,34 @@ def test_a_job_is_not_looked_at_before_its_turn(server, counting):
         own.round()
         evaluations.append(len(executor.order))
     assert evaluations == [3, 3, 6, 6, 6, 9]
+
+
+class Jobs(dict[Any, Any]):
+    """Jobs that are looked up one by one; going through all of them is counted."""
+
+    walks = 0
+
+    def __iter__(self):
+        Jobs.walks += 1
+        return super().__iter__()
+
+    def items(self):
+        Jobs.walks += 1
+        return super().items()
+
+    def values(self):
+        Jobs.walks += 1
+        return super().values()
+
+
+def test_a_round_does_not_go_through_the_jobs_that_have_nothing_new(server, counting):
+    own, executor = counting
+    many(server, 40).go(TURN, own)
+    own._jobs, Jobs.walks = Jobs(own._jobs), 0
+    for _ in range(100):  # between two listings
+        own.round()
+    assert Jobs.walks == 0
+    assert len(executor.order) == 40
 
 
 def test_a_round_ends_when_its_time_is_over_and_the_next_begins_with_who_waits_longest(server, counting):

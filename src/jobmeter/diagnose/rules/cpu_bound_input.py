@@ -13,8 +13,9 @@ from jobmeter.model.finding import Severity
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Full CPU beside idle devices for most of the time."""
-    devices = busy(case, numbers)
-    for cpu in case.signals("cpu.utilization", numbers):
+    cpus = case.signals("cpu.utilization", numbers, reaching=numbers["cpu"])
+    devices = busy(case, numbers) if cpus else []
+    for cpu in cpus:
         gpu = of_replica(devices, cpu.replica)
         beside = gpu.at(cpu.time) if gpu is not None else np.full(len(cpu), np.nan)
         waits = (cpu.value > numbers["cpu"]) & (beside < numbers["gpu"])
@@ -40,4 +41,5 @@ RULE = Rule(
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#cpu-bottleneck",
     find=find,
     metrics=("cpu.utilization", *BUSY),
+    running=True,
 )

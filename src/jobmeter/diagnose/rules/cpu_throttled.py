@@ -25,4 +25,5 @@ RULE = Rule(
     source="https://github.com/kubernetes-monitoring/kubernetes-mixin/blob/master/alerts/resource_alerts.libsonnet",
     find=find,
     metrics=("cpu.throttled.time",),
+    running=True,
 )

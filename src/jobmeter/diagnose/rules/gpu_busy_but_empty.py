@@ -21,7 +21,8 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """High utilization beside few active multiprocessors, idle tensor cores, little power or empty memory."""
     for prefix in PREFIXES:
         for signal in case.levels(f"{prefix}.utilization", numbers, reaching=numbers["busy"]):
-            signs = list(_signs(case, prefix, signal, numbers))
+            is_busy = case.stretch(signal, signal.value >= numbers["busy"], numbers) is not None
+            signs = list(_signs(case, prefix, signal, numbers)) if is_busy else []
             if signs:
                 start, end = min(stretch.start for stretch, _ in signs), max(stretch.end for stretch, _ in signs)
                 evidence = [one for _, one in signs]
@@ -75,4 +76,5 @@ RULE = Rule(
         ),
         "gpu.power.limit",
     ),
+    running=True,
 )

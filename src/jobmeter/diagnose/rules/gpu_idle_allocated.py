@@ -34,4 +34,5 @@ RULE = Rule(
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     find=find,
     metrics=BUSY,
+    running=True,
 )

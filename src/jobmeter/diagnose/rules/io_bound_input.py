@@ -61,4 +61,5 @@ RULE = Rule(
     metrics=("pressure.io", "cpu.utilization", *BUSY),
     nodes=("node.pressure.io",),
     hides=frozenset({"cpu_overrequest"}),
+    running=True,
 )
