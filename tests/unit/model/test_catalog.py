@@ -73,7 +73,7 @@ def test_every_row_is_whole(metric):
         assert counter.answer_unit == metric.answer_unit
 
 
-AMOUNTS = {"By", "{core}", "W", "J", "{process}", "{thread}", "{error}", "{row}"}
+AMOUNTS = {"By", "{core}", "W", "J", "{process}", "{thread}", "{error}", "{row}", "{file}"}
 
 
 @metrics

@@ -275,7 +275,7 @@ def test_what_is_no_request_is_refused_after_the_answers_to_what_was(sent, statu
     assert application.bodies == [b"", b""]
 
 
-@pytest.mark.parametrize("closing", [b" HTTP/1.1\r\nConnection: close\r\n\r\n", b" HTTP/1.0\r\n\r\n"])
+@pytest.mark.parametrize("closing", [b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", b" HTTP/1.0\r\n\r\n"])
 @pytest.mark.parametrize("apart", [False, True])
 def test_nothing_is_answered_after_a_request_that_ends_the_connection(closing, apart):
     """Whatever follows, a request or not, together or later, while the answer is made or after it."""

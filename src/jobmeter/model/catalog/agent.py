@@ -32,7 +32,7 @@ METRICS: tuple[Metric, ...] = (
         "Processes that began and ended between two scans, of which nothing is known. Where the kernel's events are "
         "not read, the number of forks for which no process was found: at most so many, threads among them.",
     ),
-    _gauge("agent.processes.events", "1", "1 while the kernel's events find short processes, 0 where it permits none."),
+    _gauge("agent.processes.events", "", "1 while the kernel's events find short processes, 0 where it permits none."),
     _counter("agent.log.dropped", "{line}", "Lines of system logs left out because they came faster than allowed."),
     _counter("agent.log.files.lost", "{file}", "Log files that went away before the agent could open them."),
     _counter("agent.spool.damaged", "By", "Bytes of the spool that could not be read back."),
