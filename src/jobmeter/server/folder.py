@@ -15,7 +15,7 @@ from jobmeter.model.time import Clock, iso
 NOTE, LOCK, ADMIN_KEY = "server.json", "server.lock", "admin.key"
 
 
-class Note(msgspec.Struct, frozen=True):
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """Process that serves a data folder, and where it listens: ``started`` is ISO 8601."""
 
     pid: int
