@@ -13,10 +13,11 @@ from jobmeter.model.batch import SampleColumns
 from jobmeter.query.readings import Readings
 from jobmeter.query.request import MetricResult
 from jobmeter.query.shape import Entry
+from jobmeter.server.native import raw
 from jobmeter.server.native.export import pieces
-from jobmeter.server.native.raw import ROWS, Texts, labels
+from jobmeter.server.native.raw import Texts, labels
 
-GROUP = 2 * ROWS
+GROUP = 2 * raw.ROWS
 """Samples in one row group of Parquet, about."""
 _TEXTS = pa.dictionary(pa.int32(), pa.string())
 _TIME: tuple[str, pa.DataType] = ("time", pa.int64())
@@ -45,7 +46,7 @@ def lines(result: MetricResult) -> Iterator[bytes]:
 def texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Generator[bytes]:
     """The samples as texts, where there is no kernel; see ``raw``."""
     parts = [_part(column) for column in (before, between, after)]
-    for block in batches(found.blocks, ROWS):
+    for block in batches(found.blocks, raw.ROWS):
         index: Any = pa.array(block.index)
         first, middle, last = (part if isinstance(part, pa.Scalar) else part.take(index) for part in parts)
         time, value = (pa.array(column).cast(pa.string()) for column in (block.time, block.value))
