@@ -131,8 +131,8 @@ def _finding(rule: Rule, case: Case, peers: Peers, one: Outlier, signs: list[str
 def _evidence(peers: Peers, one: Outlier, signs: list[str]) -> Iterator[Evidence]:
     for name in signs:
         difference = peers.metrics[name]
-        mine = float(np.nanmean(difference.value[one.row, one.windows]))
-        usual = float(np.nanmean(difference.others[one.row, one.windows]))
+        mine = float(np.nanmedian(difference.value[one.row, one.windows]))
+        usual = float(np.nanmedian(difference.others[one.row, one.windows]))
         text = f"{title(name)}: {amount_of(name, mine)}, the median of the others: {amount_of(name, usual)}"
         unit = CATALOG[name].answer_unit
         yield measured(name, text, mine, float(f"{usual:.6g}"), unit, time=one.start, replica=one.signal.replica)
