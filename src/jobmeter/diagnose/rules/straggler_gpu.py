@@ -95,12 +95,15 @@ def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], 
 
 
 def _works(peers: Peers, prefix: str, numbers: Numbers) -> Bools:
-    """Return where a device and the others do anything, bool[member, window]: idle devices are left to other rules."""
+    """Return where a device does anything and the others work, bool[member, window].
+
+    An idle device is left to other rules, and what devices do that hardly work scatters by itself.
+    """
     for name in ("utilization", "sm.active"):
         load = peers.metrics.get(f"{prefix}.{name}")
         if load is not None:
             with np.errstate(invalid="ignore"):
-                found: Bools = ~(load.value <= numbers["idle"]) & ~(load.others <= numbers["idle"])
+                found: Bools = ~(load.value <= numbers["idle"]) & ~(load.others <= numbers["waiting"])
             return found
     return np.ones(peers.shape, np.bool_)
 
