@@ -185,14 +185,17 @@ def test_the_slow_rank_is_named_and_chosen(viewer):
     assert f"worker-{SLOW} is" in (page.get_attribute(".heat canvas", "aria-label") or "")
 
 
-def test_the_rank_that_the_heat_map_names_has_a_finding(viewer, server):
-    found = server.call("GET", "/api/jobmeter/v1/jobs/train-1/findings").json()
-    slow = [one for one in found if one["rule"] == "straggler_gpu"]
-    assert [one["sentence"].startswith(f"worker-{SLOW} (") for one in slow] == [True]
-    page = viewer.open("jobs/train-1", ".outliers button")
-    assert page.inner_text(".outliers button").startswith(f"worker-{SLOW} 50 points below the median")
-    page.wait_for_selector('.finding[data-rule="straggler_gpu"]')
-    assert "No rule fired" not in page.inner_text("article.job")
+def test_a_finding_begins_with_a_sentence_and_the_heat_map_names_the_same_rank(viewer, server):
+    [one] = server.call("GET", "/api/jobmeter/v1/jobs/train-1/findings").json()
+    place = f"worker-{SLOW} (node-0, gpu{SLOW})"
+    assert (one["rule"], one["sentence"]) == ("straggler_gpu", f"{place} computes at 40 %; the median is 90 %")
+    page = viewer.open("jobs/train-1", ".finding[data-rule=straggler_gpu]")
+    assert page.inner_text(".finding b") == one["sentence"]
+    page.wait_for_selector(".outliers button")
+    assert page.inner_text(".outliers").startswith(f"worker-{SLOW} ")
+    page.select_option("select[aria-label='Metric of the heat map']", "cpu.usage")
+    page.wait_for_selector(f".outliers button:has-text('worker-{SLOW}')")
+    assert page.locator(".outliers button").count() == 1, "no rank that no finding names"
 
 
 def test_light_and_dark_are_chosen_by_a_button_and_drawn_alike(viewer):

@@ -396,7 +396,7 @@ def test_a_span_that_is_brushed_filters_events_and_log_lines(viewer):
     page = viewer.open(TRAIN, ".log .line")
     assert page.locator(".log .line").count() == 10
     now = SystemClock().now_ms()
-    page = viewer.open(f"{TRAIN}?from={now - 5 * MINUTE}&to={now}", "article.job")
+    page = viewer.open(f"{TRAIN}?from={now - 36 * MINUTE}&to={now - 30 * MINUTE}", "article.job")
     page.wait_for_selector("#logs >> text=No line matches.")
     page.wait_for_selector("#events >> text=Nothing happened in this range.")
 

@@ -17,9 +17,10 @@ def headline(one: Finding) -> str:
 
 
 def details(one: Finding) -> list[tuple[str, str]]:
-    """When it was, its further evidence, and the advice, each with its name."""
+    """When it was, the evidence that its first line does not have, and the advice, each with its name."""
     span = moment(one.start) if one.start == one.end else f"{moment(one.start)} to {moment(one.end)}"
-    evidence = ((evidence.kind, evidence.text) for evidence in one.evidence[1:])
+    first = one.sentence or one.message
+    evidence = ((evidence.kind, evidence.text) for evidence in one.evidence if evidence.text not in first)
     return [("when", f"{span} UTC, confidence {one.confidence:.0%}"), *evidence, ("advice", one.advice)]
 
 

@@ -4,7 +4,7 @@ Samples are read with one query a job (more only for a very large one); events a
 together, and log lines only of a job of which a replica failed lately.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -23,10 +23,10 @@ from jobmeter.diagnose.signal import Signal
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.event import Event, EventFilter, EventType
-from jobmeter.model.finding import Finding
+from jobmeter.model.finding import Finding, Subject
 from jobmeter.model.job import JobState, JobView
 from jobmeter.model.log import LogLine
-from jobmeter.model.time import SECOND, TimeRange
+from jobmeter.model.time import DAY, MINUTE, SECOND, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
 from jobmeter.query.request import JobQuestion, JobRef, LogQuestion
@@ -37,6 +37,10 @@ RUNNING = "running"
 """The table of thresholds of this module: what is evaluated and how long a finding stays open."""
 _KINDS = frozenset({EventType.OOM, EventType.DEVICE_FAULT})
 _NS = 1_000_000
+_EDGE_MS = 2 * MINUTE
+"""A finding that begins so near to the start of what was read may have begun before it."""
+_FARTHER, _LONGEST_MS = 4, DAY
+"""How many times farther is looked back at each try, and how far at most."""
 
 JobKey = tuple[str, str]
 """(project, id) of a job."""
@@ -81,9 +85,43 @@ def evaluate_running(
             full = thresholds["fs_full"]["info"]
             mounts = used_mounts(executor, scope, view, case.nodes, case.span, full)
             case = replace(case, open_rules=jobs[key], mounts=mounts)
-            yield Evaluation(key, view, examine(case, thresholds, which))
+            found = examine(case, thresholds, which)
+
+            def look_back(start_ms: int, some: Sequence[Rule], view: JobView = view) -> list[Finding]:
+                earlier = _case(executor, scope, view, some, together, start_ms, now_ms)
+                return examine(earlier, thresholds, some)
+
+            yield Evaluation(key, view, _from_their_beginning(case, found, which, look_back))
         except JobmeterError as error:
             yield Evaluation(key, view, None, error)
+
+
+def _from_their_beginning(
+    case: Case, found: list[Finding], which: Sequence[Rule], look_back: Callable[[int, Sequence[Rule]], list[Finding]]
+) -> list[Finding]:
+    """Return the findings, those that will open with the time at which the fault began: before the window, perhaps.
+
+    ``look_back`` evaluates some rules from an earlier time on. It is used where a finding fills the window from its
+    start, once for each finding that opens, not at each evaluation.
+    """
+    began, window = case.began_ms or case.span.start_ms, case.span.length_ms
+    pending = {
+        (one.rule, one.subject): one
+        for one in found
+        if one.rule not in case.open_rules and one.start <= case.span.start_ms + _EDGE_MS and one.start < one.end
+    }
+    earlier: dict[tuple[str, Subject], Finding] = {}
+    start = case.span.start_ms
+    while pending and start > max(began, case.span.end_ms - _LONGEST_MS):
+        window *= _FARTHER
+        start = max(case.span.end_ms - window, began)
+        names = {rule for rule, _ in pending}
+        for one in look_back(start, [rule for rule in which if rule.name in names]):
+            now = pending.get((one.rule, one.subject))
+            if now is not None and one.start < now.start <= one.end:
+                earlier[one.rule, one.subject] = one
+        pending = {key: one for key, one in earlier.items() if key in pending and one.start <= start + _EDGE_MS}
+    return [earlier.get((one.rule, one.subject), one) for one in found]
 
 
 def _view(executor: Executor, scope: Scope, key: JobKey) -> JobView | None:

@@ -63,8 +63,8 @@ def steady_stretches(time: Int64s, until: Int64s, true: Bools, hold_ms: float, s
 
     A point stands for the time from ``time`` to ``until``, int64[n] each; what lies between two points was not seen.
     A stretch begins and ends with points at which the condition holds. It bridges exceptions and unseen time of at
-    most the rest of the hold time (``1 - share`` of it), and unseen time of up to three intervals. The stretches do not
-    overlap and are in order of time.
+    most the rest of the hold time (``1 - share`` of it), single points, and unseen time of up to three intervals. The
+    stretches do not overlap and are in order of time.
     """
     if not true.any():
         return []
@@ -77,7 +77,7 @@ def steady_stretches(time: Int64s, until: Int64s, true: Bools, hold_ms: float, s
     between = time[places[1:]] - until[places[:-1]]
     seen = np.cumsum(width)[places[1:] - 1] - np.cumsum(width)[places[:-1]]
     unseen = between - seen
-    allowed = (seen <= rest) & (unseen <= max(rest, GAP_INTERVALS * usual_interval(time)))
+    allowed = ((seen <= rest) | (np.diff(places) <= 2)) & (unseen <= max(rest, GAP_INTERVALS * usual_interval(time)))
     firsts = np.flatnonzero(np.append(True, ~allowed))
     lasts = np.append(firsts[1:] - 1, len(places) - 1)
     found: list[Stretch] = []

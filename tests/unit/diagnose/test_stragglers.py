@@ -96,6 +96,19 @@ def test_healthy_jobs_have_no_straggler(data, kind):
         assert [one for one in found(sampled.findings_while_running()) if one[0].startswith("straggler")] == []
 
 
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_devices_that_hardly_work_are_no_stragglers(data):
+    """Where devices wait for their input, what each of them does scatters."""
+    job = training(data.draw, data.draw(st.sampled_from([4, 8, 16])), ALL_METRICS)
+    levels = 0.06 * np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))).lognormal(0, 0.3, job.ranks)
+
+    def change(metric, rank, _time, value):
+        return np.full(len(value), levels[rank]) if metric in {"gpu.utilization", "gpu.sm.active"} else value
+
+    assert "straggler_gpu" not in dict(found(job.sampled(change).findings()))
+
+
 def batch(random, ranks, interval, length, state, level):
     """CPU of the ranks of a job without devices; ``level`` gives that of a rank at some times."""
     start, measured = NOW - length * MINUTE, {}

@@ -31,39 +31,17 @@ export const distance = (one: Outlier, unit: string): string =>
   `${unit === "1" ? `${(Math.abs(one.difference) * 100).toFixed(0)} points` : quantity(Math.abs(one.difference), unit)} ${one.difference < 0 ? "below" : "above"} the median`;
 
 const MOST_OUTLIERS = 4;
-/** How far from the median, in its own spread, a rank has to be to be named. */
-const FAR = 5;
 
-/** From so many ranks on a gap in what they did names those beyond it: ranks that differ among each other hide no one. */
-const MANY = 16;
-const GAP = 1 / 3;
-
-/** The ranks that a gap parts from all others, at either end; the gap is a third of what those span at least. */
-function beyond(means: Row): (mean: number) => boolean {
-  const known = means.filter((mean) => !Number.isNaN(mean)).sort();
-  const most = known.length >= MANY ? Math.min(MOST_OUTLIERS, known.length >> 3) : 0;
-  let [low, high] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
-  for (let count = 1; count <= most; count += 1) {
-    const others = known.length - count;
-    if (known[count]! - known[count - 1]! > GAP * (known[known.length - 1]! - known[count]!)) low = known[count - 1]!;
-    if (known[others]! - known[others - 1]! > GAP * (known[others - 1]! - known[0]!)) high = known[others]!;
-  }
-  return (mean) => mean <= low || mean >= high;
-}
-
-/** Rows of a heat map, and the ranks whose mean is far from the others' (median absolute deviation, or a gap). */
-export function rowsOf(lines: readonly Line[], range: Range, step: number): Rows {
+/** Rows of a heat map, and how far those ranks are from the median that a finding names: the map points out no other. */
+export function rowsOf(lines: readonly Line[], range: Range, step: number, named: ReadonlySet<string>): Rows {
   const joined = ordered(byReplica(lines));
   const { step: between, times, values } = grid(joined, range.start, range.end, step);
   const middle = medians(values);
   const means = Float64Array.from(values, (row) => meanOf(row));
   const center = median(means) ?? 0;
-  const spread = median(means.map((value) => Math.abs(value - center))) ?? 0;
-  const least = Math.max(Math.abs(center) * 0.08, 1e-9);
-  const apart = beyond(means);
   const outliers = joined
     .map((line, at) => ({ member: line.replica || line.node, difference: (valueAt(means, at) ?? center) - center }))
-    .filter((one) => joined.length > 2 && Math.abs(one.difference) > least && (Math.abs(one.difference) > spread * FAR || apart(one.difference + center)))
+    .filter((one) => named.has(one.member))
     .sort((a, b) => Math.abs(b.difference) - Math.abs(a.difference))
     .slice(0, MOST_OUTLIERS);
   return { step: between, lines: joined, times, values, middle, means, outliers };
@@ -326,5 +304,5 @@ const short = (name: string): string => (name.length > 10 ? `…${name.slice(-9)
 
 function summary(rows: Rows, unit: string): string {
   const parts = rows.outliers.map((one) => `${one.member} is ${distance(one, unit)}`);
-  return `${rows.lines.length} ranks over time. ${parts.join("; ") || (rows.lines.length > 2 ? "No rank is far from the median" : MISSING)}`;
+  return `${rows.lines.length} ranks over time. ${parts.join("; ") || (rows.lines.length > 2 ? "No finding names a rank" : MISSING)}`;
 }

@@ -3,14 +3,11 @@ import { useEffect } from "preact/hooks";
 import type { Job } from "../api/client";
 import { BASE, queryText } from "../api/client";
 import type { Mark } from "../charts/axis";
-import { title } from "../charts/groups";
 import { duration, spoken } from "../format";
 import { memo } from "../parts/memo";
 import { Advice, useRules } from "./rules";
 import { useRead } from "../parts/hooks";
 import { Moment, Problem } from "../parts/small";
-import { distance } from "../charts/heatmap";
-import type { RankView } from "./ranks";
 
 /** So many subjects are named in the line that stands for them. */
 const FEW = 4;
@@ -26,19 +23,29 @@ export interface Finding {
   evidence: unknown[];
   advice: string;
   source: string;
+  sentence?: string;
+}
+
+/** The replicas that findings are about, by themselves or by a device of theirs. */
+export function replicasOf(found: readonly Finding[], devices: readonly { replica: string; node: string; device: string }[]): ReadonlySet<string> {
+  const owners = new Map(devices.map((one) => [`${one.node || one.replica}/${one.device}`, one.replica]));
+  return new Set(found.map(({ subject }) => (subject.kind === "replica" ? subject.name : owners.get(subject.name) ?? "")));
 }
 
 export const markOf = (one: Finding): Mark | null =>
   one.start === null ? null : { start: one.start, end: one.end ?? one.start, level: one.severity, text: one.rule };
 
-export const Findings = memo(function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; ranks: RankView | null; settled: boolean; measured: boolean; guest: boolean; ready: boolean; open: (member: string) => void }) {
-  const { job, chosen, choose } = given;
+export const Findings = memo(function Findings(given: { job: { id: string; project: string }; state: Job["state"]; chosen: Finding | null; choose: (one: Finding | null) => void; report: (found: readonly Finding[]) => void; settled: boolean; measured: boolean; guest: boolean; ready: boolean }) {
+  const { job, chosen, choose, report } = given;
   const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/findings?${queryText({ project: job.project })}`;
   const response = useRead<Finding[] | { findings: Finding[] }>(given.ready ? url : null);
   useEffect(() => {
     if (response.data) response.again();
   }, [given.state]);
   const found = response.data === null ? null : Array.isArray(response.data) ? response.data : response.data.findings;
+  useEffect(() => {
+    if (found) report(found);
+  }, [response.data, report]);
   const rules = useRules((found ?? []).map((one) => one.advice));
   const here = new Set((found ?? []).map((one) => one.rule));
   if (response.error) {
@@ -94,8 +101,7 @@ function alike(found: readonly Finding[]): [Finding, ...Finding[]][] {
 function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose: (one: Finding | null) => void }) {
   return (
     <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : one)} title="Mark it on every chart">
-      <b>{spoken(one.rule)}</b>
-      <span class="subject">{one.subject.name}</span>
+      <b>{one.sentence || `${spoken(one.rule)}: ${one.subject.name}`}</b>
       <span class="severity">{one.severity}</span>
       <code class="rule">{one.rule}</code>
       {one.start !== null && (
@@ -110,35 +116,17 @@ function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose:
 
 const Evidence = ({ one }: { one: Finding }) => (
   <ul>
-    {one.evidence.map((piece, at) => (
-      <li key={at}>{evidence(piece)}</li>
-    ))}
+    {one.evidence.map(evidence).map((text, at) => text !== one.sentence && <li key={at}>{text}</li>)}
   </ul>
 );
 
-/** That no rule fired is no promise that all is well: ranks that differ without being slow by a rule are named. */
-function Nothing({ ranks, settled, measured, state, guest, open }: { ranks: RankView | null; settled: boolean; measured: boolean; state: Job["state"]; guest: boolean; open: (member: string) => void }) {
+/** That no rule fired is no promise that all is well: it says what was looked at. */
+function Nothing({ settled, measured, state, guest }: { settled: boolean; measured: boolean; state: Job["state"]; guest: boolean }) {
   if (state === "Queued") return <p class="findings none">Nothing to look at yet: the job has not started.</p>;
   const bound = guest ? " What the logs of its nodes say is not shown by a link." : "";
-  // Without the figures nobody can say that no rank differs.
   if (!settled) return <p class="findings none">No rule fired.{bound}</p>;
   if (!measured) return <p class="findings none">No rule fired, but there are no figures to look at: whether the job was well is not known.{bound}</p>;
-  if (!ranks?.rows.outliers.length) return <p class={bound ? "findings none" : "findings well"}>No findings: nothing of what the rules look for was seen.{bound}</p>;
-  return (
-    <p class="findings apart">
-      No rule fired. {title(ranks.metric)}, over the time that is shown:{" "}
-      {ranks.rows.outliers.map((one, at) => (
-        <>
-          {at > 0 && ", "}
-          <button type="button" class="link" onClick={() => open(one.member)}>
-            {one.member}
-          </button>{" "}
-          is {distance(one, ranks.unit)}
-        </>
-      ))}
-      . See the ranks below.{bound}
-    </p>
-  );
+  return <p class={bound ? "findings none" : "findings well"}>No findings: nothing of what the rules look for was seen.{bound}</p>;
 }
 
 function evidence(piece: unknown): string {

@@ -9,7 +9,7 @@ import { changed, go, goOnceDrawn, href, place } from "../router";
 import { Charts } from "./charts";
 import { life, byOf, useLive, useMeasured } from "./data";
 import { Events } from "./events";
-import { type Finding, Findings, markOf } from "./findings";
+import { type Finding, Findings, markOf, replicasOf } from "./findings";
 import { Header } from "./header";
 import { useIdle } from "./idle";
 import { Logs } from "./logs";
@@ -88,7 +88,9 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const measureAgain = () => setTurn((now) => now + 1);
   const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, rested, turn);
   useAgain(measured.error, measureAgain);
-  const ranks = useRanks(measured.lines, shown, measured.step, query.get("heat"));
+  const [findings, setFindings] = useState<readonly Finding[]>([]);
+  const named = useMemo(() => replicasOf(findings, detail.devices), [findings, detail.devices]);
+  const ranks = useRanks(measured.lines, shown, measured.step, query.get("heat"), named);
   const metrics = useMemo(() => found.flatMap((group) => group.main), [found]);
   // The table is written once for all answers that come together, not with each.
   const together = useRested(measured.lines, TOGETHER);
@@ -139,7 +141,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   return (
     <article class="job">
       <Header job={job} detail={detail} idle={idle} guest={guest} />
-      <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} ranks={ranks} settled={settled} measured={metrics.length > 0} guest={guest} ready={begun} open={choose} />
+      <Findings job={ref} chosen={finding} choose={setFinding} state={job.state} report={setFindings} settled={settled} measured={metrics.length > 0} guest={guest} ready={begun} />
       <TimeBar
         range={shown}
         whole={whole}

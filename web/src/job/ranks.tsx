@@ -16,16 +16,16 @@ export interface RankView {
 }
 
 /** The ranks in the metric that was asked for, else in the first one that several of them have; null where none has. */
-export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null): RankView | null {
+export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null, named: ReadonlySet<string>): RankView | null {
   const offered = useMemo(() => HEAT.filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
   const metric = preferred && offered.includes(preferred) ? preferred : offered[0];
   const mine = metric ? lines.get(metric) : undefined;
   // Of another range they are made once its lines are there; until then the map shows what of these lies in it.
-  const rows = useMemo(() => rowsOf(mine ?? [], range, step), [mine, step]);
+  const rows = useMemo(() => rowsOf(mine ?? [], range, step, named), [mine, step, named]);
   return useMemo(() => (metric && mine ? { offered, metric, unit: mine[0]?.unit ?? "", rows } : null), [offered, metric, mine, rows]);
 }
 
-/** The ranks over time, and by name those that are far from the others. */
+/** The ranks over time, and by name those that a finding is about. */
 export const Ranks = memo(function Ranks(given: {
   ranks: RankView;
   range: Range;
@@ -63,7 +63,7 @@ export const Ranks = memo(function Ranks(given: {
   return (
     <Section id="ranks" title={`${rows.lines.length} ranks over time`} aside={aside}>
       <p class="outliers">
-        {rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No rank is far from the others.</span>}
+        {rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No finding names a rank.</span>}
         {rows.outliers.map((one) => (
           <button
             type="button"

@@ -10,7 +10,6 @@ from textual.containers import Container
 from textual.widgets import Footer, Static
 
 from jobmeter.cli.findings import headline
-from jobmeter.cli.output import cell
 from jobmeter.cli.screens.base import LiveScreen, when
 from jobmeter.cli.screens.draw import newest_of, spark
 from jobmeter.cli.screens.findings import FindingsScreen
@@ -95,11 +94,13 @@ class JobScreen(LiveScreen):
     def _show_findings(self, found: Sequence[Finding]) -> None:
         self._findings = found
         self._draw_findings()
+        self._draw_members()
 
     def _draw_members(self) -> None:
         if self._parts is None:
             return
-        self.query_one("#ranks", LiveTable).present(RANK_COLUMNS, rank_rows(self._parts, self._courses))
+        ranks = rank_rows(self._parts, self._courses, self._findings or ())
+        self.query_one("#ranks", LiveTable).present(RANK_COLUMNS, ranks)
         self.query_one("#devices", LiveTable).present(DEVICE_COLUMNS, device_rows(self._parts))
         self._arrange()
 
@@ -130,15 +131,7 @@ class JobScreen(LiveScreen):
         lines = [Text.from_markup(headline(one), overflow="ellipsis") for one in self._findings[:most]]
         if len(self._findings) > most:
             lines.append(Text(f"{len(self._findings) - most} more: f", style="dim"))
-        self.query_one("#found", Static).update(Text("\n").join(lines or [self._nothing()]))
-
-    def _nothing(self) -> Text:
-        far = self._courses.far
-        if not far:
-            return Text("no rule found anything", style="dim")
-        worst = max(far, key=lambda name: abs(far[name]))
-        text = f"no rule found anything, but {cell(worst)} is {_distance(far[worst], self._courses.unit)} the median"
-        return Text.from_markup(f"[bold yellow]{text}[/]")
+        self.query_one("#found", Static).update(Text("\n").join(lines or [Text("no rule found anything", style="dim")]))
 
 
 def _title(parts: Parts, width: int) -> str:
@@ -147,8 +140,3 @@ def _title(parts: Parts, width: int) -> str:
     tail = f"{job.state}  {age(job, parts.now_ms)}  {when(parts.now_ms)[11:]}"
     whole = f"{job.id}  {job.name}  {tail}"
     return whole if job.name not in {"", job.id} and len(whole) <= width else f"{job.id}  {tail}"
-
-
-def _distance(difference: float, unit: str) -> str:
-    size = f"{abs(difference) * 100:.0f} points" if unit == "1" else quantity(abs(difference), unit)
-    return f"{size} {'below' if difference < 0 else 'above'}"

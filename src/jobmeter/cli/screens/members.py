@@ -1,10 +1,13 @@
 """The rows of a job's ranks and of its devices."""
 
+from collections.abc import Sequence
+
 from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, newest_of, number, spark, words
 from jobmeter.cli.screens.table import Row, columns
 from jobmeter.cli.screens.watch import Courses, Parts
 from jobmeter.cli.use import COLUMNS, Joined, joined
 from jobmeter.model.answers import LatestValue
+from jobmeter.model.finding import Finding
 
 _SPARK, _BAR = 20, 10
 _RANK_SPARE = (
@@ -29,23 +32,27 @@ DEVICE_COLUMNS = columns(
 )
 
 
-def rank_rows(parts: Parts, courses: Courses) -> list[Row]:
-    """A row for each replica, by rank; the name of one that is far from the median is marked."""
+def rank_rows(parts: Parts, courses: Courses, findings: Sequence[Finding]) -> list[Row]:
+    """A row for each replica, by rank; the name of one that a finding is about is marked."""
+    owners = {f"{value.node or value.replica}/{value.device}": value.replica for value in parts.values if value.device}
+    named = {
+        one.subject.name if one.subject.kind == "replica" else owners.get(one.subject.name, "") for one in findings
+    }
     by_replica: dict[str, list[LatestValue]] = {}
     for value in parts.values:
         by_replica.setdefault(value.replica, []).append(value)
     order = sorted(by_replica, key=lambda name: (parts.ranks.get(name, _NO_RANK), len(name), name))
-    return [_rank_row(name, by_replica[name], parts.ranks.get(name), courses) for name in order]
+    return [_rank_row(name, by_replica[name], parts.ranks.get(name), courses, is_named=name in named) for name in order]
 
 
-def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: Courses) -> Row:
+def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: Courses, *, is_named: bool) -> Row:
     course = courses.replicas.get(name)
     line = spark(course, _SPARK, courses.top)
-    if name in courses.far:
+    if is_named:
         line.stylize(FAR_STYLE)
     nodes = {value.node for value in values} - {""}
     cells = [
-        words(name or "(job)", style=FAR_STYLE if name in courses.far else ""),
+        words(name or "(job)", style=FAR_STYLE if is_named else ""),
         Cell(words("" if rank is None else str(rank)).text, rank),
         words(", ".join(sorted(nodes))),
         Cell(line, newest_of(course)),

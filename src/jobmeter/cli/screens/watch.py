@@ -24,8 +24,6 @@ COURSE = "30m"
 COURSE_SECONDS = 15.0
 FINDING_SECONDS = 30.0
 _MOST_COURSES = 200
-_FAR, _LEAST_SHARE = 5, 0.08
-_ENOUGH = 3
 """Ranks from which on one can differ from the others."""
 
 
@@ -59,13 +57,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Courses:
-    """How busy each replica was, in ``metric``; the whole job's, by metric with its unit; the ranks that differ."""
+    """How busy each replica was, in ``metric``; the whole job's, by metric with its unit."""
 
     metric: str = ""
     unit: str = ""
     replicas: dict[str, Course] = field(default_factory=dict)
     whole: dict[str, tuple[Course, str]] = field(default_factory=dict)
-    far: dict[str, float] = field(default_factory=dict)
 
     @property
     def top(self) -> float:
@@ -113,7 +110,6 @@ class Watch:
             unit=replicas.lines[0].unit if replicas.lines else "",
             replicas=lines,
             whole={line.metric: (_course(whole, line.points), line.unit) for line in whole.lines},
-            far=outliers({name: _mean(course) for name, course in lines.items() if course.points}),
         )
 
     def findings(self, job: str, project: str | None) -> list[Finding]:
@@ -149,21 +145,7 @@ class Watch:
         return self._api.metrics(job.id, search)
 
 
-def outliers(means: dict[str, float]) -> dict[str, float]:
-    """The outliers, and their distance from the median: beyond five median absolute deviations and 8 % of it."""
-    if len(means) < _ENOUGH:
-        return {}
-    center = median(means.values())
-    spread = median(abs(mean - center) for mean in means.values())
-    least = max(spread * _FAR, abs(center) * _LEAST_SHARE)
-    return {name: mean - center for name, mean in means.items() if abs(mean - center) > least}
-
-
 def _course(answer: MetricAnswer, points: Sequence[tuple[int, float]]) -> Course:
     """The points with a step as long as they are apart: buckets may be shorter than what lies between two samples."""
     gaps = [after[0] - before[0] for before, after in pairwise(points)]
     return Course(points, answer.start, answer.end, max(answer.step, int(median(gaps)) if gaps else 0))
-
-
-def _mean(course: Course) -> float:
-    return sum(value for _, value in course.points) / len(course.points)

@@ -95,12 +95,15 @@ def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], 
 
 
 def _works(peers: Peers, prefix: str, numbers: Numbers) -> Bools:
-    """Return where a device and the others do anything, bool[member, window]: idle devices are left to other rules."""
+    """Return where a device does anything and the others work, bool[member, window].
+
+    An idle device is left to other rules, and what devices do that hardly work scatters by itself.
+    """
     for name in ("utilization", "sm.active"):
         load = peers.metrics.get(f"{prefix}.{name}")
         if load is not None:
             with np.errstate(invalid="ignore"):
-                found: Bools = ~(load.value <= numbers["idle"]) & ~(load.others <= numbers["idle"])
+                found: Bools = ~(load.value <= numbers["idle"]) & ~(load.others <= numbers["waiting"])
             return found
     return np.ones(peers.shape, np.bool_)
 
@@ -131,8 +134,8 @@ def _finding(rule: Rule, case: Case, peers: Peers, one: Outlier, signs: list[str
 def _evidence(peers: Peers, one: Outlier, signs: list[str]) -> Iterator[Evidence]:
     for name in signs:
         difference = peers.metrics[name]
-        mine = float(np.nanmean(difference.value[one.row, one.windows]))
-        usual = float(np.nanmean(difference.others[one.row, one.windows]))
+        mine = float(np.nanmedian(difference.value[one.row, one.windows]))
+        usual = float(np.nanmedian(difference.others[one.row, one.windows]))
         text = f"{title(name)}: {amount_of(name, mine)}, the median of the others: {amount_of(name, usual)}"
         unit = CATALOG[name].answer_unit
         yield measured(name, text, mine, float(f"{usual:.6g}"), unit, time=one.start, replica=one.signal.replica)

@@ -69,8 +69,8 @@ def _wanted(cpus: Sequence[Signal], waits: Sequence[Signal]) -> list[Signal]:
 
 def _evidence(case: Case, peers: Peers, one: Outlier, waits: Sequence[Signal]) -> Iterator[Evidence]:
     cpu = peers.metrics[_CPU]
-    mine = float(np.nanmean(cpu.value[one.row, one.windows]))
-    usual = float(np.nanmean(cpu.others[one.row, one.windows]))
+    mine = float(np.nanmedian(cpu.value[one.row, one.windows]))
+    usual = float(np.nanmedian(cpu.others[one.row, one.windows]))
     name = case.name_of(one.signal)
     what = "the others wait for it" if mine > usual else "it does less than they do"
     text = f"{name} uses {amount_of(_CPU, mine)}; the median is {amount_of(_CPU, usual)}: {what}"

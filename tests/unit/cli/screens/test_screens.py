@@ -194,15 +194,22 @@ def test_ranks_give_way_to_devices_with_bars_on_a_small_screen(fleet):
     asyncio.run(steps())
 
 
-def test_the_rank_that_differs_is_marked_and_named_where_no_rule_fired(fleet):
-    fleet.on("/jobs/busy/findings", [])
+@pytest.mark.parametrize(
+    "subject", [{"kind": "replica", "name": "worker-2"}, {"kind": "device", "name": "n2/gpu0"}, None]
+)
+def test_the_rank_that_a_finding_is_about_is_marked_and_no_other(fleet, subject):
+    """How far a rank is from the median marks nothing: the screen says the same as the rules."""
+    fleet.on("/jobs/busy/findings", [{**FINDING, "subject": subject}] if subject else [])
+    expected = [SLOW] if subject else []
+
+    def marked(shown):
+        cells = [shown.table("#ranks").get_row_at(row)[0] for row in range(shown.table("#ranks").row_count)]
+        return [row for row, cell in enumerate(cells) if cell.spans]
 
     async def steps():
         async with screens(fleet, job="busy") as shown:
-            await shown.until(lambda: "worker-2 is 60 points below the median" in shown.text("#found"))
-            await shown.until(lambda: shown.table("#ranks").row_count == RANKS)
-            cells = [shown.table("#ranks").get_row_at(row)[0] for row in range(RANKS)]
-            assert [row for row, cell in enumerate(cells) if cell.spans] == [SLOW]
+            await shown.until(lambda: ("straggler_rank" if subject else "no rule found") in shown.text("#found"))
+            await shown.until(lambda: shown.table("#ranks").row_count == RANKS and marked(shown) == expected)
 
     asyncio.run(steps())
 
