@@ -2,7 +2,6 @@
 
 import logging
 import os
-import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from signal import SIGTERM
@@ -31,7 +30,7 @@ from jobmeter.collect.launch.result import Result, counted_by
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.process.count import Ended
-from jobmeter.collect.process.stat import Key, read_io, read_stat
+from jobmeter.collect.process.stat import Key, read_high_water, read_io, read_stat
 from jobmeter.collect.process.surroundings import own_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
@@ -225,7 +224,7 @@ class Session:
         return [root.life for root in self._roots.values()]
 
     def _start(self, environment: Mapping[str, str], start: int) -> None:
-        self._own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+        self._own_peak = read_high_water("/proc", os.getpid()) or 0.0
         for rank, own in enumerate(environments(self._plan, environment)):
             name = self._plan.names[rank]
             entries = self._groups.entries(name) if self._groups else []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jobmeter.collect import files
 from jobmeter.collect.budget import Budget
-from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
+from jobmeter.collect.process.stat import Key, ProcessStat, read_high_water, read_stat
 
 SHARE = 0.0025
 """The part of one core that readings may take over time."""
@@ -121,10 +121,9 @@ class ProcessMemory:
         return None if value is None else float(value * _KIB)
 
     def _mark(self, stat: ProcessStat) -> float | None:
-        found = files.read_pairs(f"{self._proc}/{stat.key.pid}/status") or {}
-        value = found.get(b"VmHWM")
+        value = read_high_water(self._proc, stat.key.pid)
         if value is not None:
-            return float(value * _KIB)
+            return value
         again = read_stat(self._proc, stat.key.pid)
         # One that is about to end has given back its memory.
         return None if again and again.key == stat.key and again.memory and not again.ended else float(stat.memory)

@@ -57,6 +57,15 @@ def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
     )
 
 
+def read_high_water(proc_root: str, pid: int) -> float | None:
+    """Return the most memory that a process ever had resident, in bytes, or None where the kernel does not say.
+
+    Unlike ``ru_maxrss`` it leaves out the program that this one was started by.
+    """
+    kib = (files.read_pairs(f"{proc_root}/{pid}/status") or {}).get(b"VmHWM")
+    return None if kib is None else kib * 1024.0
+
+
 def read_io(proc_root: str, pid: int) -> tuple[float, float] | None:
     """Bytes that the process and the children it has waited for read from and wrote to storage.
 
