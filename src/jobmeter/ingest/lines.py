@@ -10,9 +10,9 @@ from jobmeter.model.log import MAX_SYSTEM_NAME, MAX_TEXT_BYTES, LogLine, cut_tex
 from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, time_error
 from jobmeter.model.series import check_job_id, check_name, check_project
 from jobmeter.model.syslog import FACILITIES, SEVERITIES, level_of_severity
-from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS
 
-_MAX_TIME_NS = MAX_TIME_MS * 1_000_000
+_MAX_TIME_NS = MAX_TIME_MS * NS_PER_MS
 _SURELY_FITS = MAX_TEXT_BYTES // 4
 """Characters of a text that is short enough whatever they are."""
 

@@ -14,7 +14,7 @@ from jobmeter.model.interner import grown
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch, LogSource
 from jobmeter.model.span import Span
-from jobmeter.model.time import MINUTE, SECOND, Clock
+from jobmeter.model.time import MINUTE, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
 
 _LOG = logging.getLogger(__name__)
@@ -34,7 +34,6 @@ _RETRY_SECONDS = 1.0
 """Time between two attempts while the registry cannot be reached."""
 _UNREACHABLE = "the registry cannot be reached: samples of new jobs, replicas, nodes and devices are refused"
 _LIVE_MS = MINUTE
-_NS = 1_000_000
 _MOST = 1_000_000
 
 
@@ -176,7 +175,7 @@ class Observer:
                 continue
             entity = Entity(source.project, source.job, source.replica, source.attempt, "", "", "")
             first, last = spans.get(entity, (NEVER, -NEVER))
-            spans[entity] = min(first, earliest // _NS), max(last, latest // _NS)
+            spans[entity] = min(first, earliest // NS_PER_MS), max(last, latest // NS_PER_MS)
         if not spans:
             return
         times = np.array(list(spans.values()), np.int64).reshape(-1, 2)

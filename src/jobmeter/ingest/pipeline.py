@@ -33,7 +33,7 @@ from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.span import Span
-from jobmeter.model.time import DAY, SECOND, Clock
+from jobmeter.model.time import DAY, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
@@ -41,7 +41,6 @@ from jobmeter.wire.native.decode import decode, decode_from_memory
 
 _Part = tuple[SampleBatch, Retention]
 _Checked = tuple[list[_Part], Receipt]
-_NS = 1_000_000
 Forward = Callable[[Sequence[LogLine], Retention], None]
 _LogPart = tuple[LogBatch, Retention]
 
@@ -162,7 +161,7 @@ class IngestPipeline:
         if not spans:
             return Receipt()
         retention = self._registry.retention(write_project(principal, spans[0].project))
-        earliest, latest = (moment * _NS for moment in self._bounds_ms(retention))
+        earliest, latest = (moment * NS_PER_MS for moment in self._bounds_ms(retention))
         accepted = [span for span in spans if earliest <= span.start_ns <= latest]
         counts = {
             "future": sum(span.start_ns > latest for span in spans),
@@ -242,7 +241,7 @@ class IngestPipeline:
         parts: list[_LogPart] = []
         for project, own in by_project(prepared(lines, self._limits.request_lines)):
             retention = self._registry.retention(write_project(principal, project))
-            earliest, latest = (moment * _NS for moment in self._bounds_ms(retention))
+            earliest, latest = (moment * NS_PER_MS for moment in self._bounds_ms(retention))
             future, expired = own.time_ns > latest, own.time_ns < earliest
             counts["future"] += int(np.count_nonzero(future))
             counts["expired"] += int(np.count_nonzero(expired))

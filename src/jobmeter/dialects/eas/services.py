@@ -27,6 +27,7 @@ from jobmeter.dialects.eas.names import DEFAULT_PAGE, MAX_PAGE, NAME, PAGES, STA
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, JobState, JobView, Operator, Replica
 from jobmeter.model.log import LogPage
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.query.defaults import job_created
 from jobmeter.query.request import JobQuestion, JobRef, JobViewsQuestion, LogQuestion
 from jobmeter.query.usage import LIMITS, promised_devices, recorded_limit
@@ -56,7 +57,6 @@ _RECORDED: Mapping[str, str] = MappingProxyType(
 """The field of the record that a filter is about."""
 _TIME = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
 _MIB = 2**20
-_NS = 1_000_000
 
 
 @operation(
@@ -130,8 +130,8 @@ def describe_service_log(arguments: Arguments) -> Steps:
         replicas=replicas,
         attempt=None if previous is None else newest - previous,
         contains=arguments.text("Keyword"),
-        start_ns=None if start is None else start * _NS,
-        end_ns=None if end is None else end * _NS,
+        start_ns=None if start is None else start * NS_PER_MS,
+        end_ns=None if end is None else end * NS_PER_MS,
         offset=(number - 1) * size,
         limit=size,
         count=True,

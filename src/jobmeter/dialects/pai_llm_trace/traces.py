@@ -11,10 +11,9 @@ from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.pai_llm_trace.otel import compatible, short, without_embeddings
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import Span, SpanStatus
-from jobmeter.model.time import DAY, MINUTE
+from jobmeter.model.time import DAY, MINUTE, NS_PER_MS
 from jobmeter.model.trace_filter import MOST_SPANS, Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
 
-_NS = 1_000_000
 _MOST_PAGE, _MOST_PAGES = 100, 10_000
 _REDUCED = {"REMOVE_EMBEDDING": "embedding", "ROOT_ONLY": "root"}
 _EXACT = {
@@ -107,8 +106,8 @@ def _trace_filter(arguments: Arguments) -> TraceFilter:
     return TraceFilter(
         traces=frozenset(one.lower() for one in arguments.names("TraceIds")),
         span_ids=frozenset(one.lower() for one in arguments.names("SpanIds")),
-        start_ns=_moment(arguments, "MinTime", arguments.context.now_ms - 2 * DAY) * _NS,
-        end_ns=_moment(arguments, "MaxTime", arguments.context.now_ms + 10 * MINUTE) * _NS,
+        start_ns=_moment(arguments, "MinTime", arguments.context.now_ms - 2 * DAY) * NS_PER_MS,
+        end_ns=_moment(arguments, "MaxTime", arguments.context.now_ms + 10 * MINUTE) * NS_PER_MS,
         names=frozenset(names),
         statuses=frozenset(statuses),
         conditions=tuple(conditions),

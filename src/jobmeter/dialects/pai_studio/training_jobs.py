@@ -21,12 +21,10 @@ from jobmeter.dialects.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter
 from jobmeter.model.job import Job
-from jobmeter.model.time import HOUR, MAX_TIME_MS, SECOND, TimeRange, ceil_to, iso
+from jobmeter.model.time import HOUR, MAX_TIME_MS, NS_PER_MS, SECOND, TimeRange, ceil_to, iso
 from jobmeter.query.defaults import job_end, job_start
 from jobmeter.query.reported import Report, ReportedQuestion
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery
-
-_NS = 1_000_000
 
 _JOB = in_path("TrainingJobId", "The job, by its id.")
 _INSTANCE = in_query("InstanceId", "One instance: a pod's id or `<TrainingJobId>-<replica>`. Default: all.")
@@ -214,8 +212,8 @@ def list_training_job_logs(arguments: Arguments) -> Steps:
         LogQuestion(
             ref=JobRef(view.job.id, view.job.project),
             replicas=replicas_named(view, arguments.text("InstanceId") or arguments.text("WorkerId")),
-            start_ns=None if start is None else start * _NS,
-            end_ns=None if end is None else end * _NS,
+            start_ns=None if start is None else start * NS_PER_MS,
+            end_ns=None if end is None else end * NS_PER_MS,
             offset=offset,
             limit=size,
             count=True,

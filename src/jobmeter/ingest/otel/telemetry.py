@@ -18,7 +18,7 @@ from jobmeter.model.line_level import level_in
 from jobmeter.model.log import LogLine, level_of
 from jobmeter.model.series import check_job_id, check_name
 from jobmeter.model.span import Span
-from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS
 from jobmeter.wire.otlp.records import Record
 from jobmeter.wire.otlp.telemetry import Sent
 from jobmeter.wire.otlp.values import text_of
@@ -27,7 +27,7 @@ STREAM = "otlp"
 """The stream that lines of log records are of."""
 _Item = TypeVar("_Item")
 _SERVICE, _UNKNOWN = "service.name", "unknown_service"
-_MAX_TIME_NS = MAX_TIME_MS * 1_000_000
+_MAX_TIME_NS = MAX_TIME_MS * NS_PER_MS
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/@+-")
 
 

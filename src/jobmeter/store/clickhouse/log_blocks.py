@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from jobmeter.model.batch import Int64s
 from jobmeter.model.log_batch import LogBatch, LogSource
-from jobmeter.model.time import DAY
+from jobmeter.model.time import DAY, NS_PER_MS
 
 _LINES = 100_000
 _BYTES = 16 * 2**20
 _DAYS = 90
-_DAY_NS = DAY * 1_000_000
+_DAY_NS = DAY * NS_PER_MS
 _NO_SEVERITY = 255
 _NAMES: tuple[tuple[str, Callable[[LogSource], str]], ...] = (
     ("replica", lambda one: "" if one.facility else one.replica),

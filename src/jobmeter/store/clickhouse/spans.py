@@ -20,7 +20,7 @@ from jobmeter.model.span import (
     Trace,
     TracePage,
 )
-from jobmeter.model.time import DAY
+from jobmeter.model.time import DAY, NS_PER_MS
 from jobmeter.model.trace_filter import PAGE_BYTES, SpanFilter, TraceFilter
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.failures import translated
@@ -32,7 +32,7 @@ from jobmeter.wire.otlp.values import text_of
 _SPANS = 50_000
 _BYTES = 16 * 2**20
 _DAYS = 90
-_DAY_NS = DAY * 1_000_000
+_DAY_NS = DAY * NS_PER_MS
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _STATUSES = {status: number for number, status in enumerate(STATUSES)}
 

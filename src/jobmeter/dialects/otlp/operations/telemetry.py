@@ -10,6 +10,7 @@ from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, encoding_of_body, opera
 from jobmeter.ingest.otel.telemetry import placed_records, placed_spans
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.series import DEFAULT_PROJECT
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.wire.otlp import records, spans, telemetry_json
 from jobmeter.wire.otlp.answers import response
 
@@ -41,7 +42,7 @@ def export_logs(call: Call, context: Context) -> Steps:
     """Store log records as log lines; the answer is sent when accepted ones are durable."""
     media = encoding_of_body(call)
     sent = _RECORDS[media](call.body, context.limits.request_lines)
-    found, refused = placed_records(sent, context.project or DEFAULT_PROJECT, context.now_ms * 1_000_000)
+    found, refused = placed_records(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
     receipt = Receipt()
     if found or refused:
         receipt = yield from execute(WriteLines(tuple(found), tuple(sorted(refused.items()))))
