@@ -8,7 +8,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Steps, WriteSamples, execute
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, encoding_of_body, operation
 from jobmeter.errors import LimitExceededError
-from jobmeter.ingest.exporters.table import Places
+from jobmeter.ingest.exporters.label_resolver import LabelResolver
 from jobmeter.ingest.join import join
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
@@ -30,7 +30,7 @@ def export(call: Call, context: Context) -> Steps:
     most = context.limits.request_series
     if len(written.keys) > most:
         raise LimitExceededError(f"a request may bring {most} samples, this one brings {len(written.keys)}", "body")
-    batch, heads, refused, parts = _placed(written, context.project or DEFAULT_PROJECT, senders.otlp_labels)
+    batch, heads, refused, parts = _resolved(written, context.project or DEFAULT_PROJECT, senders.otlp_labels)
     rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
     receipt = Receipt()
     if len(batch) or rejected:
@@ -39,7 +39,9 @@ def export(call: Call, context: Context) -> Steps:
     return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
 
 
-def _placed(written: Written, project: str, labels: Places) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
+def _resolved(
+    written: Written, project: str, labels: LabelResolver
+) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
     """The valid rows, and how many of the first ones are one data point each.
 
     Then the refused ones by reason: data points, and further samples of histograms and summaries.

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Steps, WriteLines, WriteSpans, execute
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, encoding_of_body, operation
-from jobmeter.ingest.otel.telemetry import placed_records, placed_spans
+from jobmeter.ingest.otel.telemetry import owned_lines, owned_spans
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.series import DEFAULT_PROJECT
 from jobmeter.model.time import NS_PER_MS
@@ -30,7 +30,7 @@ def export_traces(call: Call, context: Context) -> Steps:
     """Store spans; the answer is sent when accepted ones are durable."""
     media = encoding_of_body(call)
     sent = _SPANS[media](call.body, MOST_SPANS)
-    found, refused = placed_spans(sent, context.project or DEFAULT_PROJECT)
+    found, refused = owned_spans(sent, context.project or DEFAULT_PROJECT)
     receipt = Receipt()
     if found or refused:
         receipt = yield from execute(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
@@ -42,7 +42,7 @@ def export_logs(call: Call, context: Context) -> Steps:
     """Store log records as log lines; the answer is sent when accepted ones are durable."""
     media = encoding_of_body(call)
     sent = _RECORDS[media](call.body, context.limits.request_lines)
-    found, refused = placed_records(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
+    found, refused = owned_lines(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
     receipt = Receipt()
     if found or refused:
         receipt = yield from execute(WriteLines(tuple(found), tuple(sorted(refused.items()))))
