@@ -8,6 +8,7 @@ from collections.abc import Iterator
 DONE_PACKAGES = {
     "ingest",
     "kernel",
+    "registry",
     "wire",
 }
 
