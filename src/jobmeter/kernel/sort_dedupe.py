@@ -24,7 +24,7 @@ _KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
 AVAILABLE = _COUNT is not None
 
 
-class Runs(NamedTuple):
+class SeriesSlices(NamedTuple):
     """Runs of rows, each of one series.
 
     ``slots`` int64[k]: the slot of each run's series. ``counts`` int64[k]: its rows, at least 1. ``time`` int64[n] and
@@ -50,7 +50,7 @@ class Ordered(NamedTuple):
     origin: "NDArray[np.uint32] | None"
 
 
-def sort_dedupe(sections: Sequence[Runs], slots: int, *, origin: bool) -> Ordered:
+def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -> Ordered:
     """Sort the rows of some sections. If a slot and time repeat, the last row wins.
 
     Raises IndexError for a slot of ``slots`` or more, ValueError if the counts of the runs do not match the rows.
@@ -101,13 +101,15 @@ def repeated(numbers: Uint64s, sizes: Int64s) -> Uint64s:
     return out
 
 
-def _contiguous(runs: Runs) -> Runs:
+def _contiguous(runs: SeriesSlices) -> SeriesSlices:
     slots, counts, time, value = runs
     whole = np.ascontiguousarray
-    return Runs(whole(slots, np.int64), whole(counts, np.int64), whole(time, np.int64), whole(value, np.float64))
+    return SeriesSlices(
+        whole(slots, np.int64), whole(counts, np.int64), whole(time, np.int64), whole(value, np.float64)
+    )
 
 
-def _check(runs: Runs, slots: int) -> None:
+def _check(runs: SeriesSlices, slots: int) -> None:
     """Check bounds, because the library writes to these slots."""
     if len(runs.slots) and not (int(runs.slots.min()) >= 0 and int(runs.slots.max()) < slots):
         raise IndexError(f"a run has a slot outside of 0 to {slots - 1}")

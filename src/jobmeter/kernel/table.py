@@ -65,7 +65,7 @@ class Texts(Sequence[bytes]):
         return self.data[int(self.begin[at]) : int(self.end[at])]
 
 
-class Table(Protocol):
+class TextTable(Protocol):
     """Numbers of texts. Not safe for several threads."""
 
     def __len__(self) -> int:
@@ -171,7 +171,7 @@ def _grown(array: NDArray[T], used: int, room: int) -> NDArray[T]:
     return grown
 
 
-def new_table() -> Table:
+def new_table() -> TextTable:
     """Return an empty table."""
     if _FIND is None or _ADD is None or _PLACE_ALL is None:
         return DictTable()

@@ -68,9 +68,9 @@ def add_events(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> int
     if not rows:
         return 0
     connection.execute(insert(connection, events).on_conflict_do_nothing(index_elements=["digest"]), list(rows))
-    touched = sorted({(row["job"], row["project"]) for row in rows if row["job"]})
-    full = _overfull(connection, sorted({job for job, _ in touched}))
-    return sum(_trim(connection, project, job) for job, project in touched if job in full)
+    affected = sorted({(row["job"], row["project"]) for row in rows if row["job"]})
+    full = _overfull(connection, sorted({job for job, _ in affected}))
+    return sum(_trim(connection, project, job) for job, project in affected if job in full)
 
 
 def list_events(connection: sa.Connection, question: EventFilter) -> EventPage:

@@ -67,10 +67,10 @@ def join(
 
 
 def _changes(
-    key: DeviceKey, current: Iterable[Interval], stored: Iterable[Interval], touched: set[int]
+    key: DeviceKey, current: Iterable[Interval], stored: Iterable[Interval], affected: set[int]
 ) -> Iterable[Change]:
     before, last = set(stored), max((interval_of.start for interval_of in current), default=0)
-    drop = touched - {interval_of.row for interval_of in current if interval_of.row is not None}
+    drop = affected - {interval_of.row for interval_of in current if interval_of.row is not None}
     fresh = [interval_of for interval_of in current if interval_of not in before]
     for number, interval_of in enumerate(fresh):
         yield Change(key, interval_of, tuple(sorted(drop)) if number == 0 else (), interval_of.start == last)

@@ -27,7 +27,7 @@ from jobmeter.registry.columns import row_filter, select
 from jobmeter.registry.columns.dictionary_column import Mask
 from jobmeter.registry.columns.job_groups import job_groups
 from jobmeter.registry.columns.select import Rows
-from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, Key, Table
+from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, JobTable, Key
 from jobmeter.registry.conditions import FINDING, RELATED, Predicate, check
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.groups import views_of
@@ -54,7 +54,7 @@ class ColumnStore:
         """Reads nothing before ``prepare`` or the first listing: commands about keys need no columns."""
         self._database = database
         self._lock = threading.Lock()
-        self._table: Table | None = None
+        self._table: JobTable | None = None
         self._position = changes.ChangePosition(0, 0)
         self._stopped = threading.Event()
         self._due = threading.Event()
@@ -184,7 +184,7 @@ class ColumnStore:
                 found[by_key[key]] = True
         return found
 
-    def _brought_up(self, connection: sa.Connection) -> Table:
+    def _brought_up(self, connection: sa.Connection) -> JobTable:
         # No columns are better than half-updated ones.
         table, self._table = self._table, None
         if table is not None:
@@ -204,10 +204,10 @@ class ColumnStore:
             self._thread = threading.Thread(target=self._run, name="registry-columns", daemon=True)
             self._thread.start()
 
-    def _load(self, connection: sa.Connection) -> tuple[Table, changes.ChangePosition]:
+    def _load(self, connection: sa.Connection) -> tuple[JobTable, changes.ChangePosition]:
         position = changes.now(connection)
         count = connection.scalar(sa.select(sa.func.count()).select_from(jobs)) or 0
-        table = Table(count + count // 8)
+        table = JobTable(count + count // 8)
         for some in connection.execute(sa.select(*_ROW), execution_options={"yield_per": _CHUNK}).partitions():
             if self._stopped.is_set():
                 raise UnavailableError("the registry does not work now: the server stops")
@@ -223,7 +223,7 @@ class ColumnStore:
             yield connection
 
 
-def _apply(connection: sa.Connection, table: Table, changed: changes.Changed) -> None:
+def _apply(connection: sa.Connection, table: JobTable, changed: changes.Changed) -> None:
     recorded = set(changes.jobs_of(changed.recorded))
     sampled = set(changes.jobs_of(changed.sampled)) - recorded
     columns = tuple(jobs.c[name] for name in SAMPLED_COLUMNS)
@@ -261,7 +261,7 @@ class _Current(NamedTuple):
     """
 
     connection: sa.Connection
-    table: Table
+    table: JobTable
     release: Callable[[], None]
 
 
@@ -271,7 +271,7 @@ class _Chosen:
     Numbers of texts never change. Every method is called while the columns are locked.
     """
 
-    def __init__(self, table: Table, rows: Rows) -> None:
+    def __init__(self, table: JobTable, rows: Rows) -> None:
         self.table = table
         self._ids = table.names["id"].numbers(table.count)[rows]
         self._projects = table.texts["project"].numbers(table.count)[rows]
@@ -311,7 +311,7 @@ def _page(question: JobFilter, rows: Rows, orders: Sequence[select.Key]) -> Rows
     return select.page(rows, orders, descending=question.descending, **paging)
 
 
-def _key(table: Table, name: str, now_ms: int) -> select.Key:
+def _key(table: JobTable, name: str, now_ms: int) -> select.Key:
     if name == "duration":
         return lambda rows: row_filter.durations(table, rows, now_ms)
     if name == "state":

@@ -4,12 +4,12 @@ import numpy as np
 
 from jobmeter.model.job import JobGroup
 from jobmeter.registry.columns.select import Rows
-from jobmeter.registry.columns.table import Table
+from jobmeter.registry.columns.table import JobTable
 
 _KEY = ("project", "resource_group", "workspace")
 
 
-def job_groups(table: Table, rows: Rows) -> list[JobGroup]:
+def job_groups(table: JobTable, rows: Rows) -> list[JobGroup]:
     """Return the groups that these rows name. See ``Registry.job_groups``."""
     columns = [table.texts[name] for name in _KEY]
     code = np.zeros(len(rows), np.int64)

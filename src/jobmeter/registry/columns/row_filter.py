@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from jobmeter.model.job import JobFilter, JobState, Operator
 from jobmeter.model.time import TimeRange
 from jobmeter.registry.columns.dictionary_column import Mask
-from jobmeter.registry.columns.table import TEXTS, Table
+from jobmeter.registry.columns.table import TEXTS, JobTable
 from jobmeter.registry.conditions import RELATED, TIMES, Predicate
 from jobmeter.registry.rows import ALIVE_MS
 from jobmeter.registry.schema import SAMPLED
@@ -64,7 +64,7 @@ class Matching(NamedTuple):
     demands: Sequence[Demand]
 
 
-def matching(table: Table, question: JobFilter, predicates: Iterable[Predicate], now_ms: int) -> Matching:
+def matching(table: JobTable, question: JobFilter, predicates: Iterable[Predicate], now_ms: int) -> Matching:
     """Return the rows of the jobs that may meet every condition; ``predicates`` are the query's conditions."""
     found = table.there.copy()
     for mask in _masks(table, question, now_ms):
@@ -77,7 +77,7 @@ def matching(table: Table, question: JobFilter, predicates: Iterable[Predicate],
     return Matching(rows, [_of_rows(one, rows) for one in demands if one.open])
 
 
-def grouped(table: Table, projects: frozenset[str] | None) -> NDArray[np.int32]:
+def grouped(table: JobTable, projects: frozenset[str] | None) -> NDArray[np.int32]:
     """Return the rows of the jobs that name a resource group."""
     found = table.there & ~_among(table, "resource_group", [""])
     if projects is not None:
@@ -85,7 +85,7 @@ def grouped(table: Table, projects: frozenset[str] | None) -> NDArray[np.int32]:
     return np.flatnonzero(found).astype(np.int32)
 
 
-def living(table: Table, projects: frozenset[str] | None, group: str, span: TimeRange) -> NDArray[np.int32]:
+def living(table: JobTable, projects: frozenset[str] | None, group: str, span: TimeRange) -> NDArray[np.int32]:
     """Return the rows of the jobs of a resource group that overlap the span."""
     found = table.there & _among(table, "resource_group", [group])
     if projects is not None:
@@ -100,7 +100,7 @@ def living(table: Table, projects: frozenset[str] | None, group: str, span: Time
     return np.flatnonzero(found).astype(np.int32)
 
 
-def durations(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
+def durations(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
     """Return the duration of each job in ms, until now if it runs; -1 if it has not started."""
     start, length = (table.sort_values(name, rows) for name in ("start_sort", "end_sort"))
     length[length < 0] = now_ms
@@ -110,7 +110,7 @@ def durations(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.
     return length
 
 
-def state_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
+def state_ranks(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
     """Return the sort keys of the rows' states: the rank of each state's name."""
     places = {state.value: place for place, state in enumerate(sorted(JobState))}
     status = table.texts["status"]
@@ -121,13 +121,13 @@ def state_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[n
     return np.where(ranks < 0, sampled, ranks)
 
 
-def _has(table: Table, one: Predicate) -> bool:
+def _has(table: JobTable, one: Predicate) -> bool:
     """Return True if the columns have the field of a predicate, ``otherwise`` aside."""
     name = one.field[0]
     return name not in RELATED and (table.fields.stores(one.field) if len(one.field) > 1 else table.stores(name))
 
 
-def _masks(table: Table, question: JobFilter, now_ms: int) -> Iterable[Mask]:
+def _masks(table: JobTable, question: JobFilter, now_ms: int) -> Iterable[Mask]:
     count = table.count
     if question.projects is not None:
         yield _among(table, "project", question.projects)
@@ -153,11 +153,11 @@ def _masks(table: Table, question: JobFilter, now_ms: int) -> Iterable[Mask]:
         yield created < question.created_to
 
 
-def _among(table: Table, name: str, values: Iterable[str]) -> Mask:
+def _among(table: JobTable, name: str, values: Iterable[str]) -> Mask:
     return table.texts[name].among(values, table.count)
 
 
-def _states(table: Table, states: frozenset[JobState], now_ms: int) -> Mask:
+def _states(table: JobTable, states: frozenset[JobState], now_ms: int) -> Mask:
     status = table.texts["status"]
     found = status.among((state.value for state in states), table.count)
     sampled = status.among([SAMPLED], table.count)
@@ -169,7 +169,7 @@ def _states(table: Table, states: frozenset[JobState], now_ms: int) -> Mask:
     return found
 
 
-def _demand(table: Table, one: Predicate, now_ms: int) -> Demand:
+def _demand(table: JobTable, one: Predicate, now_ms: int) -> Demand:
     """Return the condition for a predicate on all rows, with its result if the columns have the field."""
     found = _plain(table, one, now_ms) if _has(table, one) else None
     if one.otherwise is None:
@@ -187,7 +187,7 @@ def _of_rows(one: Demand, rows: Rows) -> Demand:
     )
 
 
-def _plain(table: Table, one: Predicate, now_ms: int) -> Mask:
+def _plain(table: JobTable, one: Predicate, now_ms: int) -> Mask:
     name = one.field[0]
     if len(one.field) > 1:
         return table.fields.meeting(one, table.count)

@@ -49,7 +49,7 @@ class JobRow(NamedTuple):
     last_sample: int | None
 
 
-class Table:
+class JobTable:
     """The columns of all jobs. For one thread at a time."""
 
     def __init__(self, rows: int = 0) -> None:
