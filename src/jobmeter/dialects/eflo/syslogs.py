@@ -37,10 +37,10 @@ _TIME = "Seconds since 1970, as text."
     by_resource=True,
 )
 def list_syslogs(arguments: Arguments) -> Steps:
-    """At most 100 lines of a node's system log.
+    """Returns at most 100 lines of a node's system log.
 
     `{Logs: [{NodeId, Hostname, Time, Msg, Facility, Severity, Source, Syslogtag, TagPath}], NextToken, RequestId}`, all
-    of them texts; what is not known is left out. The parameters are in a form body or in the query; in JSON in the URL
+    of them texts; unknown fields are left out. The parameters are in a form body or in the query; in JSON in the URL
     form.
     """
     start, end = (arguments.integer(name, None, 0, _LATEST) for name in ("FromTime", "ToTime"))

@@ -62,7 +62,7 @@ class _Filter(msgspec.Struct, rename="pascal"):
     in_query("TraceReduceMethod", "`REMOVE_EMBEDDING`, `ROOT_ONLY` or nothing."),
 )
 def list_traces_datas(arguments: Arguments) -> Steps:
-    """Traces that the key may see, each with its spans as JSON text: `{Traces, TotalCount, RequestId}`."""
+    """Lists traces that the key may see, each with its spans as JSON text: `{Traces, TotalCount, RequestId}`."""
     wanted, plain = _trace_filter(arguments), not arguments.flag("OpentelemetryCompatible")
     reduced = arguments.choice("TraceReduceMethod", _REDUCED, "")
     page = yield from execute(wanted)
@@ -148,7 +148,7 @@ def _status(text: str) -> SpanStatus:
 
 
 def _moment(arguments: Arguments, name: str, default: int) -> int:
-    """Epoch milliseconds of a day or a second in UTC."""
+    """Return epoch milliseconds of a day or a second in UTC."""
     text = arguments.text(name)
     if not text:
         return default
@@ -161,7 +161,7 @@ def _moment(arguments: Arguments, name: str, default: int) -> int:
 
 
 def _seconds(arguments: Arguments, name: str) -> int | None:
-    """Nanoseconds of a number of seconds."""
+    """Return nanoseconds of a number of seconds."""
     text = arguments.text(name)
     if not text:
         return None

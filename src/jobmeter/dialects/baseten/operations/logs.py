@@ -29,7 +29,7 @@ _LEVELS = {level.value.upper(): level for level in Level}
 
 
 def job_logs(call: Call, context: Context) -> Steps:
-    """Lines of one range, newest or oldest first."""
+    """Return the lines of a range, newest or oldest first."""
     arguments = Arguments(call)
     start, end = _window(arguments, context.now_ms)
     ascending = arguments.choice("direction", _DIRECTIONS) == "asc"
@@ -60,7 +60,7 @@ def _window(arguments: Arguments, now_ms: int) -> tuple[int, int]:
 
 
 def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
-    """A full page, completed with all lines of its last millisecond.
+    """Complete a full page with all lines of its last millisecond.
 
     `truss` fetches pages of the largest size and continues at the next millisecond: lines left out would be lost.
     """

@@ -1,4 +1,4 @@
-"""``/v1/traces`` and ``/v1/logs``; over gRPC the same, see ``jobmeter.server.otlp_grpc``."""
+"""``/v1/traces`` and ``/v1/logs``; the same over gRPC, see ``jobmeter.server.otlp_grpc``."""
 
 from collections import Counter
 
@@ -61,9 +61,9 @@ TRACES = operation(
     "/v1/traces",
     export_traces,
     "ExportTraceServiceRequest",
-    "Keeps spans and answers 200 with an `ExportTraceServiceResponse` in the same encoding, when they are durable; its "
-    "`partial_success` counts those that were refused, and says why. A span that is sent again counts once. The same "
-    "over gRPC: `Export` of `opentelemetry.proto.collector.trace.v1.TraceService`. A trace token is taken too, as "
+    "Stores spans and answers 200 with an `ExportTraceServiceResponse` in the same encoding, when they are durable. "
+    "Its `partial_success` counts the rejected ones, with the reasons. A repeated span counts once. The same over "
+    "gRPC: `Export` of `opentelemetry.proto.collector.trace.v1.TraceService`. A trace token is also accepted, as "
     "`Authorization: Bearer` or `Authentication`.",
 )
 LOGS = operation(
@@ -71,8 +71,8 @@ LOGS = operation(
     "/v1/logs",
     export_logs,
     "ExportLogsServiceRequest",
-    "Keeps log records as log lines of their job: the body, then the attributes as `key=value`, and the ids of trace "
-    "and span. Answers as ExportTraces does. The same over gRPC: `Export` of "
+    "Stores log records as log lines of their job: the body, then the attributes as `key=value`, and the ids of trace "
+    "and span. The answer has the form of ExportTraces. The same over gRPC: `Export` of "
     "`opentelemetry.proto.collector.logs.v1.LogsService`.",
 )
 OPERATIONS = (

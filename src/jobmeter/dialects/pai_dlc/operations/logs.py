@@ -28,7 +28,7 @@ MAX_LINES = 10_000
     by_resource=True,
 )
 def get_pod_logs(arguments: Arguments) -> Steps:
-    """What a pod's processes wrote to standard output and standard error, oldest first, a text a line.
+    """Returns the standard output and standard error of a pod's processes, oldest first, a text a line.
 
     `{JobId, PodId, PodUid, Containers, ContainerInfo, Logs, RequestId}`.
     """
