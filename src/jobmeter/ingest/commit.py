@@ -1,8 +1,8 @@
 """Group commit: requests that arrive during a commit share the next one, and its single sync to disk.
 
 This is the only queue between a request and the disk. It lies above the store rather than inside its journal, because
-the steps before the sync (descriptors, marks of late hours, rows of the window) and after it (the registry's update)
-are shared by the group too.
+the group also shares the other steps. Before the sync these are descriptors, marks of late hours and rows of the
+window, after it the registry's update.
 """
 
 import asyncio

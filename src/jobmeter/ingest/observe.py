@@ -21,8 +21,8 @@ _LOG = logging.getLogger(__name__)
 NOTICEABLE_MS = 10 * SECOND
 """Smallest growth of an entity's last time that is reported at once; less waits for ``flush``.
 
-With very many entities the threshold rises up to a minute, and a further report waits equally long: a sender that
-catches up sends hours of samples within seconds.
+With very many entities the threshold rises up to a minute, and a further report waits equally long. Otherwise a sender
+that catches up would report hours of samples within seconds.
 """
 _MANY = 1_000
 _SOME, _LATELY_SECONDS = 8, 0.25
@@ -134,11 +134,11 @@ class _ReportedSpans:
 class Observer:
     """Reports the entities of stored batches to the registry. Safe for several threads.
 
-    ``observe`` reports an entity (job, replica, node, device) before it returns in four cases: the entity is new; its
-    first time is earlier than reported; its last time grew by ``NOTICEABLE_MS``; its samples are older than a minute,
-    because no later batch may follow. ``flush`` reports the rest. With more than a thousand entities, up to a minute of
-    progress waits for ``flush``, old samples included. Otherwise a sender that catches up would cost a registry row for
-    each sample.
+    An entity is a job, replica, node or device. ``observe`` reports it before it returns in four cases. The entity is
+    new. Its first time is earlier than reported. Its last time grew by ``NOTICEABLE_MS``. Its samples are older than a
+    minute, because no later batch may follow. ``flush`` reports the rest. With more than a thousand entities, up to a
+    minute of progress waits for ``flush``, old samples included. Otherwise a sender that catches up would cost a
+    registry row for each sample.
 
     While the registry is unreachable, entities that were reported before wait in memory, one row each. New entities are
     rejected.

@@ -21,10 +21,10 @@ LEASE = ("lease_owner", "lease_ms", "lease_renewed")
 def life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool = False) -> dict[str, Any]:
     """Return state, start, end, exit code, creation, error and loss of a job after a record.
 
-    An error of None stays. A record that says a finished job runs is one of two: it describes a later attempt, with a
-    start after the end, or it is an old message that was delivered again. An old message changes nothing. A restarted
-    job has its first start and creation; ``restart`` marks a record of such an attempt. A job that was marked lost, or
-    whose end was only derived, takes the state of the record.
+    An error of None stays. A record may say that a finished job runs. With a start after the end it describes a later
+    attempt; otherwise it is an old message that was delivered again, and changes nothing. A restarted job has its first
+    start and creation; ``restart`` marks a record of such an attempt. A job that was marked lost, or whose end was only
+    derived, takes the state of the record.
     """
     if stored["lost"] is not None and (given["state"] is not None or given["end"] is not None):
         found = {**stored, "state": JobState.RUNNING.value, "end": None, "exit_code": None, "lost": None}

@@ -51,7 +51,7 @@ FIELDS: Mapping[str, str] = {
 def percent(value: float) -> float | int:
     """Convert a ratio to percent, 0 to 100, to 12 significant digits; whole numbers have no fraction in their JSON.
 
-    Values below 0 or above 1 (a burst over the limit, the noise of an exporter) are clamped: every metric of the page
+    Values below 0 or above 1 (a burst over the limit, the noise of an exporter) are clamped. Every metric of the page
     is a usage rate, and -1 means that there are no samples.
     """
     scaled = rounded(min(not_negative(value), 1.0) * 100.0)

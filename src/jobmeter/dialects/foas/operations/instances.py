@@ -69,7 +69,7 @@ INSTANCE_PATH = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instan
     in_query("startEndTs", "Started then or earlier."),
     in_query("endBeginTs", "Ended then or later."),
     in_query("endEndTs", "Ended then or earlier."),
-    in_query("isArchived", "`true`: streams that were started anew, batch runs that ended 2 days ago."),
+    in_query("isArchived", "`true`: streams that were restarted, batch runs that ended 2 days ago."),
     *PAGES,
     by_resource=True,
 )

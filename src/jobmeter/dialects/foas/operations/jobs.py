@@ -128,7 +128,7 @@ def create_job(arguments: Arguments) -> Steps:
     "jobs:write",
     PROJECT,
     JOB_NAME,
-    in_body("parameterJson", "A JSON object; kept."),
+    in_body("parameterJson", "A JSON object, which is stored."),
 )
 def start_job(arguments: Arguments) -> Steps:
     """Registers that another system runs a job from now on: `{"RequestId", "instanceId"}`.

@@ -69,7 +69,7 @@ def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generat
     except LimitExceededError as error:
         # The rest of the message may advise a longer step, which this API does not have.
         limit = error.message.partition(":")[0]
-        message = f"the job is too long to be told by the minute ({limit})"
+        message = f"the job is too long for a value each minute ({limit})"
         raise RefusedError(INVALID_PARAMETER, message, "training_job_id") from error
     return lines
 

@@ -22,7 +22,7 @@ MOST = 5000
     in_query(
         "Dimensions",
         "JSON text: an object, or an array of up to 50, with `jobId`, `pod` and `gpu`, empty for all; `userId` "
-        "and `regionId` are given back as they came. A `JOB_` metric of a `pod` is told of that pod.",
+        "and `regionId` are given back as they came. A `JOB_` metric of a `pod` is reported for that pod.",
     ),
     in_query("StartTime", f"{TIME} Or epoch milliseconds. Default: one hour before EndTime."),
     in_query("EndTime", f"{TIME} Or epoch milliseconds. Default: now. Not included. At most 31 days after StartTime."),

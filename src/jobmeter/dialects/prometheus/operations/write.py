@@ -76,7 +76,7 @@ def _counts(receipt: Receipt, written: Written) -> Headers:
 
 def _explanation(refused: Counter[str], receipt: Receipt) -> str:
     reasons = ", ".join(f"{count} for {reason}" for reason, count in sorted(refused.items()))
-    return f"{receipt.accepted} samples were kept, {refused.total()} were refused: {reasons}"
+    return f"{receipt.accepted} samples were stored, {refused.total()} were refused: {reasons}"
 
 
 OPERATIONS = (
