@@ -71,6 +71,7 @@ bench-full: setup ## the same, longer rounds
 
 lint: setup
 	@$(RUN)ruff check . && $(RUN)ruff format --check .
+	@$(RUN)python web/build.py lint
 
 types: setup
 	@$(RUN)mypy
