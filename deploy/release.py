@@ -93,6 +93,10 @@ def _image(root: Path, version: str) -> str:
     return f"{archive.name}: the image {tag}"
 
 
+def _answers(tool: str) -> bool:
+    return subprocess.run([tool, "info"], capture_output=True, check=False).returncode == 0
+
+
 def _chart(root: Path, version: str) -> str:
     dist = root / "dist"
     if shutil.which("helm"):
