@@ -73,7 +73,7 @@ def pack(root: Path = ROOT) -> list[str]:
 
 def write_sums(dist: Path) -> str:
     """Write SHA256SUMS of the files in a folder, as `sha256sum --check` reads it."""
-    files = sorted(path for path in dist.iterdir() if path.is_file() and path.name != SUMS)
+    files = sorted(path for path in dist.iterdir() if path.is_file() and path.name != SUMS and path.name[0] != ".")
     lines = [f"{_digest(path)}  {path.name}\n" for path in files]
     (dist / SUMS).write_text("".join(lines))
     return f"{SUMS} has {len(lines)} files; check them with `sha256sum --check {SUMS}`"
