@@ -93,6 +93,15 @@ format: $(VENV)/.ready  ## put the source in shape
 docs: $(VENV)/.ready  ## write the generated reference pages again, and what the page's types are made from
 	@$(RUN)python docs/generate.py
 
+site: $(VENV)/.ready .venvs/docs/.ready  ## the documentation as a site with search in build/site; a broken link fails it
+	@NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --strict
+	@echo "build/site/index.html"
+
+.venvs/docs/.ready: requirements/docs.txt $(VENV)/.ready
+	@test -x .venvs/docs/bin/python || $(PYTHON) -m venv .venvs/docs
+	@$(UV) pip install --quiet --python .venvs/docs/bin/python --require-hashes -r requirements/docs.txt
+	@touch $@
+
 COMPILE := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 	--universal --python-version 3.11
 
