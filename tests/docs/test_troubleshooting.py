@@ -1,4 +1,4 @@
-"""Messages on the troubleshooting page are those of the program, and numbers in the README those of the last run."""
+"""Messages on the troubleshooting page are those of the program."""
 
 import ast
 import re
@@ -16,12 +16,3 @@ def test_every_message_is_one_of_the_program():
     messages = [part for cell in cells for part in re.findall(r"`([^`]+)`", cell)]
     assert len(messages) > 20
     assert [message for message in messages if not any(message in text for text in texts)] == []
-
-
-def test_the_numbers_of_the_readme_are_those_of_the_last_run():
-    run = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (live,) = re.findall(r"^\| live, never repeated, its samples arriving, p50, ms \| ([\d.]+) ", run, re.MULTILINE)
-    (cpu,) = re.findall(r"^\| jobmeter agent at 10 s: CPU, % of a core \| ([\d.]+) ", run, re.MULTILINE)
-    assert f"{float(live):.2g} ms" in readme
-    assert f"{float(cpu):g} % of a core" in readme
