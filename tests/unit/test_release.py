@@ -83,17 +83,69 @@ def test_pack_wants_the_wheels_of_this_version(tree):
         RELEASE["pack"](tree)
 
 
-def test_pack_adds_deploy_files_and_checksums_that_hold(tree, monkeypatch):
-    programs = tree / "bin"
-    programs.mkdir()
-    for name in ("sha256sum", "tar", "gzip"):
-        (programs / name).symlink_to(str(shutil.which(name)))
-    monkeypatch.setenv("PATH", str(programs))
+TOOL = """#!/bin/sh
+echo "$(basename "$0") $*" >> "$CALLS"
+test "$1" = "$FAILS" && exit 1
+while test $# -gt 1; do test "$1" = --output && echo image > "$2"; shift; done
+exit 0
+"""
+
+
+@pytest.fixture
+def packable(tree, monkeypatch):
+    """The tree with a wheel in dist/, where a test chooses the programs that are installed."""
+    (tree / "bin").mkdir()
     (tree / "dist").mkdir()
     (tree / f"dist/jobmeter-{jobmeter.__version__}-py3-none-any.whl").write_bytes(b"wheel")
-    lines = RELEASE["pack"](tree)
+    install(tree, "sh", "sha256sum", "tar", "gzip", "basename")
+    monkeypatch.setenv("PATH", str(tree / "bin"))
+    monkeypatch.setenv("CALLS", str(tree / "calls"))
+    monkeypatch.setenv("FAILS", "")
+    return tree
+
+
+def install(tree, *programs):
+    for name in programs:
+        (tree / "bin" / name).symlink_to(str(shutil.which(name)))
+
+
+def install_stub(tree, *tools):
+    """Programs that write down how they were called; the one whose first argument is $FAILS fails."""
+    for name in tools:
+        (tree / "bin" / name).write_text(TOOL)
+        (tree / "bin" / name).chmod(0o755)
+
+
+def test_pack_adds_deploy_files_and_checksums_that_hold(packable):
+    (packable / "dist/.gitignore").write_text("*")
+    lines = RELEASE["pack"](packable)
     assert "neither podman nor docker is installed" in lines[0]
     packed = f"jobmeter-{jobmeter.__version__}-deploy.tar.gz"
-    listed = run("tar", "tf", tree / "dist" / packed)
+    listed = run("tar", "tf", packable / "dist" / packed)
     assert f"jobmeter-{jobmeter.__version__}-deploy/kubernetes/chart/Chart.yaml" in listed
-    assert run("sha256sum", "--check", "SHA256SUMS", cwd=tree / "dist").count(": OK") == 2
+    assert run("sha256sum", "--check", "SHA256SUMS", cwd=packable / "dist").count(": OK") == 2
+
+
+def test_pack_builds_the_image_and_the_chart_where_their_tools_are(packable):
+    install_stub(packable, "podman", "helm")
+    RELEASE["pack"](packable)
+    image = f"jobmeter-{jobmeter.__version__}-image.tar"
+    calls = (packable / "calls").read_text()
+    assert f"podman build --file deploy/Containerfile --tag jobmeter:{jobmeter.__version__} .\n" in calls
+    assert "helm package deploy/kubernetes/chart --destination" in calls
+    assert image in (packable / "dist/SHA256SUMS").read_text()
+    assert not list((packable / "dist").glob("*deploy.tar.gz"))
+
+
+def test_a_container_tool_that_does_not_answer_leaves_the_image_out(packable, monkeypatch):
+    install_stub(packable, "docker")
+    monkeypatch.setenv("FAILS", "info")
+    assert "docker is installed but does not answer" in RELEASE["pack"](packable)[0]
+
+
+def test_an_image_that_cannot_be_built_fails_the_release(packable, monkeypatch):
+    install_stub(packable, "podman")
+    monkeypatch.setenv("FAILS", "build")
+    with pytest.raises(RELEASE["ReleaseError"], match="podman build"):
+        RELEASE["pack"](packable)
+    assert not (packable / "dist/SHA256SUMS").exists()
