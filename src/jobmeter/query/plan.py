@@ -19,7 +19,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 def hours_around(span: TimeRange) -> TimeRange:
-    """The range widened to whole hours, for ``Store.rolled``: an hour that the range cuts counts."""
+    """The range widened to whole hours, for ``Store.rolled_up_ranges``: an hour that the range cuts counts."""
     return TimeRange(floor_to(span.start_ms, HOUR), ceil_to(span.end_ms, HOUR))
 
 

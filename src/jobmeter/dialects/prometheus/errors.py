@@ -1,4 +1,4 @@
-"""Errors as Prometheus's own receiver sends them: a status, and one line of plain text.
+"""Errors in the form of Prometheus's own receiver: a status, and one line of plain text.
 
 A sender retries after 429 or 5xx, and drops the data after other 4xx.
 """
@@ -16,7 +16,7 @@ from jobmeter.errors import (
 
 TEXT = "text/plain; charset=utf-8"
 ENCODING, TYPE = "Content-Encoding", "Content-Type"
-"""Fields of InvalidRequestError for a form of the body that is not taken: 415."""
+"""Fields of InvalidRequestError for an unsupported form of the body: 415."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -24,12 +24,12 @@ _RETRY_SECONDS = 5
 
 
 def text(status: int, message: str, headers: Headers = ()) -> Answer:
-    """One line."""
+    """Return an answer of one line."""
     return Answer(status, message.encode() + b"\n", headers, TEXT)
 
 
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
-    """The answer of an error."""
+    """Return the answer for an error."""
     if isinstance(error, InvalidRequestError) and error.field in {ENCODING, TYPE}:
         return text(415, error.message)
     status = 503 if isinstance(error, QueryTimeoutError) else http_status(error)

@@ -1,4 +1,4 @@
-"""Records cut into slices, each a transaction of its own: between two of them others may write."""
+"""Cuts records into transactions, so that others may write between two of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -9,19 +9,19 @@ from jobmeter.model.record import JobRecord
 from jobmeter.registry.records import PreparedJob
 from jobmeter.registry.statements import chunks
 
-SLICE_ROWS = 500
+MOST_ROWS = 500
 """Most rows of jobs, replicas and allocations that one transaction of records writes, about 50 ms."""
 
 
 def without_repeats(records: Sequence[JobRecord]) -> list[JobRecord]:
-    """The records without those that say what the one before them said: to record the same twice changes nothing."""
+    """Drop each record that equals the one before it: recording it again changes nothing."""
     return [record for place, record in enumerate(records) if not place or record != records[place - 1]]
 
 
-def slices(entries: Iterable[PreparedJob], rows: int = SLICE_ROWS) -> Iterator[list[PreparedJob]]:
-    """The records in the order in which all servers lock rows, at most ``rows`` rows together.
+def split(entries: Iterable[PreparedJob], rows: int = MOST_ROWS) -> Iterator[list[PreparedJob]]:
+    """Split records into transactions of at most ``rows`` rows, in the order in which all servers lock rows.
 
-    One of more rows than that is cut: first the job, then its replicas by and by.
+    A larger record is cut: first the job, then its replicas in several steps.
     """
     current: list[PreparedJob] = []
     used = 0

@@ -1,10 +1,10 @@
-"""A series of OpenTelemetry to a series of ours: whose it is, and what it measures."""
+"""Resolves a series of OpenTelemetry: its owner and its metric."""
 
 import re
 from collections.abc import Mapping
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.ingest.exporters.place import EXTERNAL, Placed, placed
+from jobmeter.ingest.exporters.resolve import EXTERNAL, ResolvedSeries, bounded
 from jobmeter.ingest.otel import RULES
 from jobmeter.ingest.otel.attributes import alike
 from jobmeter.ingest.otel.owner import OWN, POD, Owner, owner
@@ -26,27 +26,27 @@ _DESCRIPTIVE = re.compile(
     r"|k8s\.(?:pod|node|namespace|deployment|job|cronjob|statefulset|daemonset|replicaset|container)"
     r"\.(?:labels?|annotations?|start_time|status)).*"
 )
-"""Attributes of a resource that tell how it is made, not which one it is."""
+"""Resource attributes that describe a resource without identifying it."""
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_.]")
 _SCOPE = "otel_scope_"
 _RESOURCE = "resource_"
 _NAMED_HERE = {"job": "attribute_job"}
-"""An attribute whose name means something else here."""
+"""An attribute whose name has another meaning in Jobmeter."""
 
 
-def place(described: Described, project: str) -> Placed:
-    """The series. Raises InvalidRequestError naming the field that cannot be stored."""
+def resolve(described: Described, project: str) -> ResolvedSeries:
+    """Resolve a series. Raises InvalidRequestError naming the invalid field."""
     if not described.name:
         raise InvalidRequestError("a metric has no name", "metric")
     own = {name: value for name, value in described.attributes.items() if name in OWN}
     whose = owner({**described.resource, **own})
     whose = whose._replace(device=whose.device or _gpu(described))
     series = _mapped(described, whose, project) or _catalogued(described, whose, project)
-    return placed(series or _external(described, whose, project), described.name)
+    return bounded(series or _external(described, whose, project), described.name)
 
 
 def _mapped(described: Described, whose: Owner, project: str) -> Series | None:
-    """A metric of the catalogue by the tables; None where there is none, or where it is unknown what it is of."""
+    """Return the series of a metric in the tables. None if no rule fits, or if the owner is unknown."""
     rules = RULES.get(described.name, ())
     if not rules:
         return None
@@ -75,14 +75,14 @@ def _is_named(rule: Rule, whose: Owner) -> bool:
 
 
 def _apart(resource: Mapping[str, str]) -> dict[str, str]:
-    """What tells a pod or a container of no job from its like on the same machine."""
+    """Return the labels that distinguish a pod or container of no job from others on the same machine."""
     if resource.get(POD):
         return {"pod": resource[POD]}
     return next(({"container": resource[name]} for name in _CONTAINERS if resource.get(name)), {})
 
 
 def _gpu(described: Described) -> str:
-    """The GPU that ``hw.id`` names: by its number, else by the name as it is; empty for what is no GPU or no name."""
+    """Return the GPU that ``hw.id`` names: by its number, else by the name itself; empty for other hardware."""
     attributes = {**described.resource, **described.attributes}
     hardware = described.name.startswith(_HARDWARE) and attributes.get("hw.type") == "gpu"
     if not (hardware or _IS_GPU.fullmatch(described.name)):
@@ -93,7 +93,7 @@ def _gpu(described: Described) -> str:
 
 
 def _catalogued(described: Described, whose: Owner, project: str) -> Series | None:
-    """A metric with the catalogue's own name, unit and kind, where it is known what it is of; None for any other."""
+    """Return the series of a metric with the catalogue's own name, unit and kind, if its owner is known; else None."""
     metric = CATALOG.get(described.name)
     if metric is None or not _same_unit(metric.unit, described.unit) or not _same_kind(metric.name, described):
         return None
@@ -106,12 +106,12 @@ def _catalogued(described: Described, whose: Owner, project: str) -> Series | No
 
 
 def _same_unit(unit: str, sent: str) -> bool:
-    """Compare units; that of a plain number, which has none here, may be 1 in OpenTelemetry (UCUM)."""
+    """Compare units. A plain number has no unit here and may have unit 1 in OpenTelemetry (UCUM)."""
     return sent == unit or (not unit and sent == "1")
 
 
 def _external(described: Described, whose: Owner, project: str) -> Series:
-    """Under its own name; what a program calls ``app.<name>`` needs no other one."""
+    """Return the series under the metric's own name, below ``external.`` unless a program calls it ``app.<name>``."""
     name = _WRONG.sub("_", described.name)
     metric = name if name.startswith(_APP) else EXTERNAL + name
     return _series(metric, project, whose, _labels(described, whose.used))
@@ -123,8 +123,9 @@ def _series(metric: str, project: str, whose: Owner, found: tuple[tuple[str, str
 
 
 def _labels(described: Described, used: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    """Attributes of the data point, what identifies the resource (but for ``used``), and the scope, as Prometheus does.
+    """Return the labels: data point attributes, identifying resource attributes (except ``used``), and the scope.
 
+    The names follow
     https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#metric-attributes
     """
     texts = {name: value for name, value in described.attributes.items() if name not in OWN}
@@ -139,7 +140,7 @@ def _labels(described: Described, used: frozenset[str]) -> tuple[tuple[str, str]
 
 
 def _legal(texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The same under names that labels may have; values that share one then are joined, as Prometheus does."""
+    """Rename attributes to legal label names. Values whose names become equal are joined, as Prometheus does."""
     found: dict[str, str] = {}
     for key in sorted(texts):
         name = _NOT_IN_LABELS.sub("_", _NAMED_HERE.get(key, key))

@@ -15,9 +15,9 @@ from jobmeter.model.event import EventFilter
 from jobmeter.model.job import JobFilter, JobState
 from jobmeter.model.record import EventRecord, JobRecord, NodeRecord, Records, ReplicaRecord
 from jobmeter.model.retention import Retention
-from jobmeter.registry import slices
+from jobmeter.registry import transactions
 from jobmeter.registry.base import Registry
-from jobmeter.registry.breaker import PATIENCE_SECONDS
+from jobmeter.registry.breaker import STATEMENT_SECONDS
 from jobmeter.registry.database import Database
 from jobmeter.registry.records import prepare
 from jobmeter.registry.sql import SqlRegistry
@@ -41,7 +41,7 @@ class Watched(Database):
             self.rows[-1] += len(parameters) if many and isinstance(parameters, list) else 1
 
     @contextmanager
-    def write(self, seconds: float = PATIENCE_SECONDS, *, key: str = "") -> Iterator[sa.Connection]:
+    def write(self, seconds: float = STATEMENT_SECONDS, *, key: str = "") -> Iterator[sa.Connection]:
         with super().write(seconds, key=key) as connection:
             self.rows.append(0)
             yield connection
@@ -86,9 +86,9 @@ def test_a_transaction_of_records_is_bounded_in_rows(tmp_path):
     wide = JobRecord(
         job_id="wide", replicas=[ReplicaRecord(name=f"w-{n}", node="n", devices=["g"]) for n in range(2000)]
     )
-    jobs = [JobRecord(job_id=f"j{number}") for number in range(3 * slices.SLICE_ROWS)]
-    nodes = [NodeRecord(name=f"n{number}") for number in range(2 * slices.SLICE_ROWS)]
-    events = [EventRecord(time=NOW, job="j1", reason=f"r{number}") for number in range(2 * slices.SLICE_ROWS)]
+    jobs = [JobRecord(job_id=f"j{number}") for number in range(3 * transactions.MOST_ROWS)]
+    nodes = [NodeRecord(name=f"n{number}") for number in range(2 * transactions.MOST_ROWS)]
+    events = [EventRecord(time=NOW, job="j1", reason=f"r{number}") for number in range(2 * transactions.MOST_ROWS)]
     registry.record("a", Records(jobs=[wide, *jobs], nodes=nodes, events=events), NOW)
     assert registry.jobs(JobFilter(limit=0), NOW).total == len(jobs) + 1
     assert len(registry.job(None, "wide", NOW)[0].replicas) == 2000
@@ -96,7 +96,7 @@ def test_a_transaction_of_records_is_bounded_in_rows(tmp_path):
     assert len(registry.nodes(None)) == len(nodes)
     assert registry.events(EventFilter(jobs=("j1",), limit=0)).total == len(events)
     # A row is inserted and updated.
-    assert max(database.rows) <= 3 * slices.SLICE_ROWS
+    assert max(database.rows) <= 3 * transactions.MOST_ROWS
     registry.close()
 
 
@@ -119,7 +119,7 @@ def test_another_project_writes_between_two_slices(tmp_path):
     database, registry = opened(tmp_path, Meeting)
     one = Records(jobs=[JobRecord(job_id="one")])
     database.other = threading.Thread(target=registry.record, args=("other", one, NOW))
-    jobs = [JobRecord(job_id=f"j{number}") for number in range(4 * slices.SLICE_ROWS)]
+    jobs = [JobRecord(job_id=f"j{number}") for number in range(4 * transactions.MOST_ROWS)]
     registry.record("many", Records(jobs=jobs), NOW)
     database.other.join()
     assert database.committed == ["many", "other", "many", "many", "many"]
@@ -202,6 +202,6 @@ def everything(registry: Registry) -> list[object]:
 
 def test_a_record_of_many_replicas_is_cut_and_says_the_same(tmp_path):
     record = JobRecord(job_id="j", name="n", state=JobState.RUNNING, replicas=[f"w-{n}" for n in range(50)])
-    parts = [entry for part in slices.slices([prepare("p", record)], 10) for entry in part]
+    parts = [entry for part in transactions.split([prepare("p", record)], 10) for entry in part]
     assert [entry.values["name"] for entry in parts][:2] == ["n", None]
     assert [replica.name for entry in parts for replica, _ in entry.replicas] == record.replicas

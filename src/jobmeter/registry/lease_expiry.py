@@ -1,6 +1,6 @@
-"""Leases of runs: what a renewal does, and what becomes of jobs whose leases have ended.
+"""Leases of runs: renews them, and marks jobs lost whose leases have expired.
 
-A run that was cut off and comes back continues as if it had not been lost; both are events.
+A run that was cut off and returns continues its job. Both changes of state are events.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,13 +16,13 @@ from jobmeter.registry.events import state_row
 from jobmeter.registry.schema import jobs, replicas
 
 MOST = 200
-"""Jobs that one transaction marks."""
+"""Most jobs that one transaction marks."""
 
 _job, _replica = jobs.c, replicas.c
 _RUNNING, _FAILED = JobState.RUNNING.value, JobState.FAILED.value
 
 
-class ChangedLives(msgspec.Struct):
+class StateChanges(msgspec.Struct):
     """The jobs, (project, id), whose state a transaction changed, and the events of those changes."""
 
     jobs: list[tuple[str, str]] = msgspec.field(default_factory=list)
@@ -30,15 +30,15 @@ class ChangedLives(msgspec.Struct):
 
 
 def lease(connection: sa.Connection, project: str, job: str) -> tuple[int, str] | None:
-    """See ``Registry.lease``."""
+    """Return the end of a job's lease and its owner; None without a lease."""
     question = sa.select(_job.lease_renewed + _job.lease_ms, _job.lease_owner).where(_job.project == project)
     row = connection.execute(question.where(_job.id == job, _job.lease_renewed.is_not(None))).one_or_none()
     return None if row is None else (row[0], row[1])
 
 
-def renew(connection: sa.Connection, project: str, renewals: Iterable[LeaseRecord], now_ms: int) -> ChangedLives:
-    """Renew leases; a lost job runs again. A no-op where another run has the lease, or the job has ended."""
-    found = ChangedLives()
+def renew(connection: sa.Connection, project: str, renewals: Iterable[LeaseRecord], now_ms: int) -> StateChanges:
+    """Renew leases; a lost job runs again. A no-op if another run has the lease, or if the job has ended."""
+    found = StateChanges()
     for renewal in sorted(renewals, key=lambda one: one.job_id):
         lease = renewal.lease
         given = {"lease_owner": lease.owner, "lease_ms": lease.seconds * SECOND, "lease_renewed": now_ms}
@@ -58,15 +58,15 @@ def renew(connection: sa.Connection, project: str, renewals: Iterable[LeaseRecor
     return found
 
 
-def mark_lost(connection: sa.Connection, now_ms: int, heard_since_ms: int, least_ms: int) -> ChangedLives:
-    """See ``Registry.mark_lost``; at most ``MOST`` of them."""
+def mark_lost(connection: sa.Connection, now_ms: int, heard_since_ms: int, least_ms: int) -> StateChanges:
+    """Mark jobs lost whose leases have expired, at most ``MOST``."""
     least, heard = (sa.literal(value, sa.BigInteger) for value in (least_ms, now_ms - heard_since_ms))
     length = sa.case((_job.lease_ms < least, least), else_=_job.lease_ms)
     over = (_job.lease_renewed + length <= now_ms, length <= heard)
     columns = (_job.project, _job.id, _job.start, _job.last_sample, _job.lease_renewed)
     question = sa.select(*columns).where(_job.lease_renewed.is_not(None), _job.state == _RUNNING, *over)
     question = question.order_by(_job.project, _job.id).limit(MOST).with_for_update()
-    found = ChangedLives()
+    found = StateChanges()
     for row in connection.execute(question).all():
         end = _last_heard(row.start, row.last_sample, row.lease_renewed)
         own = sa.and_(_job.project == row.project, _job.id == row.id)
@@ -80,7 +80,7 @@ def mark_lost(connection: sa.Connection, now_ms: int, heard_since_ms: int, least
 
 
 def _lose_replicas(
-    connection: sa.Connection, job: tuple[str, str], renewed: int, now_ms: int, found: ChangedLives
+    connection: sa.Connection, job: tuple[str, str], renewed: int, now_ms: int, found: StateChanges
 ) -> None:
     for row in _members(connection, *job, _replica.state == _RUNNING):
         end = _last_heard(row.start, row.last_sample, renewed)
@@ -88,7 +88,7 @@ def _lose_replicas(
         found.events.append(_event(row, JobState.FAILED, now_ms, LOST))
 
 
-def _resume(connection: sa.Connection, project: str, job: str, now_ms: int, found: ChangedLives) -> None:
+def _resume(connection: sa.Connection, project: str, job: str, now_ms: int, found: StateChanges) -> None:
     message = "It was heard of again: it was not lost."
     found.jobs.append((project, job))
     found.events.append(state_row(project, job, JobState.RUNNING, now_ms, message))
@@ -116,5 +116,5 @@ def _event(row: sa.Row[Any], state: JobState, now_ms: int, message: str) -> dict
 
 
 def _last_heard(start: int | None, last_sample: int | None, renewed: int) -> int:
-    """When it last ran: at its last sample, else when its lease was renewed last; not before its start."""
+    """Return the last time at which a job ran: its last sample, else its last renewal, but not before its start."""
     return max(renewed if last_sample is None else last_sample, 0 if start is None else start)

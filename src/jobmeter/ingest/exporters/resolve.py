@@ -1,4 +1,4 @@
-"""Labels of Prometheus to a series of ours: whose it is, what it measures, in which unit."""
+"""Resolves Prometheus labels to a series: its owner, its metric and its unit."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,15 @@ _JOB_LABELS = (
 )
 """Labels of a pod that name its job, as relabelling and kube-state-metrics write them."""
 _PODS = ("exported_pod", "pod", "pod_name", "kubernetes_pod_name")
-"""Where a target has labels of the same names, those of the exporter are called ``exported_``."""
+"""Labels that name the pod.
+
+If a target has a label of the same name, Prometheus renames the exporter's to ``exported_``.
+"""
 _NAMESPACES = ("exported_namespace", "namespace", "pod_namespace", "kubernetes_namespace")
 _CONTAINERS = ("exported_container", "container", "container_name")
 _ALIKE = {"namespace": _NAMESPACES, "container": _CONTAINERS}
 _MACHINES = ("node", "kubernetes_io_hostname", "kubernetes_node", "Hostname")
-_NODES = {  # who reports on a machine or a pod from elsewhere has an ``instance`` that is not the machine
+_NODES = {  # an exporter that reports on other machines or pods has an ``instance`` that is not the machine
     Subject.NODE: ("nodename", "kubernetes_node", "instance"),
     Subject.POD: ("node", "kubernetes_io_hostname", "instance"),
     Subject.REPORTED_POD: ("node",),
@@ -36,18 +39,18 @@ _NODES = {  # who reports on a machine or a pod from elsewhere has an ``instance
     Subject.FLINK: ("host", "instance"),
 }
 _OF_NODES = {Subject.NODE, Subject.REPORTED_NODE, Subject.GPU}
-"""What nobody can tell apart without a machine."""
+"""Subjects whose series are ambiguous without a machine."""
 _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
 )
 _PORT = re.compile(r":\d{1,5}")
 _NAMED_HERE = {"job": "scrape_job"}
-"""A label of Prometheus whose name means something else here."""
+"""A label of Prometheus whose name has another meaning in Jobmeter."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A series, what its values are multiplied with, and their bounds after that."""
+class ResolvedSeries:
+    """A series, the factor of its values, and their bounds after the multiplication."""
 
     series: Series
     factor: float
@@ -55,8 +58,8 @@ class Placed:
     highest: float
 
 
-def place(labels: Sequence[tuple[str, str]], project: str) -> Placed:
-    """The series of some labels. Raises InvalidRequestError naming the field that cannot be stored."""
+def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
+    """Resolve labels to a series. Raises InvalidRequestError naming the invalid field."""
     named = _named(labels)
     name = named.get(NAME, "")
     if not name:
@@ -65,15 +68,18 @@ def place(labels: Sequence[tuple[str, str]], project: str) -> Placed:
     mapped = None if rule is None else _mapped(rule, named, project)
     if mapped is None or (not mapped.node and rule is not None and rule.subject in _OF_NODES):
         rule, mapped = None, _external(name, named, project)
-    return placed(mapped, name, 1.0 if rule is None else rule.factor)
+    return bounded(mapped, name, 1.0 if rule is None else rule.factor)
 
 
-def placed(series: Series, name: str, factor: float = 1.0) -> Placed:
-    """A series whose metric its sender calls ``name``. Raises InvalidRequestError naming what cannot be stored."""
+def bounded(series: Series, name: str, factor: float = 1.0) -> ResolvedSeries:
+    """Check a series and add the bounds of its metric, which the sender calls ``name``.
+
+    Raises InvalidRequestError naming the invalid field.
+    """
     metric = find(check_series(series).metric)
     if metric is None:
         raise InvalidRequestError(f"metric {name[:128]!r} is not a metric name", "metric")
-    return Placed(series, factor, *metric.bounds)
+    return ResolvedSeries(series, factor, *metric.bounds)
 
 
 def _named(labels: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -82,12 +88,12 @@ def _named(labels: Sequence[tuple[str, str]]) -> dict[str, str]:
         if name in named:
             raise InvalidRequestError(f"label {name[:64]!r} is there twice", "labels")
         named[name] = value
-    # An empty label is one that is not there.
+    # An empty label counts as absent.
     return {name: value for name, value in named.items() if value}
 
 
 def _alike(named: Mapping[str, str]) -> Mapping[str, str]:
-    """The labels, with what is called differently by different set-ups under one name."""
+    """Add common names for labels that differ between set-ups."""
     found = {name: first for name, names in _ALIKE.items() if (first := _first(named, names))}
     return {**named, **found} if found else named
 
@@ -100,7 +106,7 @@ def _external(name: str, named: Mapping[str, str], project: str) -> Series:
     labels = {_NAMED_HERE.get(label, label): value for label, value in named.items() if label != NAME}
     subject = Subject.FLINK if name.startswith("flink_") else Subject.POD
     job, replica = _owner(subject, named)
-    # The address of a pod's own target is that of the pod, or of who reports on it, and no machine's.
+    # The address of a pod's own target is that of the pod or of its reporter, never that of a machine.
     nodes = _MACHINES if job and subject is Subject.POD else _NODES[Subject.FLINK] if job else ("instance",)
     return Series(
         metric=EXTERNAL + name,
@@ -130,11 +136,11 @@ def _mapped(rule: Rule, named: Mapping[str, str], project: str) -> Series:
 
 
 def _owner(subject: Subject, named: Mapping[str, str]) -> tuple[str, str]:
-    """The job and the replica; both empty for what is nobody's."""
+    """Return the job and the replica; both are empty for series of no job."""
     if subject in {Subject.NODE, Subject.REPORTED_NODE}:
         return "", ""
     if subject is Subject.FLINK:
-        # By its id, as the collector of a job manager has it: names are given again, and one job must be one job.
+        # By its id, as the collector of a job manager does: names are reused, and a job must keep one identity.
         job = next((name for key in ("job_id", "job_name") if _is_job(name := named.get(key, ""))), "")
         return job, _replica(named.get("tm_id", "") or "jobmanager")
     pod = _first(named, _PODS)
@@ -142,7 +148,7 @@ def _owner(subject: Subject, named: Mapping[str, str]) -> tuple[str, str]:
 
 
 def owner_of(pod: str, job: str = "") -> tuple[str, str]:
-    """The job and the replica of a pod, from its name and what its labels call the job (empty: nothing)."""
+    """Return the job and the replica of a pod, from its name and the job that its labels name (empty: no label)."""
     match = _WORKER.fullmatch(pod)
     if match and job in {"", match["job"]}:
         return (match["job"], f"{match['role']}-{match['index']}") if _is_job(match["job"]) else ("", "")
@@ -166,7 +172,7 @@ def _replica(name: str) -> str:
 
 
 def _host(instance: str) -> str:
-    """The host of an address: ``10.0.0.1:9100``, ``[::1]:9100``, ``http://a.example:80/metrics``; empty for others."""
+    """Return the host of an address: ``10.0.0.1:9100``, ``[::1]:9100``, ``http://a.example:80/metrics``; else empty."""
     rest = instance.rpartition("://")[2].partition("/")[0]
     if rest.startswith("["):
         host = rest[1:].partition("]")[0]

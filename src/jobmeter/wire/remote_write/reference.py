@@ -1,4 +1,4 @@
-"""Requests of remote write in plain Python: for those that the compiled scan does not read, and where it is missing."""
+"""Reads remote-write requests in plain Python, if the compiled scan is missing or does not support the request."""
 
 import struct
 from collections import Counter
@@ -8,14 +8,14 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.wire.protobuf import BYTES, fields, varint
 
 _LABELS, _SAMPLE = 0x0A, 0x12
-"""Tags of a series that both versions have alike."""
+"""Tags of a series that both versions share."""
 _VALUE, _TIME = 0x09, 0x10
 _DOUBLE = struct.Struct("<d")
 
 
 @dataclass(slots=True)
-class Plain:
-    """``symbols``: where those of a request begin and end. ``names``: what names each series.
+class RequestFields:
+    """The fields of a request. ``symbols``: the start and end of each symbol. ``names``: the name of each series.
 
     A name is the label fields with their tags and lengths; with references, their numbers as packed varints. ``index``,
     ``value`` and ``time`` (ms) of the samples; ``others`` counts the further fields of series by their tag.
@@ -29,12 +29,12 @@ class Plain:
     others: Counter[int] = field(default_factory=Counter)
 
 
-def read(data: bytes, series: int, symbol: int | None, most: int) -> Plain:
-    """The fields of a request; ``series`` and ``symbol`` are tags, the latter None where labels are texts.
+def read(data: bytes, series: int, symbol: int | None, most: int) -> RequestFields:
+    """Read the fields of a request; ``series`` and ``symbol`` are tags. ``symbol`` None: labels are texts.
 
     Raises InvalidRequestError, LimitExceededError for more than ``most`` fields.
     """
-    found = Plain()
+    found = RequestFields()
     for count, (tag, _, at, end) in enumerate(fields(data, 0, len(data)), 1):
         if count > most:
             raise LimitExceededError(f"a request may have {most} series, symbols and other parts", "body")
@@ -46,12 +46,12 @@ def read(data: bytes, series: int, symbol: int | None, most: int) -> Plain:
     return found
 
 
-def _series(into: Plain, data: bytes, at: int, end: int, *, packed: bool) -> None:
+def _series(into: RequestFields, data: bytes, at: int, end: int, *, packed: bool) -> None:
     name: list[bytes] = []
     for tag, begin, content, stop in fields(data, at, end):
         if tag == _LABELS:
             name.append(data[content if packed else begin : stop])
-        elif tag == _LABELS - BYTES and packed:  # references that are not packed, which is legal too
+        elif tag == _LABELS - BYTES and packed:  # references that are not packed are legal too
             name.append(data[content:stop])
         elif tag == _SAMPLE:
             value, time = _sample(data, content, stop)
@@ -64,7 +64,7 @@ def _series(into: Plain, data: bytes, at: int, end: int, *, packed: bool) -> Non
 
 
 def _sample(data: bytes, at: int, end: int) -> tuple[float, int]:
-    """The value and the time of a Sample; absent fields are 0, unknown ones are ignored."""
+    """Return the value and the time of a Sample. Absent fields are 0, unknown fields are ignored."""
     value, time = 0.0, 0
     for tag, _, content, _ in fields(data, at, end):
         if tag == _VALUE:
@@ -75,7 +75,7 @@ def _sample(data: bytes, at: int, end: int) -> tuple[float, int]:
 
 
 def label(data: bytes, at: int, end: int) -> tuple[bytes, bytes]:
-    """The name and the value of a Label."""
+    """Return the name and the value of a Label."""
     name = value = b""
     for tag, _, content, stop in fields(data, at, end):
         if tag == 0x0A:

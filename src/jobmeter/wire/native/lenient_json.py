@@ -1,4 +1,4 @@
-"""JSON of a newer sender, read without the fields and words that this release does not know."""
+"""Reads the JSON of a newer sender, without the fields and words that this release does not know."""
 
 import re
 from typing import TypeVar
@@ -8,7 +8,7 @@ import msgspec
 T = TypeVar("T")
 
 _MOST = 16
-"""Most fields and words that are left out of one payload."""
+"""Most fields and words that are removed from one payload."""
 _LONGEST = 200
 _FIELD = re.compile(r"Object contains unknown field `(?P<name>.*?)`(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
 _WORD = re.compile(
@@ -18,10 +18,10 @@ _STEP = re.compile(r"\.(\w+)|\[(?:\d+|\.\.\.)\]")
 
 
 def decode_lenient(data: bytes, kind: type[T]) -> tuple[T, tuple[str, ...]]:
-    """The object, and the names of removed parts: fields, and words (``jobs.state='Paused'``).
+    """Return the object, and the names of removed parts: fields, and words (``jobs.state='Paused'``).
 
-    Raises msgspec.ValidationError for anything else that is wrong, and where more than 16 names would be left out;
-    msgspec.DecodeError, UnicodeDecodeError and RecursionError for what is no JSON.
+    Raises msgspec.ValidationError for any other fault, and if more than 16 names would be removed; msgspec.DecodeError,
+    UnicodeDecodeError and RecursionError for invalid JSON.
     """
     try:
         return msgspec.json.decode(data, type=kind), ()
@@ -41,7 +41,7 @@ def decode_lenient(data: bytes, kind: type[T]) -> tuple[T, tuple[str, ...]]:
 
 
 def _leave_out(document: object, message: str) -> str | None:
-    """Remove the field or word of the message from every entry of the lists on its path; gives its name."""
+    """Remove the field or word that the message names from every entry of the lists on its path. Return its name."""
     if found := _FIELD.fullmatch(message):
         path, name = found["path"] or "", found["name"]
         for parent in _at(document, path):

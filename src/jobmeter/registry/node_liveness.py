@@ -1,4 +1,4 @@
-"""Nodes that come, restart and fall silent, and their events."""
+"""Nodes that appear, restart and fall silent, and their events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,17 +12,17 @@ from jobmeter.registry.events import row_of
 from jobmeter.registry.schema import nodes
 
 MOST = 500
-"""Nodes that one transaction marks."""
+"""Most nodes that one transaction marks."""
 _node = nodes.c
 _KEY = ("project", "cluster", "name")
 _INTERVALS = 5
-"""A node is silent for so many of its agent's own intervals before it is taken for down."""
+"""Number of its agent's intervals that a node may be silent before it counts as down."""
 
 
 def described(connection: sa.Connection, rows: Sequence[Mapping[str, Any]], now_ms: int) -> list[dict[str, Any]]:
-    """The events of nodes that describe themselves for the first time, or after a restart.
+    """Return the events of nodes that describe themselves for the first time, or after a restart.
 
-    To call before the rows are written.
+    Call it before the rows are written.
     """
     happened = []
     for row in rows:
@@ -41,7 +41,7 @@ def described(connection: sa.Connection, rows: Sequence[Mapping[str, Any]], now_
 def mark(
     connection: sa.Connection, now_ms: int, heard_since_ms: int, least_ms: int
 ) -> tuple[list[dict[str, Any]], bool]:
-    """See ``Registry.mark_nodes``: the events, and whether there may be more."""
+    """Mark nodes down or up. Return the events, and True if there may be more nodes to mark."""
     back = connection.execute(_chosen(_node.down.is_not(None), _node.last_seen > _node.down)).mappings().all()
     quiet = _chosen(_node.down.is_(None), _node.info.is_not(None), _node.last_seen <= now_ms - least_ms)
     silent = connection.execute(quiet).mappings().all()
@@ -55,7 +55,7 @@ def mark(
         if now_ms - max(row["last_seen"], heard_since_ms) < patience:
             continue
         _set(connection, row, row["last_seen"])
-        if row["last_seen"] > now_ms - DAY:  # of one that left long ago nobody needs to hear now
+        if row["last_seen"] > now_ms - DAY:  # no event for a node that left long ago
             message = f"Nothing was heard of it since {iso(row['last_seen'])}."
             happened.append(_event(row, "NodeDown", now_ms, message, Level.ERROR))
     return happened, len(back) == MOST

@@ -4,7 +4,7 @@ import pytest
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.otel import RULES
-from jobmeter.ingest.otel.place import place
+from jobmeter.ingest.otel.resolve import resolve
 from jobmeter.ingest.rule import Subject
 from jobmeter.model.catalog import CATALOG, Scope
 from jobmeter.model.series import Series
@@ -31,11 +31,11 @@ SDK = {
 }
 
 
-def placed(name, resource, kind=Kind.GAUGE, unit="", scope=("", "", {}), **attributes):
+def resolved(name, resource, kind=Kind.GAUGE, unit="", scope=("", "", {}), **attributes):
     described = Described(
         name, unit, kind, resource, scope, {key.replace("__", "."): value for key, value in attributes.items()}
     )
-    return place(described, "lab")
+    return resolve(described, "lab")
 
 
 def series(metric, labels=(), **parts):
@@ -173,7 +173,7 @@ CASES = [
 )
 def test_a_series_of_the_conventions_is_what_the_catalogue_says(sent, expected):
     name, resource, kind, attributes = sent
-    assert placed(name, resource, kind, **attributes).series == expected
+    assert resolved(name, resource, kind, **attributes).series == expected
 
 
 def test_every_rule_names_a_metric_of_the_same_subject():
@@ -184,19 +184,19 @@ def test_every_rule_names_a_metric_of_the_same_subject():
 
 
 def test_jobmeters_own_words_come_first_and_a_data_points_before_its_resources():
-    found = placed("app.x", {**POD, **SDK, "jobmeter.attempt": "2"}, jobmeter__replica="worker-9").series
+    found = resolved("app.x", {**POD, **SDK, "jobmeter.attempt": "2"}, jobmeter__replica="worker-9").series
     assert (found.job, found.replica, found.attempt, found.node) == ("train-7", "worker-9", 2, "gpu-1")
     assert not [name for name, _ in found.labels if name.startswith("jobmeter.")]
 
 
 def test_a_replica_without_a_job_is_nobodys():
-    found = placed("app.x", {"jobmeter.replica": "worker-0", "jobmeter.attempt": "1"}).series
+    found = resolved("app.x", {"jobmeter.replica": "worker-0", "jobmeter.attempt": "1"}).series
     assert (found.job, found.replica, found.attempt) == ("", "", 0)
 
 
 @pytest.mark.parametrize(("unit", "name"), [("", "node.load1"), ("1", "node.load1"), ("s", "external.node.load1")])
 def test_a_plain_number_may_have_the_unit_1(unit, name):
-    assert placed("node.load1", {"host.name": "n1"}, unit=unit).series.metric == name
+    assert resolved("node.load1", {"host.name": "n1"}, unit=unit).series.metric == name
 
 
 @pytest.mark.parametrize(
@@ -210,13 +210,13 @@ def test_a_plain_number_may_have_the_unit_1(unit, name):
     ],
 )
 def test_the_catalogues_own_name_is_taken_with_its_unit_kind_and_owner(unit, kind, resource, name):
-    found = placed("gpu.utilization", resource, kind, unit)
+    found = resolved("gpu.utilization", resource, kind, unit)
     assert found.series.metric == name
     assert (found.lowest, found.highest) == ((0.0, 1.5) if name == "gpu.utilization" else (-float("inf"), float("inf")))
 
 
 def test_the_scope_is_in_the_labels():
-    found = placed("x", {}, scope=("meter", "1.2", {"team": "a"})).series
+    found = resolved("x", {}, scope=("meter", "1.2", {"team": "a"})).series
     assert dict(found.labels) == {
         "otel_scope_name": "meter",
         "otel_scope_version": "1.2",
@@ -225,7 +225,7 @@ def test_the_scope_is_in_the_labels():
 
 
 def test_a_resource_says_which_one_it_is_and_a_name_that_both_have_is_distinguished():
-    found = placed("x", {"region": "a", "zone": "z"}, region="b", zone="z").series
+    found = resolved("x", {"region": "a", "zone": "z"}, region="b", zone="z").series
     assert dict(found.labels) == {"region": "b", "resource_region": "a", "zone": "z"}
 
 
@@ -244,12 +244,12 @@ def test_a_resource_says_which_one_it_is_and_a_name_that_both_have_is_distinguis
 )
 def test_what_has_no_form_here_is_refused(name, resource, field):
     with pytest.raises(InvalidRequestError) as error:
-        placed(name, resource)
+        resolved(name, resource)
     assert error.value.field == field
 
 
 @pytest.mark.parametrize("name", ["a b", "", "x" * 200])
 def test_a_machine_or_a_cluster_without_a_name_is_a_label(name):
-    found = placed("x", {"host.name": name, "k8s.cluster.name": name}).series
+    found = resolved("x", {"host.name": name, "k8s.cluster.name": name}).series
     assert (found.node, found.cluster) == ("", "")
     assert dict(found.labels).get("host.name", "") == name
