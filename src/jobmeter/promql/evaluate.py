@@ -85,6 +85,21 @@ def evaluate(
     return Answer(value, list(evaluation.warnings), list(evaluation.infos))
 
 
+def range_samples(
+    node: Selector | Subquery, reader: Reader, time_ms: int, *, lookback_ms: int = LOOKBACK_MS
+) -> Samples:
+    """Return the samples of a range at one time, for a query that is nothing but a range."""
+    times = np.array([time_ms], np.int64)
+    windows = _Evaluation(reader, time_ms, time_ms, 0, lookback_ms, delayed_names=False).windows(node, times)
+    low, high = windows.low[:, 0], np.maximum(windows.high[:, 0], windows.low[:, 0])
+    kept = np.nonzero(high > low)[0]
+    taken = [np.arange(low[row], high[row]) for row in kept.tolist()]
+    index = np.concatenate(taken) if taken else np.empty(0, np.int64)
+    samples = windows.samples
+    starts = np.concatenate(([0], np.cumsum((high - low)[kept])))
+    return Samples([samples.labels[row] for row in kept.tolist()], samples.times[index], samples.values[index], starts)
+
+
 class _Evaluation:
     """One query: its bounds, and what was noticed."""
 

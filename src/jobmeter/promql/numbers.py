@@ -15,6 +15,11 @@ def shortest(value: float) -> str:
 
 def answered(value: float) -> str:
     """Return a number as answers have it: with an exponent from 1e21 on and below 1e-6."""
+    text = repr(value)
+    if text.endswith(".0"):
+        return text[:-2]
+    if "e" not in text and "n" not in text:
+        return text
     special = _special(value)
     if special:
         return special

@@ -21,7 +21,8 @@ _ILL_CONDITIONED = 1e9
 
 def add(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
     """Return the sum of each window, exact to the last digits where large values cancel each other out."""
-    sums = reduce(np.add, values, low, high)
+    # With the longer mantissa: the mean of equal values is then the value itself.
+    sums = reduce(np.add, values.astype(np.longdouble), low, high)
     sizes = reduce(np.add, np.abs(values), low, high)
     with np.errstate(all="ignore"):
         doubtful = np.nonzero((high > low) & (sizes > _ILL_CONDITIONED * np.abs(sums)) & np.isfinite(sizes))

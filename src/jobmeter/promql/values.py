@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from jobmeter.errors import InvalidRequestError
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql.labels import Labels, nameless, written
 
@@ -12,7 +13,7 @@ STALE = 0x7FF0000000000002
 """The bits of the value by which Prometheus marks the end of a series."""
 
 
-class QueryError(Exception):
+class QueryError(InvalidRequestError):
     """A query that cannot be computed over the samples that it found, such as one with ambiguous matches."""
 
 
