@@ -14,16 +14,18 @@ from pathlib import Path
 import numpy as np
 
 from jobmeter.errors import JobmeterError
-from jobmeter.promql.evaluate import evaluate
+from jobmeter.promql.evaluate import Answer, evaluate
 from jobmeter.promql.nodes import Match, Selector
 from jobmeter.promql.parse import parse
 from jobmeter.promql.regex import full_matches
-from jobmeter.promql.values import STALE, QueryError, Scalar, String, Vector
+from jobmeter.promql.values import STALE, Scalar, String, Value, Vector
 from jobmeter.promql.windows import Samples
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000}
 _SERIES = re.compile(r"^\s*([a-zA-Z_:][\w:]*)?\s*(\{.*?\})?\s+(\S.*)$")
-_LABEL = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|[\w.:]+)\s*(?:=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`))?\s*(?:,|$)""")
+_LABEL = re.compile(
+    r"""\s*("(?:[^"\\]|\\.)*"|[\w.:]+)\s*(?:=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`))?\s*(?:,|$)"""
+)
 _SEQUENCE = re.compile(r"^(?P<start>[+-]?[^x]+?)(?:(?P<step>[+-](?:\d|\.|Inf|NaN)[^x]*))?x(?P<times>\d+)$")
 EPSILON = 1e-6
 
@@ -91,6 +93,14 @@ class Memory:
         self.converts = False
         """Whether classic histograms are native ones, too."""
 
+    def copied(self) -> "Memory":
+        """Return the same series, to add to."""
+        copy = Memory()
+        copy.series.update({key: Series(list(one.times), list(one.values)) for key, one in self.series.items()})
+        copy.histograms |= self.histograms
+        copy.converts = self.converts
+        return copy
+
     def read(self, selector: Selector, start_ms: int, end_ms: int) -> Samples:
         """Return what a selector matches, in the order of labels."""
         names = sorted(self.series)
@@ -149,43 +159,40 @@ def cases(path: Path) -> Iterator[Case]:
     loading = False
     for at, raw in enumerate(path.read_text().splitlines(), 1):
         line = raw.strip()
-        if not line or line.startswith("#"):
-            if case and not line:
-                yield case
-                case = None
-            continue
-        word = line.split()[0]
-        if case and (word in ("clear", "load", "load_with_nhcb") or word.startswith("eval")):
+        word = line.split()[0] if line else ""
+        if case and (word in ("", "clear", "load", "load_with_nhcb") or word.startswith("eval")):
             yield case
             case = None
+        if not line or line.startswith("#"):
+            continue
         if word == "clear":
             memory, loading = Memory(), False
         elif word in ("load", "load_with_nhcb"):
-            copy = Memory()
-            copy.series.update({key: Series(list(one.times), list(one.values)) for key, one in memory.series.items()})
-            copy.histograms |= memory.histograms
-            copy.converts = memory.converts
-            memory, step_ms, loading = copy, milliseconds(line.split()[1]), True
+            memory, step_ms, loading = memory.copied(), milliseconds(line.split()[1]), True
             memory.converts |= word == "load_with_nhcb"
         elif word.startswith("eval"):
-            loading = False
-            instant = re.match(r"eval\w*\s+instant\s+at\s+(\S+)\s+(.*)", line)
-            ranged = re.match(r"eval\w*\s+range\s+from\s+(\S+)\s+to\s+(\S+)\s+step\s+(\S+)\s+(.*)", line)
-            if instant:
-                moment = milliseconds(instant[1])
-                case = Case(path.name, at, instant[2], moment, moment, 0, memory)
-            elif ranged:
-                start, end, step = (milliseconds(ranged[one]) for one in (1, 2, 3))
-                case = Case(path.name, at, ranged[4], start, end, step, memory)
-            if case:
-                case.fails = word == "eval_fail"
-                case.ordered = word == "eval_ordered"
+            case, loading = _question(path, at, line, memory), False
         elif loading:
             _load(memory, line, step_ms)
         elif case:
             _expect(case, line)
     if case:
         yield case
+
+
+def _question(path: Path, at: int, line: str, memory: Memory) -> Case:
+    instant = re.match(r"eval\w*\s+instant\s+at\s+(\S+)\s+(.*)", line)
+    ranged = re.match(r"eval\w*\s+range\s+from\s+(\S+)\s+to\s+(\S+)\s+step\s+(\S+)\s+(.*)", line)
+    if instant:
+        moment = milliseconds(instant[1])
+        case = Case(path.name, at, instant[2], moment, moment, 0, memory)
+    else:
+        assert ranged, line
+        start, end, step = (milliseconds(ranged[one]) for one in (1, 2, 3))
+        case = Case(path.name, at, ranged[4], start, end, step, memory)
+    word = line.split(maxsplit=1)[0]
+    case.fails, case.ordered = word == "eval_fail", word == "eval_ordered"
+    return case
 
 
 def _load(memory: Memory, line: str, step_ms: int) -> None:
@@ -218,11 +225,9 @@ def _expect(case: Case, line: str) -> None:
     if "{{" in line:
         case.histograms = True
         return
-    try:
+    if len(line.split()) == 1:
         case.scalar = number(line)
         return
-    except ValueError:
-        pass
     found = _SERIES.match(line)
     assert found, line
     values = sequence(found[3])
@@ -237,50 +242,51 @@ def equal(one: float, other: float) -> bool:
     return one == other or math.isclose(one, other, rel_tol=EPSILON, abs_tol=1e-12)
 
 
-def problem(case: Case, delayed_names: bool = True) -> str:
+def problem(case: Case) -> str:
     """Return how the answer to a question differs from the expected one, empty for not at all."""
     times = np.arange(case.start_ms, case.end_ms + 1, case.step_ms or 1, dtype=np.int64)
     try:
-        answer = evaluate(
-            parse(case.query), case.memory, times, step_ms=case.step_ms, delayed_names=delayed_names
-        )
-        value = answer.value
-    except (QueryError, JobmeterError) as error:
+        answer = evaluate(parse(case.query), case.memory, times, step_ms=case.step_ms, delayed_names=True)
+    except JobmeterError as error:
         return "" if case.fails else f"failed: {error}"
     if case.fails:
         return "did not fail"
+    return _notes(case, answer) or _values(case, answer.value, len(times))
+
+
+def _notes(case: Case, answer: Answer) -> str:
     for kind, noted in (("warn", answer.warnings), ("info", answer.infos)):
         wanted = [note for note in case.notes if note.startswith(f"expect {kind}")]
         if wanted and not noted:
             return f"no {kind}"
         if noted and f"expect no_{kind}" in case.notes:
             return f"{kind}: {noted}"
+    return ""
+
+
+def _values(case: Case, value: Value, times: int) -> str:
     if isinstance(value, String):
         return "" if value.value == case.text else f"text {value.value!r}"
     if isinstance(value, Scalar):
-        if case.scalar is not None:
-            return "" if equal(float(value.values[0]), case.scalar) else f"scalar {value.values[0]}"
-        value = Vector([()], value.values[None, :], np.ones((1, len(times)), bool))
+        value = Vector([()], value.values[None, :], np.ones((1, times), bool))
     found = {
         labels: [float(one) if there else None for one, there in zip(row, present, strict=True)]
         for labels, row, present in zip(value.labels, value.values, value.present, strict=True)
     }
-    expected = {
-        labels: (values + [None] * (len(times) - len(values)))[: len(times)]
-        for labels, values in case.expected.items()
-    }
+    rows = {(): [case.scalar]} if case.scalar is not None else case.expected
+    expected = {labels: (values + [None] * (times - len(values)))[:times] for labels, values in rows.items()}
     expected = {labels: values for labels, values in expected.items() if any(one is not None for one in values)}
-    if case.scalar is not None:
-        expected = {(): [case.scalar]}
     if set(found) != set(expected):
         return f"series {sorted(found)} instead of {sorted(expected)}"
-    for labels, values in expected.items():
-        for one, other in zip(found[labels], values, strict=True):
-            if (one is None) != (other is None) or (one is not None and other is not None and not equal(one, other)):
-                return f"{dict(labels)}: {found[labels][:12]} instead of {values[:12]}"
-    if case.ordered and list(found) != list(expected):
-        return f"order {list(found)} instead of {list(expected)}"
-    return ""
+    wrong = [labels for labels, values in expected.items() if not all(map(_same, found[labels], values))]
+    if wrong:
+        return f"{dict(wrong[0])}: {found[wrong[0]][:12]} instead of {expected[wrong[0]][:12]}"
+    ordered = not case.ordered or list(found) == list(expected)
+    return "" if ordered else f"order {list(found)} instead of {list(expected)}"
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    return one is other if one is None or other is None else equal(one, other)
 
 
 def main() -> int:

@@ -34,7 +34,7 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
 
         return _named(node, vector, _each_column(vector, index, list(groups), column_quantile), index)
     if node.operator == "count_values":
-        return _count_values(node, vector, labels, parameter)
+        return _count_values(vector, labels, parameter)
     if node.operator == "limit_ratio":
         return _limit_ratio(vector, _numbers(parameter))
     if node.operator in {"topk", "bottomk", "limitk"}:
@@ -121,9 +121,7 @@ _JOINED: dict[str, Callable[[_Groups], Float64s]] = {
 }
 
 
-def _each_column(
-    vector: Vector, index: Int64s, labels: list[Labels], of: Callable[[Float64s, int], float]
-) -> Vector:
+def _each_column(vector: Vector, index: Int64s, labels: list[Labels], of: Callable[[Float64s, int], float]) -> Vector:
     values = np.full((len(labels), vector.values.shape[1]), np.nan)
     present = np.zeros(values.shape, bool)
     for group in range(len(labels)):
@@ -135,7 +133,7 @@ def _each_column(
     return Vector(labels, values, present)
 
 
-def _count_values(node: Aggregation, vector: Vector, groups: list[Labels], parameter: Value | None) -> Vector:
+def _count_values(vector: Vector, groups: list[Labels], parameter: Value | None) -> Vector:
     if not isinstance(parameter, String) or not parameter.value:
         raise QueryError("count_values needs the name of a label")
     rows: dict[Labels, Float64s] = {}

@@ -28,6 +28,9 @@ _COMPARISONS: dict[str, Callable[[Float64s, Float64s], Bools]] = {
     "<=": np.less_equal,
 }
 
+_NOT_EXPLICIT = "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
+_NOT_UNIQUE = "multiple matches for labels: grouping labels must ensure unique matches"
+
 
 def join(node: Binary, left: Value, right: Value) -> Value:
     """Return the value of an operator. Raises QueryError where series match in more ways than one."""
@@ -43,6 +46,8 @@ def join(node: Binary, left: Value, right: Value) -> Value:
                 return merge(_SETS[node.operator](node.matching, left, right))
             case Vector(), Vector():
                 return _vectors(node, left, right)
+            case _:
+                pass
     raise QueryError(f"the operator {node.operator} has no meaning for texts")
 
 
@@ -130,21 +135,23 @@ def _vectors(node: Binary, left: Vector, right: Vector) -> Vector:
     signature = _signature(matching)
     many_groups, one_groups = _groups(many, signature), _groups(one, signature)
     rows: list[tuple[Labels, Float64s, Bools, bool]] = []
+    # A side without any series joins nothing, so the other one may be ambiguous.
+    joined: Bools = left.present.any(axis=0) & right.present.any(axis=0)
+    if fill_many is not None or fill_one is not None:
+        joined[:] = True
     for group in dict.fromkeys((*many_groups, *one_groups)):
         ones = one_groups.get(group, [])
-        _check_one_side(matching, one, ones, group, "left" if swapped else "right")
+        _check_one_side(one, ones, joined, group, "left" if swapped else "right")
         pairs = _pairs(many, one, many_groups.get(group, []), ones, fill_many, fill_one)
         taken = np.zeros(many.present.shape[1], bool)
         for labels, other, unnamed, many_values, one_values, present in pairs:
             sides = (one_values, many_values) if swapped else (many_values, one_values)
             values, stay = _numbers(node, *sides)
-            if matching.cardinality is Cardinality.ONE_TO_ONE:
-                if (taken & present).any():
-                    raise QueryError(
-                        "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
-                    )
-                taken |= present
             kept = present if stay is None else present & stay
+            if matching.cardinality is Cardinality.ONE_TO_ONE:
+                if (taken & kept).any():
+                    raise QueryError(_NOT_EXPLICIT)
+                taken |= kept
             if kept.any():
                 base = labels if labels is not None else group
                 rows.append((_result_labels(matching, base, other), values, kept, unnamed))
@@ -159,11 +166,8 @@ def _vectors(node: Binary, left: Vector, right: Vector) -> Vector:
     try:
         return merge(found)
     except QueryError:
-        raise QueryError(
-            "multiple matches for labels: grouping labels must ensure unique matches"
-            if matching.cardinality is not Cardinality.ONE_TO_ONE
-            else "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
-        ) from None
+        one_to_one = matching.cardinality is Cardinality.ONE_TO_ONE
+        raise QueryError(_NOT_EXPLICIT if one_to_one else _NOT_UNIQUE) from None
 
 
 _Pair = tuple[Labels | None, Labels, bool, Float64s, Float64s, Bools]
@@ -197,8 +201,9 @@ def _pairs(
             yield None, one.labels[other], bool(unnamed_one[other]), filled, one.values[other], present
 
 
-def _check_one_side(matching: Matching, one: Vector, rows: list[int], group: Labels, side: str) -> None:
-    if len(rows) > 1 and (one.present[rows].sum(axis=0) > 1).any():
+def _check_one_side(one: Vector, rows: list[int], joined: Bools, group: Labels, side: str) -> None:
+    """Raise QueryError where several rows of a group have a value at a time at which sides are joined."""
+    if len(rows) > 1 and ((one.present[rows].sum(axis=0) > 1) & joined).any():
         pair = ", ".join(written(one.labels[row]) for row in rows[:2])
         raise QueryError(
             f"found duplicate series for the match group {written(group)} on the {side} hand-side of the operation: "

@@ -1,17 +1,18 @@
 """The value of a node over a grid of times."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.promql import functions, over_time
 from jobmeter.promql.aggregate import aggregate
 from jobmeter.promql.binary import join
 from jobmeter.promql.histograms import Notes, fraction, histograms, quantile
-from jobmeter.promql.labels import Labels, make
+from jobmeter.promql.labels import Labels, make, with_label
 from jobmeter.promql.nodes import (
     NAME,
     Aggregation,
@@ -26,6 +27,7 @@ from jobmeter.promql.nodes import (
     Subquery,
     Text,
 )
+from jobmeter.promql.numbers import shortest
 from jobmeter.promql.values import (
     QueryError,
     Scalar,
@@ -45,6 +47,10 @@ DEFAULT_STEP_MS = 60_000
 MOST_STEPS = 1_000_000
 """Most steps of a subquery."""
 _SECOND = 1000.0
+_FORCED = (
+    "input to histogram_quantile needed to be fixed for monotonicity "
+    "(see https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)"
+)
 _COUNTER_SUFFIXES = ("_total", "_sum", "_count", "_bucket")
 
 
@@ -197,7 +203,7 @@ class _Evaluation:
         low, high = find(samples, ends, node.range_ms)
         return Windows(samples, ends, times, node.range_ms, low, high, unnamed)
 
-    def _sampled(self, inner: Node, grid: Int64s) -> tuple[Samples, "np.ndarray[tuple[int], np.dtype[np.bool_]] | None"]:
+    def _sampled(self, inner: Node, grid: Int64s) -> tuple[Samples, Bools | None]:
         if not len(grid):
             return Samples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64)), None
         found = self.value(inner, grid)
@@ -219,7 +225,7 @@ class _Evaluation:
 
     def _check_quantile(self, shares: Float64s) -> None:
         for share in np.unique(shares[~((shares >= 0) & (shares <= 1))]).tolist():
-            text = "NaN" if share != share else f"{share:g}"
+            text = "NaN" if math.isnan(share) else f"{share:g}"
             self.warnings[f"quantile value should be between 0 and 1, got {text}"] = None
 
     def _call(self, node: Call, times: Int64s) -> Value:
@@ -255,16 +261,17 @@ class _Evaluation:
     def absent(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return 1 where no series has a value."""
         vector = self._vector(arguments[0], times)
-        return self._missing(arguments[0], vector.present.any(axis=0))
+        return self._missing(arguments[0], vector.present)
 
     def absent_over_time(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return 1 where no series has a sample in the range."""
-        return self._missing(arguments[0], (self.windows(arguments[0], times).count > 0).any(axis=0))
+        return self._missing(arguments[0], self.windows(arguments[0], times).count > 0)
 
     @staticmethod
-    def _missing(node: Node, present: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Vector:
+    def _missing(node: Node, present: Bools) -> Vector:
         labels = _equalities(node) if isinstance(node, Selector) else ()
-        return drop_absent(Vector([labels], np.ones((1, len(present))), ~present[None, :]))
+        missing: Bools = ~present.any(axis=0, keepdims=True)
+        return drop_absent(Vector([labels], np.ones(missing.shape), missing))
 
     def clamp(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return the values within two bounds."""
@@ -298,9 +305,6 @@ class _Evaluation:
 
     def histogram_quantiles(self, arguments: Sequence[Node], times: Int64s) -> Value:
         """Return quantiles of histograms, each under its own value of a label."""
-        from jobmeter.promql.labels import with_label
-        from jobmeter.promql.numbers import shortest
-
         label = self._text(arguments[1])
         parts = []
         for one in arguments[2:]:
@@ -333,10 +337,11 @@ class _Evaluation:
         vector = self._vector(node, times)
         found = histograms(vector, parameters, of, notes)
         for name in notes.bad_bounds:
-            self.warnings[f'bucket label "le" is missing or has a malformed value of "" for metric name "{name}"'] = None
+            self.warnings[f'bucket label "le" is missing or has a malformed value of "" for metric name "{name}"'] = (
+                None
+            )
         for name in notes.forced if check else ():
-            text = "input to histogram_quantile needed to be fixed for monotonicity"
-            self.infos[f'{text} (see https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile) for metric name "{name}"'] = None
+            self.infos[f'{_FORCED} for metric name "{name}"'] = None
         return found
 
     def label_join(self, arguments: Sequence[Node], times: Int64s) -> Value:
@@ -441,9 +446,7 @@ def _equalities(node: Selector) -> Labels:
     conditions: dict[str, list[str | None]] = {}
     for one in node.alternatives[0]:
         conditions.setdefault(one.label, []).append(one.value if one.match is Match.EQUAL else None)
-    return make(
-        (name, values[0] or "") for name, values in conditions.items() if len(values) == 1 and name != NAME
-    )
+    return make((name, values[0] or "") for name, values in conditions.items() if len(values) == 1 and name != NAME)
 
 
 _Function = Callable[[_Evaluation, Sequence[Node], Int64s], Value]

@@ -6,22 +6,25 @@ from collections.abc import Callable
 import numpy as np
 
 from jobmeter.model.batch import Float64s
-from jobmeter.promql.labels import Labels, value_of, with_label
+from jobmeter.promql.labels import value_of, with_label
 from jobmeter.promql.nodes import NAME
 from jobmeter.promql.regex import replace_matches
 from jobmeter.promql.values import QueryError, Vector
 
+Dates = np.ndarray[tuple[int, ...], np.dtype[np.datetime64]]
 _SECONDS = "datetime64[s]"
 _LABEL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 _DIGITS = re.compile(r"(\d+)")
 
 
-def _date(values: Float64s) -> "np.ndarray[tuple[int, ...], np.dtype[np.datetime64]]":
+def _date(values: Float64s) -> Dates:
     known = np.where(np.isfinite(values), values, 0)
     return np.trunc(known).astype(np.int64).astype(_SECONDS)
 
 
-def _part(of: Callable[["np.ndarray[tuple[int, ...], np.dtype[np.datetime64]]"], object]) -> Callable[[Float64s], Float64s]:
+def _part(
+    of: Callable[[Dates], object],
+) -> Callable[[Float64s], Float64s]:
     def part(values: Float64s) -> Float64s:
         found = np.asarray(of(_date(values))).astype(np.float64)
         return np.where(np.isfinite(values), found, np.nan)
@@ -31,15 +34,17 @@ def _part(of: Callable[["np.ndarray[tuple[int, ...], np.dtype[np.datetime64]]"],
 
 def _since(small: str, large: str) -> Callable[[Float64s], Float64s]:
     """Return the function that counts units since the start of the larger unit."""
-    return _part(lambda dates: (dates.astype(f"datetime64[{small}]") - dates.astype(f"datetime64[{large}]")).astype(int))
+    return _part(
+        lambda dates: (dates.astype(f"datetime64[{small}]") - dates.astype(f"datetime64[{large}]")).astype(int)
+    )
 
 
-def _month_days(dates: "np.ndarray[tuple[int, ...], np.dtype[np.datetime64]]") -> object:
+def _month_days(dates: Dates) -> object:
     month = dates.astype("datetime64[M]")
     return ((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")).astype(int)
 
 
-def _weekday(dates: "np.ndarray[tuple[int, ...], np.dtype[np.datetime64]]") -> object:
+def _weekday(dates: Dates) -> object:
     return (dates.astype("datetime64[D]").astype(int) + 4) % 7
 
 
@@ -47,7 +52,9 @@ DATES: dict[str, Callable[[Float64s], Float64s]] = {
     "minute": _since("m", "h"),
     "hour": _since("h", "D"),
     "day_of_week": _part(_weekday),
-    "day_of_month": _part(lambda dates: (dates.astype("datetime64[D]") - dates.astype("datetime64[M]")).astype(int) + 1),
+    "day_of_month": _part(
+        lambda dates: (dates.astype("datetime64[D]") - dates.astype("datetime64[M]")).astype(int) + 1
+    ),
     "day_of_year": _part(lambda dates: (dates.astype("datetime64[D]") - dates.astype("datetime64[Y]")).astype(int) + 1),
     "days_in_month": _part(_month_days),
     "month": _part(lambda dates: dates.astype("datetime64[M]").astype(int) % 12 + 1),
@@ -148,4 +155,3 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
     """Return a key by which numbers in texts are compared as numbers."""
     parts = [part for part in _DIGITS.split(text) if part]
     return [(0, int(part), part) if part.isdigit() else (1, 0, part) for part in parts]
-

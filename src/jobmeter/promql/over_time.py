@@ -42,7 +42,8 @@ def mean(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
         part = values[low[at] : high[at]]
         if np.isfinite(part).all():
             found[at] = math.fsum((part / len(part)).tolist())
-    return found
+    averages: Float64s = found
+    return averages
 
 
 def _first(windows: Windows) -> Int64s:

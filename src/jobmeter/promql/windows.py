@@ -54,7 +54,8 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     @property
     def count(self) -> Int64s:
         """The number of samples in each window."""
-        return np.maximum(self.high - self.low, 0)
+        count: Int64s = np.maximum(self.high - self.low, 0)
+        return count
 
     def result(self, values: Float64s, present: Bools, *, named: bool = False) -> Vector:
         """Return a vector of a value for each window; without ``named`` the name of the metric is dropped."""

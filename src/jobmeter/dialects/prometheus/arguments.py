@@ -105,9 +105,7 @@ class Arguments:
             self.required(name)
         start, end, step = self.time("start"), self.time("end"), self.duration("step")
         if end < start:
-            raise InvalidRequestError(
-                'invalid parameter "end": end timestamp must not be before start time', "end"
-            )
+            raise InvalidRequestError('invalid parameter "end": end timestamp must not be before start time', "end")
         if step <= 0:
             raise InvalidRequestError(
                 'invalid parameter "step": zero or negative query resolution step widths are not accepted. '
