@@ -149,9 +149,9 @@ def _vectors(node: Binary, left: Vector, right: Vector) -> Vector:
             values, stay = _numbers(node, *sides)
             kept = present if stay is None else present & stay
             if matching.cardinality is Cardinality.ONE_TO_ONE:
-                if (taken & kept).any():
+                if (taken & present).any():
                     raise QueryError(_NOT_EXPLICIT)
-                taken |= kept
+                taken |= present
             if kept.any():
                 base = labels if labels is not None else group
                 rows.append((_result_labels(matching, base, other), values, kept, unnamed))

@@ -13,14 +13,17 @@ from jobmeter.promql.numbers import answered
 from jobmeter.promql.values import Scalar, String, Vector
 from jobmeter.promql.windows import Samples
 
+TRUNCATED = "results truncated due to limit"
+"""The warning of an answer that left out series."""
+
 
 def success(data: object, *, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> Answer:
     """Return an answer with data."""
     body: dict[str, Any] = {"status": "success", "data": data}
     if warnings:
-        body["warnings"] = [f"PromQL warning: {one}" for one in warnings]
+        body["warnings"] = list(warnings)
     if infos:
-        body["infos"] = [f"PromQL info: {one}" for one in infos]
+        body["infos"] = list(infos)
     return Answer(200, msgspec.json.encode(body))
 
 
@@ -38,7 +41,7 @@ def instant(found: Evaluated, time_ms: int, limit: int) -> Answer:
             "resultType": "vector",
             "result": [{"metric": dict(labels), "value": [time, answered(one)]} for labels, one in rows],
         }
-    return _limited(data, limit, found.warnings, found.infos)
+    return _limited(data, limit, found)
 
 
 def ranged(found: Evaluated, times: Int64s, limit: int) -> Answer:
@@ -52,7 +55,7 @@ def ranged(found: Evaluated, times: Int64s, limit: int) -> Answer:
         rows = [_row(labels, times[present], values[present]) for labels, values, present in order]
     else:
         rows = []
-    return _limited({"resultType": "matrix", "result": rows}, limit, found.warnings, found.infos)
+    return _limited({"resultType": "matrix", "result": rows}, limit, found)
 
 
 def samples(found: Samples, limit: int) -> Answer:
@@ -62,7 +65,7 @@ def samples(found: Samples, limit: int) -> Answer:
         _row(labels, found.times[start:end], found.values[start:end])
         for labels, start, end in zip(found.labels, bounds, bounds[1:], strict=False)
     ]
-    return _limited({"resultType": "matrix", "result": rows}, limit, (), ())
+    return _limited({"resultType": "matrix", "result": rows}, limit)
 
 
 def _row(labels: Labels, times: Int64s, values: Float64s) -> dict[str, Any]:
@@ -70,11 +73,13 @@ def _row(labels: Labels, times: Int64s, values: Float64s) -> dict[str, Any]:
     return {"metric": dict(labels), "values": list(pairs)}
 
 
-def _limited(data: dict[str, Any], limit: int, warnings: Sequence[str], infos: Sequence[str]) -> Answer:
+def _limited(data: dict[str, Any], limit: int, found: Evaluated | None = None) -> Answer:
     rows = data["result"]
+    warnings = [f"PromQL warning: {one}" for one in found.warnings] if found else []
+    infos = [f"PromQL info: {one}" for one in found.infos] if found else []
     if limit and data["resultType"] in {"vector", "matrix"} and len(rows) > limit:
         data["result"] = rows[:limit]
-        warnings = [*warnings, "results truncated due to limit"]
+        warnings.append(TRUNCATED)
     return success(data, warnings=warnings, infos=infos)
 
 
@@ -82,5 +87,5 @@ def names(found: Iterable[str], limit: int) -> Answer:
     """Return names in order, at most ``limit`` where it is not 0."""
     ordered = sorted(set(found))
     if limit and len(ordered) > limit:
-        return success(ordered[:limit], warnings=["results truncated due to limit"])
+        return success(ordered[:limit], warnings=[TRUNCATED])
     return success(ordered)

@@ -10,6 +10,7 @@ from jobmeter.dialects.base import Answer, Context, http_status
 from jobmeter.errors import (
     InvalidRequestError,
     JobmeterError,
+    LimitExceededError,
     NotFoundError,
     QueryTimeoutError,
     ThrottledError,
@@ -21,6 +22,8 @@ TEXT = "text/plain; charset=utf-8"
 ENCODING, TYPE = "Content-Encoding", "Content-Type"
 """Fields of InvalidRequestError for a form of the body that is not taken: 415."""
 _WRITE = "/write"
+_PARAMETERS = frozenset({"query", "step"})
+"""Parameters that are too large in themselves; any other limit is exceeded while the query is computed."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -60,6 +63,8 @@ def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noq
 def _status(error: JobmeterError) -> tuple[int, Headers]:
     if isinstance(error, InvalidRequestError) and error.field in {ENCODING, TYPE}:
         return 415, ()
+    if isinstance(error, LimitExceededError) and error.field != "body":
+        return (400 if error.field in _PARAMETERS else 422), ()
     if isinstance(error, QueryError):
         return 422, ()
     status = 503 if isinstance(error, QueryTimeoutError) else http_status(error)

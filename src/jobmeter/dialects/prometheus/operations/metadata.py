@@ -39,7 +39,7 @@ def series(call: Call, context: Context) -> Steps:
     found = yield from find(alternatives, arguments.time("start", 0), context.project)
     rows = [dict(one.labels) for one in found]
     if limit and len(rows) > limit:
-        return answers.success(rows[:limit], warnings=["results truncated due to limit"])
+        return answers.success(rows[:limit], warnings=[answers.TRUNCATED])
     return answers.success(rows)
 
 
