@@ -36,7 +36,7 @@ from jobmeter.promql.values import (
     Vector,
     drop_absent,
     empty,
-    settle_names,
+    resolve_names,
 )
 from jobmeter.promql.windows import Samples, Windows, find, stale
 
@@ -87,7 +87,7 @@ def evaluate(
     with np.errstate(all="ignore"):
         value = evaluation.value(node, times)
     if isinstance(value, Vector):
-        value = drop_absent(settle_names(value))
+        value = drop_absent(resolve_names(value))
     return Answer(value, list(evaluation.warnings), list(evaluation.infos))
 
 
@@ -144,7 +144,7 @@ class _Evaluation:
                 raise QueryError("a subquery needs a function of ranges around it")
 
     def _named(self, vector: Vector) -> Vector:
-        return vector if self._delayed_names else settle_names(vector)
+        return vector if self._delayed_names else resolve_names(vector)
 
     def _vector(self, node: Node, times: Int64s) -> Vector:
         found = self.value(node, times)

@@ -83,7 +83,7 @@ def empty(times: int) -> Vector:
     return Vector([], np.empty((0, times)), np.empty((0, times), bool))
 
 
-def settle_names(vector: Vector) -> Vector:
+def resolve_names(vector: Vector) -> Vector:
     """Drop the names that functions made void, and join rows that have the same labels at different times.
 
     Raises QueryError where two series would have the same labels at one time.

@@ -103,7 +103,7 @@ def test_a_device_has_the_exporters_name_and_unit(name):
     assert found.divisor == placed.factor
 
 
-def test_series_of_other_senders_keep_what_is_known_of_them():
+def test_series_of_other_senders_show_their_node_and_job():
     series = Series(metric="external.sys.cpu", project="lab", node="n1", job="train", labels=(("cpu", "0"),))
     (found,) = exposed(series)
     assert dict(found.labels) == {
