@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from benchmarks.install import program
@@ -223,19 +224,23 @@ def prometheus(memory: Memory, folder: Path) -> Iterator[str]:
         check=True,
         capture_output=True,
     )
-    (folder / "prometheus.yml").write_text("global: {}\n")
+    with started("global: {}\n", folder) as url:
+        yield url
+
+
+@contextmanager
+def started(configuration: str, folder: Path) -> Iterator[str]:
+    """Yield the address of a Prometheus with a configuration and the samples in ``data`` of the folder."""
+    (folder / "prometheus.yml").write_text(configuration)
     port = free_port()
-    process = subprocess.Popen(
-        [
-            str(program("prometheus")),
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            "--storage.tsdb.retention.time=20y",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    line = [
+        str(program("prometheus")),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--storage.tsdb.retention.time=20y",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: _ready(url))
@@ -264,6 +269,11 @@ def theirs(url: str, query: str, start: int, end: int, step: int) -> Rows | str:
             data = json.load(reply)["data"]
     except urllib.error.HTTPError as error:
         return str(json.load(error)["error"])
+    return rows_of(data)
+
+
+def rows_of(data: dict[str, Any]) -> Rows:
+    """Return the rows of an answer by their labels."""
     return {
         tuple(sorted(row["metric"].items())): {round(time * 1000): float(value) for time, value in row["values"]}
         for row in data["result"]

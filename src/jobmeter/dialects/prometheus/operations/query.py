@@ -1,4 +1,7 @@
-"""``/api/v1/query``, ``query_range``, ``format_query``: https://prometheus.io/docs/prometheus/latest/querying/api/."""
+"""``/api/v1/query``, ``query_range``, ``format_query``, ``parse_query``.
+
+https://prometheus.io/docs/prometheus/latest/querying/api/
+"""
 
 import numpy as np
 
@@ -11,6 +14,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.promql.evaluate import evaluate, range_samples
 from jobmeter.promql.nodes import Selector, Subquery, Text
 from jobmeter.promql.parse import parse, pretty
+from jobmeter.promql.tree import tree
 
 
 def query(call: Call, context: Context) -> Steps:
@@ -46,6 +50,11 @@ def query_range(call: Call, context: Context) -> Steps:
 def format_query(call: Call, context: Context) -> Steps:
     """Answer a query in the usual layout."""
     return only(answers.success(pretty(Arguments(call, context.now_ms).required("query"))))
+
+
+def parse_query(call: Call, context: Context) -> Steps:
+    """Answer the syntax of a query."""
+    return only(answers.success(tree(parse(Arguments(call, context.now_ms).required("query")))))
 
 
 _QUERY = Parameter("query", "query", "A query of PromQL, in the address or in a posted form.", required=True)
@@ -84,6 +93,7 @@ OPERATIONS = tuple(
             "Gives the values of a query at each step of a range.",
         ),
         ("format_query", format_query, (_QUERY,), "Gives a query in the usual layout."),
+        ("parse_query", parse_query, (_QUERY,), "Gives the syntax of a query as a tree; brackets are left out."),
     )
     for method in ("GET", "POST")
 )
