@@ -9,6 +9,7 @@ DONE_PACKAGES = {
     "dialects",
     "ingest",
     "kernel",
+    "promql",
     "registry",
     "store",
     "wire",

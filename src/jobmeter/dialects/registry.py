@@ -54,8 +54,8 @@ def dialects() -> Sequence[Dialect]:
         FOAS,
         MODELARTS,
         BASETEN,
-        OPENTSDB,
         PROMETHEUS,
+        OPENTSDB,
         OTLP,
         GATEWAY,
     )
