@@ -86,7 +86,7 @@ class _Groups:
         self.count = self.high - self.low
 
     def reduce(self, ufunc: np.ufunc, values: Float64s) -> Float64s:
-        """Reduce values, one for each of this object's, by group and time; NaN where there is none."""
+        """Reduce values, one for each of this object's, by group and time; NaN for a group without values."""
         out = np.full(self.low.shape, np.nan)
         some = self.count > 0
         if some.any():

@@ -107,7 +107,7 @@ def range_samples(
 
 
 class _Evaluation:
-    """One query: its bounds, and what was noticed."""
+    """The evaluation of a query: its bounds, its warnings and notes."""
 
     def __init__(
         self, reader: Reader, start_ms: int, end_ms: int, step_ms: int, lookback_ms: int, delayed_names: bool
@@ -372,7 +372,7 @@ class _Evaluation:
         return vector.transformed(functions.round_to(vector.values, multiple))
 
     def scalar(self, arguments: Sequence[Node], times: Int64s) -> Value:
-        """Return the value of the only series, NaN where there is none or more than one."""
+        """Return the value of the only series, NaN unless there is exactly one."""
         vector = self._vector(arguments[0], times)
         alone = vector.present.sum(axis=0) == 1
         return Scalar(np.where(alone, np.where(vector.present, vector.values, 0.0).sum(axis=0), np.nan))

@@ -82,7 +82,7 @@ class Negation(msgspec.Struct, frozen=True):
 
 
 class Cardinality(StrEnum):
-    """How many series of each side share the labels that are matched."""
+    """Number of series on each side that share the matched labels."""
 
     ONE_TO_ONE = "one-to-one"
     MANY_TO_ONE = "many-to-one"
@@ -91,7 +91,7 @@ class Cardinality(StrEnum):
 
 
 class Matching(msgspec.Struct, frozen=True, kw_only=True):
-    """How the series of two sides are matched: by ``labels`` alone (``on``), or by all others.
+    """The matching of series of two sides: by ``labels`` alone (``on``), or by all others.
 
     ``include`` are labels that the side of one series gives to the result. ``fill_left`` and ``fill_right`` replace a
     side that has no series.

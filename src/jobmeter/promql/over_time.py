@@ -1,6 +1,6 @@
-"""Functions of ranges: what each window of samples comes to.
+"""Functions of ranges: a value for each window of samples.
 
-The definitions are those of Prometheus (``promql/functions.go``); a window is open at its start.
+Prometheus has the definitions (``promql/functions.go``). A window is open at its start.
 """
 
 import math

@@ -33,7 +33,7 @@ class Vector(msgspec.Struct, frozen=True, eq=False):
     """Series with at most one value a time.
 
     ``values`` and ``present`` have the shape [series, times]; a value that is not present is NaN or anything else.
-    ``times`` are those of the samples in ms, where they are those of samples.
+    ``times`` are the times of the samples in ms, for values that are samples.
     """
 
     labels: list[Labels]

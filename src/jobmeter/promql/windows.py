@@ -8,11 +8,11 @@ from jobmeter.promql.labels import Labels
 from jobmeter.promql.values import STALE, Vector
 
 _CHUNK = 4_000_000
-"""Most samples that are copied at once for functions that need each window by itself."""
+"""Most samples that are copied at once for functions that need each window alone."""
 
 
 class Samples(msgspec.Struct, frozen=True, eq=False):
-    """The samples of series: those of series i are ``[starts[i], starts[i + 1])``, in order of time.
+    """The samples of series. Series i has ``[starts[i], starts[i + 1])``, in order of time.
 
     ``times`` int64[samples] in ms, ``values`` float64[samples], ``starts`` int64[series + 1].
     """
