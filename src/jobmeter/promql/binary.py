@@ -214,7 +214,7 @@ def _check_one_side(one: Vector, rows: list[int], joined: Bools, group: Labels, 
 def _result_labels(matching: Matching, labels: Labels, other: Labels) -> Labels:
     if matching.cardinality is Cardinality.ONE_TO_ONE:
         names = set(matching.labels)
-        return within(labels, names | {NAME}) if matching.on else without(labels, names)
+        return within(labels, names) if matching.on else without(labels, names)
     for name in matching.include:
         labels = with_label(labels, name, value_of(other, name))
     return labels
