@@ -136,7 +136,7 @@ def _vectors(node: Binary, left: Vector, right: Vector) -> Vector:
     many_groups, one_groups = _groups(many, signature), _groups(one, signature)
     rows: list[tuple[Labels, Float64s, Bools, bool]] = []
     # A side without any series joins nothing, so the other one may be ambiguous.
-    joined: Bools = left.present.any(axis=0) & right.present.any(axis=0)
+    joined: Bools = np.logical_and(np.any(left.present, axis=0), np.any(right.present, axis=0))
     if fill_many is not None or fill_one is not None:
         joined[:] = True
     for group in dict.fromkeys((*many_groups, *one_groups)):

@@ -270,7 +270,7 @@ class _Evaluation:
     @staticmethod
     def _missing(node: Node, present: Bools) -> Vector:
         labels = _equalities(node) if isinstance(node, Selector) else ()
-        missing: Bools = ~present.any(axis=0, keepdims=True)
+        missing: Bools = np.logical_not(np.atleast_2d(np.any(present, axis=0)))
         return drop_absent(Vector([labels], np.ones(missing.shape), missing))
 
     def clamp(self, arguments: Sequence[Node], times: Int64s) -> Value:
