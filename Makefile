@@ -7,7 +7,7 @@ SDKS := alibaba alibaba-old aliyun-log baseten dask huawei opentelemetry s3 trus
 MINUTES ?= 10
 DIST := dist
 # Whose tests hold without the compiled kernel too.
-PLAIN := ingest query server wire
+PLAIN := ingest query wire
 TEST_PLAIN = JOBMETER_KERNEL=off $(VENV)/bin/python -m pytest -q -n 2 $(PLAIN:%=tests/unit/%)
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/

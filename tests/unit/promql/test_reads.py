@@ -1,0 +1,54 @@
+"""A query that sees nothing but the samples which ``reads`` names has the same answer as one that sees all."""
+
+import contextlib
+import random
+
+import numpy as np
+import pytest
+from tests.promql_corpus import Memory
+from tests.promql_random import LENGTH_MS, START_MS, Queries, difference, ours, random_series
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.promql.evaluate import evaluate
+from jobmeter.promql.parse import parse
+from jobmeter.promql.reads import reads
+
+
+class Prefetched:
+    """The samples of each selector in the ranges that were named before, and no others."""
+
+    def __init__(self, memory: Memory, query: str, start: int, end: int) -> None:
+        self.samples = {one: memory.read(one, low, high) for one, low, high in reads(parse(query), start, end)}
+
+    def read(self, selector, _start, _end):
+        return self.samples[selector]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_samples_that_are_read_suffice(seed):
+    rng = random.Random(seed)
+    memory = random_series(rng)
+    queries = Queries(rng)
+    asked = 0
+    for _ in range(60):
+        query = queries.vector(rng.randrange(1, 4))
+        start = START_MS + rng.randrange(LENGTH_MS)
+        step = rng.choice((15_000, 60_000))
+        end = start + step * rng.choice((0, 1, 20))
+        with contextlib.suppress(InvalidRequestError):
+            parse(query)
+            asked += 1
+            whole = ours(memory, query, start, end, step)
+            limited = ours(Prefetched(memory, query, start, end), query, start, end, step)
+            assert difference(whole, limited) == "", query
+    assert asked > 40
+
+
+def test_warnings_name_what_is_doubtful():
+    memory = Memory()
+    times = np.array([START_MS], np.int64)
+    assert evaluate(parse("quantile(2, vector(1))"), memory, times).warnings == [
+        "quantile value should be between 0 and 1, got 2"
+    ]
+    with pytest.raises(InvalidRequestError):
+        evaluate(parse("count_values('', vector(1))"), memory, times)
