@@ -6,7 +6,7 @@ from typing import Self
 
 from jobmeter.cli.local import connect
 from jobmeter.cli.output import duration, moment
-from jobmeter.cli.use import began, ended
+from jobmeter.cli.resource_columns import began, ended
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.bodies import Comparison
 from jobmeter.client.searches import JobSearch

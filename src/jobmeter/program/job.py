@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jobmeter.cli.output import duration, moment
-from jobmeter.cli.use import began
+from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, LogEntry
 from jobmeter.client.searches import EventSearch, LogSearch, MetricSearch

@@ -55,11 +55,11 @@ class Source:
     def pieces(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, meter: Meter, last: Last | None = None
     ) -> Iterator[Piece]:
-        """Yield all data of those series in the span, each sample once, the parts of one series in order of time.
+        """Yield all data of series in the span, each sample once, the parts of one series in order of time.
 
-        Roll-up rows are used only if their buckets fill the buckets of ``step_ms``. With ``last``, raw samples may come as
-        buckets; the references are then updated, and the caller updates them over every other piece before it takes the
-        next.
+        Roll-up rows are used only if their buckets fill the buckets of ``step_ms``. With ``last``, raw samples may come
+        as buckets; the references are then updated, and the caller updates them over every other piece before it takes
+        the next.
         """
         recent = self._recent(keys, span, step_ms, last) if span.length_ms <= RAW_IS_QUICK else None
         if recent is not None:

@@ -159,6 +159,6 @@ def test_it_gives_up_in_the_end(server, run, tmp_path, monkeypatch):
 
 
 def test_missing_files_and_folders_are_reported(run, tmp_path):
-    assert "there is no file" in str(run("import", str(tmp_path / "none.csv")).exception)
+    assert "no such file" in str(run("import", str(tmp_path / "none.csv")).exception)
     assert "is a folder" in str(run("import", str(tmp_path)).exception)
     assert run("import").exit_code == 2
