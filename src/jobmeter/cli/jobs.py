@@ -31,9 +31,9 @@ _SPARE = ("user", "type", "start", "peak memory", "mean cpu", "mean gpu", "name"
 FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
 
 _GROUPS = {
-    "Which jobs": ("states", "types", "users", "name", "findings", "severities", "since", "project"),
+    "Filters": ("states", "types", "users", "name", "findings", "severities", "since", "project"),
     "Output": ("limit", "as_json"),
-    "Which server": WHICH_SERVER,
+    "Connection": WHICH_SERVER,
 }
 
 

@@ -30,12 +30,12 @@ _STATE_EVERY = 3
 _COLOURS = {"error": "31", "warning": "33", "debug": "2"}
 _INTERRUPTED = 130
 _GROUPS = {
-    "Which lines": (
+    "Filters": (
         *("node", "replicas", "attempt", "stream", "query", "contains", "level", "severity"),
         *("start", "end", "since", "tail", "project"),
     ),
     "Output": ("follow", "timestamps", "as_json"),
-    "Which server": WHICH_SERVER,
+    "Connection": WHICH_SERVER,
 }
 
 

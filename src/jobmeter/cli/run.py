@@ -219,9 +219,7 @@ def _report(result: Result, spool: Spool | None) -> None:
         _say(f"the server refused some data:  {result.set_aside}")
     if result.remaining:
         count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
-        _say(
-            f"{count} {'process' if count == 1 else 'processes'} of the command still running, unmeasured: {numbers}"
-        )
+        _say(f"{count} {'process' if count == 1 else 'processes'} of the command still running, unmeasured: {numbers}")
 
 
 def node_name() -> str:

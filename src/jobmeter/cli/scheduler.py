@@ -24,7 +24,7 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Kind
 from jobmeter.collect.scheduler.health import Health
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
-from jobmeter.collect.scheduler.watch import InCluster, Watch
+from jobmeter.collect.scheduler.watch import ClusterScopedIds, Watch
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
@@ -117,7 +117,7 @@ def _run(  # noqa: PLR0913 - one for each option
     delivery = Delivery(outbox, lambda: transport, clock)
     scheduler = kind.make(cluster, options, spool_folder.directory)
     if job_ids == JobIds.CLUSTER:
-        scheduler = InCluster(scheduler, cluster.lower())
+        scheduler = ClusterScopedIds(scheduler, cluster.lower())
     watch = Watch(scheduler, outbox, clock, interval_ms, Health(name, cluster, interval_ms, outbox, clock))
     delivery.start()
     try:

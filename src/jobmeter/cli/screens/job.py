@@ -46,7 +46,7 @@ class JobScreen(LiveScreen):
 
     def compose(self) -> ComposeResult:
         """Show, from top to bottom: the job, its findings, its charts, its ranks and devices, the keys."""
-        yield Static("asking …", id="title", markup=False)
+        yield Static("Loading…", id="title", markup=False)
         yield Static("", id="found")
         yield Static("", id="courses")
         with Container(id="members"):

@@ -42,7 +42,7 @@ class JobsScreen(LiveScreen):
 
     def compose(self) -> ComposeResult:
         """Show the title, the table, a message, the keys."""
-        yield Static("asking …", id="title", markup=False)
+        yield Static("Loading…", id="title", markup=False)
         yield _JobTable("jobs")
         yield Static("", id="note", markup=False)
         yield Footer(show_command_palette=False)

@@ -131,7 +131,7 @@ async def screens(server, size=(80, 24), job=None):
     app = TopApp(api, SetClock(START + 600_000), 0.05, project=None, job=job)
     async with app.run_test(size=size) as pilot:
         made = Screens(app, pilot)
-        await made.until(lambda: "asking" not in made.text())
+        await made.until(lambda: "Loading" not in made.text())
         yield made
 
 
