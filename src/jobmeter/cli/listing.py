@@ -44,7 +44,7 @@ def fitted(
     if not missing:
         return shown
     named = [column for column in columns if column in missing]
-    return Group(shown, Text(f"hidden columns:  {', '.join(named)}", style="dim"))
+    return Group(shown, Text(f"hidden columns: {', '.join(named)}", style="dim"))
 
 
 def show_listing(

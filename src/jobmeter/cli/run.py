@@ -216,7 +216,7 @@ def _report(result: Result, spool: Spool | None) -> None:
         unsent = f"they are in {spool.directory} until the next run" if spool else "they are lost"
         _say(f"the last samples were not delivered ({result.undelivered}): {unsent}")
     if result.set_aside:
-        _say(f"the server refused some data:  {result.set_aside}")
+        _say(f"the server refused some data: {result.set_aside}")
     if result.remaining:
         count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
         _say(f"{count} {'process' if count == 1 else 'processes'} of the command still running, unmeasured: {numbers}")

@@ -137,6 +137,6 @@ def _once(watch: Watch, delivery: Delivery) -> None:
     if problem := watch.poll_once():
         raise ConfigurationError(problem)
     if not delivery.flush(_FLUSH_SECONDS):
-        raise ConfigurationError(f"the jobs were not delivered and stay in the spool:  {delivery.last_error}")
+        raise ConfigurationError(f"the jobs were not delivered and stay in the spool: {delivery.last_error}")
     if delivery.set_aside:
-        raise ConfigurationError(f"the server refused some data, which is quarantined:  {delivery.set_aside}")
+        raise ConfigurationError(f"the server refused some data, which is quarantined: {delivery.set_aside}")

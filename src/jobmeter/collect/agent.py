@@ -125,9 +125,9 @@ class Agent:
         self._loop.tick(force=True)
         delivery = self._delivery
         if not self._finish():
-            return f"the samples were not delivered and stay in the spool:  {delivery.last_error}"
+            return f"the samples were not delivered and stay in the spool: {delivery.last_error}"
         if delivery.set_aside:
-            return f"the server refused some data, which is quarantined:  {delivery.set_aside}"
+            return f"the server refused some data, which is quarantined: {delivery.set_aside}"
         if not delivery.acknowledged:
             reasons = ", ".join(f"{count} {reason}" for reason, count in delivery.refused.items()) or "no reason given"
             return f"the server accepted no sample: {reasons}"

@@ -198,7 +198,7 @@ class Delivery:
         if receipt.time:
             side = "ahead" if ahead_ms < 0 else "behind"
             clocks += f", the server's {iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {side}"
-        error = UnavailableError(f"the server refused samples that are too far ahead:  {clocks}")
+        error = UnavailableError(f"the server refused samples that are too far ahead: {clocks}")
         if self._clocks_apart_ms is None or abs(ahead_ms - self._clocks_apart_ms) > _AGREE_MS:
             _log.warning("%s; they stay in the spool until the clocks agree", error.message)
             self._clocks_apart_ms = ahead_ms

@@ -119,7 +119,7 @@ class Edge:
                 return router, error
             if handler is not None:
                 return router, handler
-        return self._routers[-1], NotFoundError(f"no such path:  {call.raw_path[:200]}", "path")
+        return self._routers[-1], NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
 
 
 async def _refuse(router: Router, request: Request, exchange: Exchange, error: JobmeterError) -> None:

@@ -83,7 +83,7 @@ NO_RULE = AccessRule("", "", ())
 class Request(msgspec.Struct, eq=False):
     """Request and the results of its steps so far.
 
-    ``router`` names the router. ``scope`` is None until the caller is authorised.
+    ``router`` names the router. ``scope`` is unset until the caller is authorised.
     """
 
     source: Source

@@ -156,7 +156,7 @@ class RootRouter:
     def route(self, call: Call) -> PublicHandler | None:
         """Return the handler of ``/``. Raises NotFoundError for every other path."""
         if call.raw_path != "/":
-            raise NotFoundError(f"no such path:  {call.raw_path[:200]}", "path")
+            raise NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
         _only_reading(call)
         return PublicHandler(_page)
 

@@ -53,7 +53,7 @@ _EVERYTHING = Scope(projects=None)
 class _Watched(msgspec.Struct):
     """A running job: its last sample at the last listing and evaluation, and the (monotonic) time of the latter.
 
-    ``waits`` is when its first new sample arrived. ``open`` is None until the stream of events was read.
+    ``waits`` is when its first new sample arrived. ``open`` is unset until the stream of events was read.
     ``is_queued`` is True while it is in the queue of jobs with new samples.
     """
 

@@ -81,7 +81,7 @@ def test_bad_rows_can_be_skipped(taken, run, tmp_path):
     file.write_text(HEADER + line(0) + line(1, "lots") + line(2).replace("j2", "/"))
     result = run("import", str(file), "--skip-bad")
     assert "imported 1 row of 1 job" in result.stdout
-    assert "left out 2 bad rows" in result.stdout
+    assert "skipped 2 bad rows" in result.stdout
     assert len(taken) == 1
 
 

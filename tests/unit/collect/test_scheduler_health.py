@@ -76,7 +76,7 @@ def test_a_problem_is_reported_when_it_begins_and_when_it_ends(
         assert (found.kind, found.cluster, found.interval_ms) == ("kubernetes", "c", STEP_MS)
         assert (found.problem, found.since, found.time) == (text, began, began)
         assert [record.message for record in caplog.records] == [
-            f"{text}; since 2026-01-01T00:00:30Z, tried again until it answers"
+            f"{text}; since 2026-01-01T00:00:30Z, retrying until it answers"
         ]
         one.scheduler.part, one.scheduler.error = "", None
         (found,) = one.poll(2)[:1]

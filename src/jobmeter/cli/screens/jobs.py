@@ -69,7 +69,7 @@ class JobsScreen(LiveScreen):
         rows = [_row(one, found.now_ms) for one in found.jobs]
         table.display = bool(rows)
         table.present(self.COLUMNS, rows)
-        note = f"hidden columns:  {', '.join(table.missing)}" if rows and table.missing else ""
+        note = f"hidden columns: {', '.join(table.missing)}" if rows and table.missing else ""
         if not rows:
             note = "no running jobs; press a for ended jobs" if self._only_running else FIRST_STEP
         self.query_one("#note", Static).update(note)

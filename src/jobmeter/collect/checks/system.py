@@ -112,7 +112,7 @@ def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[Check]:
     if not waiting:
         return [Check("tasks", CheckStatus.OK, "no process is blocked on a device", {"waiting": 0.0})]
     named = ", ".join(f"{name} ({pid})" for pid, name in sorted(waiting.items())[:_MOST_NAMED])
-    text = f"{len(waiting)} processes are blocked on a device:  {named}"
+    text = f"{len(waiting)} processes are blocked on a device: {named}"
     return [Check("tasks", CheckStatus.WARNING, text, {"waiting": float(len(waiting))})]
 
 

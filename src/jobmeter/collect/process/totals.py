@@ -1,8 +1,9 @@
 """Sums of the counters of processes that come and go. They never decrease and never exceed the real usage.
 
-A process's counters include the counters of children that it has waited for. So when a child is gone, its usage appears in
-its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would be lost. Each
-update compares the usage of ended children with the amount that their parent took over, and adds the rest to the owner.
+A process's counters include the counters of children that it has waited for. So when a child is gone, its usage appears
+in its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would be lost.
+Each update compares the usage of ended children with the amount that their parent took over, and adds the rest to the
+owner.
 
 Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
 Usage that no living ancestor has taken over is therefore retained only at the second update. A process that was missing

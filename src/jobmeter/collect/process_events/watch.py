@@ -1,6 +1,6 @@
 """Follow the processes of jobs by the kernel's events, so that one that ends between two scans is found and counted.
 
-A process is read when it begins to run a program: then its environment, command line and control group are those of its
+A process is read when it begins to run a program: then its environment, command line and control group identify its
 job. Its children belong to its job. Its last figures come with its end. The reading thread has a CPU budget. On a node
 that starts programs too fast for the budget, it reads the processes that still run when it gets to them, and counts the
 others.

@@ -182,7 +182,7 @@ ENDPOINTS = tagged(
             ),
             Query("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
             Query("created_to", "Created before this time."),
-            Query("sort", f"Sort key:  {', '.join(_SORTS)}. Default: created."),
+            Query("sort", f"Sort key: {', '.join(_SORTS)}. Default: created."),
             Query("order", "asc or desc. Default: desc."),
             Query("limit", "Jobs in the answer, 1 to 1000. Default: 100.", type="integer"),
             Query("offset", "Jobs to skip. Default: 0.", type="integer"),

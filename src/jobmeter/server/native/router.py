@@ -229,7 +229,7 @@ def _methods(call: Call) -> list[str]:
     path = call.raw_path.removeprefix(BASE)
     found = _ROUTES.methods(path)
     if not found or _is_odd(path):
-        raise NotFoundError(f"no such path:  {call.raw_path[:200]}", "path")
+        raise NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
     return sorted([*found, "HEAD"] if "GET" in found else found)
 
 

@@ -65,7 +65,7 @@ class Rest:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnavailableError(
-                f"Flink at {self.address} gives an unexpected answer to {path[:100]}:  {error}"
+                f"Flink at {self.address} gives an unexpected answer to {path[:100]}: {error}"
             ) from error
 
     def names(self, path: str) -> list[str]:
