@@ -142,7 +142,7 @@ def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
     found = by_name(check_kernel(machine))
     assert (found["pressure"].status, found["log"].status) == (Status.OK, Status.OK)
     assert found["perf"].text.endswith("perf_event_paranoid is 2")
-    assert found["rapl"].text.startswith("the kernel offers 1 counters")
+    assert found["rapl"].text.startswith("the kernel offers 1 energy counters")
     assert found["journal"].status is Status.ABSENT, "an empty folder is no journal"
 
 
@@ -326,7 +326,7 @@ def test_a_spool_in_each_state(machine, tmp_path):
     os.utime(segment, (0, 0))
     assert (said().status, "the oldest since 1970-01-01" in said().text) == (Status.PROBLEM, True)
     write(folder / "rejected/1.frames", "")
-    assert (said().status, "1 bodies that the server refused" in said().text) == (Status.PROBLEM, True)
+    assert (said().status, "1 refused bodies are quarantined" in said().text) == (Status.PROBLEM, True)
 
 
 def test_the_kernel_reports_who_has_a_spool_open(tmp_path):
