@@ -156,4 +156,4 @@ def test_the_policies_of_a_key_are_replaced(tmp_path: Path) -> None:
     shown = json.loads(jobmeter(tmp_path, "show", made["id"], "--json").stdout)
     assert [policy["name"] for policy in shown["policies"]] == ["AliyunARMSFullAccess"]
     assert jobmeter(tmp_path, "policies", made["id"]).returncode == 2
-    assert "there is no valid key" in jobmeter(tmp_path, "policies", "key-none", "--policy", "AliyunPAIFullAccess").stderr
+    assert "no valid key" in jobmeter(tmp_path, "policies", "key-none", "--policy", "AliyunPAIFullAccess").stderr
