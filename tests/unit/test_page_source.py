@@ -12,9 +12,11 @@ WEB = Path(__file__).parents[2] / "web"
 
 
 def test_the_lock_file_pins_every_package_by_its_digest_and_names_no_host():
-    text = (WEB / "package-lock.json").read_text()
-    assert "://" not in re.sub(r'"(url|funding|license)": .*', "", text)
-    packages = json.loads(text)["packages"]
+    lock = json.loads((WEB / "package-lock.json").read_text())
+    packages = lock["packages"]
+    for package in packages.values():
+        package.pop("funding", None)  # who may be paid, not where the package is fetched
+    assert "://" not in json.dumps(lock)
     assert len(packages) > 3
     for name, package in packages.items():
         if name:

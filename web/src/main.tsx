@@ -36,6 +36,8 @@ function Page() {
       }),
     );
   }, []);
+  const again = () => void enter(setWho, setReason, setAway);
+  useEffect(() => (away && !who ? onReturn(again) : undefined), [away, who]);
   if (who) {
     return (
       <Frame who={who} place={here} leave={() => void leave(() => setWho(null), () => setReason(""))}>
@@ -43,8 +45,6 @@ function Page() {
       </Frame>
     );
   }
-  const again = () => void enter(setWho, setReason, setAway);
-  useEffect(() => (away ? onReturn(again) : undefined), [away]);
   if (reason === null) return away && <main>{<Problem error={away} again={again} />}</main>;
   return <SignIn key={reason} reason={reason} entered={setWho} />;
 }

@@ -1,1 +1,1 @@
-"""Vendors' APIs: one folder each, pure translation."""
+"""Vendors' APIs, a folder for each: pure translation."""

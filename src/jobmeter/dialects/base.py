@@ -1,9 +1,9 @@
-"""The contract of dialects: a table of operations, and pure functions between its terms and ours.
+"""The contract of dialects: a table of operations, and pure functions between the vendor's terms and ours.
 
 An operation is a generator: it yields questions, is sent their results, and returns the vendor's body. So it performs
-no I/O, knows no store, no web framework and no other dialect, and a later question may depend on an earlier answer. Who
-the caller is, what they may see, and answering the questions is the server's part. Adding a dialect is one folder and
-one line in ``jobmeter.dialects.registry``.
+no I/O, and depends on no store, no web framework and no other dialect. A later question may depend on an earlier
+answer. The server identifies the caller, checks permissions and answers the questions. Adding a dialect takes one
+folder and one line in ``jobmeter.dialects.registry``.
 """
 
 import math
@@ -54,12 +54,12 @@ _SMALL_BODY = 1 << 20
 
 
 def read_as_json(call: Call) -> int:
-    """About how many bytes it takes to read the body as JSON, the body itself not counted."""
+    """Estimate the bytes for reading the body as JSON, without the body itself."""
     return shape_of(call.body).read_bytes
 
 
 def accounted_for(call: Call) -> int:  # noqa: ARG001 - as the other
-    """0: the operation itself accounts for the memory of reading the body, once it knows its content."""
+    """Return 0: the operation itself accounts for the memory of reading the body, once it knows its content."""
     return 0
 
 
@@ -68,7 +68,7 @@ class MissingFieldError(InvalidRequestError):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A response: status, body and headers, complete but for what the server adds to all (date, length, connection)."""
+    """A response: status, body and headers. The server adds the common headers (date, length, connection)."""
 
     status: int
     body: bytes
@@ -79,11 +79,11 @@ class Answer(msgspec.Struct, frozen=True):
 class Context(msgspec.Struct, frozen=True):
     """The context of a call: the time, the request's id, the parameters of its path, the caller.
 
-    ``project`` is that of the caller's key, None for a key that sees all; ``caller`` the key's name. Neither decides
-    what may be read: that is decided where questions are answered. ``limits`` bound what one request may bring.
-    ``senders`` caches what senders repeat, where the server has such a cache. ``public`` is the server's address for
-    others where the settings name one: ``public_address`` gives that of an answer. ``silent_ms`` is how long a node may
-    send nothing before it counts as down.
+    ``project`` is the project of the caller's key, None for a key of all projects; ``caller`` is the key's name.
+    Neither decides which data the call may read: the server decides that when it answers questions. ``limits`` bound
+    the content of one request. ``senders`` caches repeated parts of requests, None without a cache. ``public`` is the
+    server's address in the settings; ``public_address`` returns the one for an answer. ``silent_ms`` is the silence
+    after which a node counts as down.
     """
 
     now_ms: int
@@ -98,11 +98,11 @@ class Context(msgspec.Struct, frozen=True):
 
 
 Steps = Generator[Question[Any], Any, Answer]
-"""An operation under way. An error of a question is raised at its ``yield``."""
+"""A running operation. An error of a question is raised at its ``yield``."""
 
 
 def execute(question: Question[R]) -> Generator[Question[Any], Any, R]:
-    """The typed result of a question inside an operation.
+    """Ask a question inside an operation, and return its typed result.
 
     >>> view = yield from execute(JobQuestion(ref))  # doctest: +SKIP
     """
@@ -118,17 +118,17 @@ class Run(Generic[R]):
         self._question: Question[Any] | None = None
 
     def advance(self, from_memory: Callable[[Question[Any]], Any]) -> R | None:
-        """The operation's result; None where ``from_memory`` had None for one of its questions.
+        """Return the operation's result; None if ``from_memory`` returned None for one of its questions.
 
-        The operation then stands before that question: ``advance`` and ``finish`` go on from it. Raises as ``finish``.
+        The operation then waits for that question: ``advance`` and ``finish`` continue from it. Raises as ``finish``.
         """
         body: R | None = self._go(from_memory, optional=True)
         return body
 
     def finish(self, answer: Callable[[Question[Any]], Any]) -> R:
-        """The operation's result; ``answer`` gives those of its questions.
+        """Return the operation's result; ``answer`` answers its questions.
 
-        Raises what the operation raises. A JobmeterError of ``answer`` is raised inside the operation.
+        Raises the operation's errors. A JobmeterError of ``answer`` is raised inside the operation.
         """
         body: R = self._go(answer, optional=False)
         return body
@@ -156,13 +156,13 @@ def drive(steps: Generator[Question[Any], Any, R], answer: Callable[[Question[An
 
 
 def only(answer: Answer) -> Steps:
-    """An operation without questions."""
+    """Make an operation without questions."""
     yield from ()
     return answer
 
 
 class RecordJobs(msgspec.Struct, Question[int], frozen=True):
-    """Write records as the caller; one that names no project is for the caller's own. Gives their number.
+    """Write records as the caller. A record without a project is for the caller's own. Returns their number.
 
     Needs a writing action.
     """
@@ -171,7 +171,7 @@ class RecordJobs(msgspec.Struct, Question[int], frozen=True):
 
 
 class StopJob(msgspec.Struct, Question[Job], frozen=True):
-    """Record that a job was stopped now, and give it.
+    """Record that a job was stopped now. Returns the job.
 
     Jobmeter does not end processes: the system that runs the job does. Raises ConflictError for a job that has ended.
     """
@@ -181,7 +181,7 @@ class StopJob(msgspec.Struct, Question[Job], frozen=True):
 
 
 class DeleteJob(msgspec.Struct, Question[Job], frozen=True):
-    """Delete a job, its samples, its logs and its events; gives its last state."""
+    """Delete a job, its samples, its logs and its events. Returns its last state."""
 
     ref: JobRef
 
@@ -189,7 +189,7 @@ class DeleteJob(msgspec.Struct, Question[Job], frozen=True):
 class WriteSamples(msgspec.Struct, Question[Receipt], frozen=True):
     """Store samples as the caller. Each series names its project.
 
-    ``rejected`` counts, by reason, the samples that the dialect itself refused, for the server's own metrics.
+    ``rejected`` counts, by reason, the samples that the dialect itself rejected, for the server's own metrics.
     """
 
     batch: SampleBatch
@@ -215,7 +215,7 @@ class TraceTokenQuestion(msgspec.Struct, Question["TraceToken"], frozen=True):
 
 
 class TraceToken(msgspec.Struct, frozen=True):
-    """A trace token, when it ends in epoch milliseconds, and the port for OTLP over gRPC (None: there is none)."""
+    """A trace token, its expiry in epoch milliseconds, and the port for OTLP over gRPC (None without one)."""
 
     token: str
     expires_ms: int
@@ -223,7 +223,7 @@ class TraceToken(msgspec.Struct, frozen=True):
 
 
 Figure = tuple[str, tuple[tuple[str, str], ...], int]
-"""A count of the server: its name, its tags, and how many."""
+"""A counter of the server: its name, its tags, and its value."""
 
 
 class ServerQuestion(msgspec.Struct, Question[list[Figure]], frozen=True):
@@ -238,14 +238,17 @@ class ShareQuestion(msgspec.Struct, Question["ShareToken"], frozen=True):
 
 
 class ShareToken(msgspec.Struct, frozen=True):
-    """A share token, and when it ends in epoch milliseconds."""
+    """A share token, and its expiry in epoch milliseconds."""
 
     token: str
     expires_ms: int
 
 
 class CreateShipper(msgspec.Struct, Question[Shipper], frozen=True):
-    """Create a shipper of the log lines of a resource group that the caller may see to a sink of the settings."""
+    """Create a shipper of the log lines of a resource group that the caller may see.
+
+    Its sink is one of the settings.
+    """
 
     resource_group: str
     sink_project: str
@@ -259,13 +262,13 @@ class ShipperQuestion(msgspec.Struct, Question[Shipper], frozen=True):
 
 
 class DeleteShipper(msgspec.Struct, Question[Shipper], frozen=True):
-    """Delete the shipper of a resource group; gives its last state."""
+    """Delete the shipper of a resource group. Returns its last state."""
 
     resource_group: str
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """One parameter of an operation, for the reference page. ``text`` says its form and its default."""
+    """A parameter of an operation, for the reference page. ``text`` gives its form and its default."""
 
     name: str
     where: Literal["path", "query", "header", "body"]
@@ -274,7 +277,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chart shows: one metric of a job over ``span`` in steps of ``step_ms``. ``replica`` is the chosen one."""
+    """The content of a chart: one metric of a job over ``span`` in steps of ``step_ms``, for the chosen ``replica``."""
 
     job: Job
     metric: Metric
@@ -284,10 +287,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ViewCall(msgspec.Struct, frozen=True, kw_only=True):
-    """The call of a vendor's API that gives what a view shows, with ``KEY`` in place of the caller's token.
+    """The call of a vendor's API for the data of a chart, with ``KEY`` in place of the caller's token.
 
-    ``path`` has its query, all of it percent-encoded; ``body`` is JSON. ``note`` says what of the view the API cannot
-    express.
+    ``path`` has its query, all of it percent-encoded; ``body`` is JSON. ``note`` names the parts of the view that the
+    API cannot express.
     """
 
     operation: str
@@ -299,17 +302,17 @@ class ViewCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 KEY = "$JOBMETER_KEY"
-"""The variable that a shell replaces with the token, which is never shown."""
+"""The shell variable that stands for the token, which is never shown."""
 BEARER = f"Authorization: Bearer {KEY}"
 
 
 def target(path: str, **query: object) -> str:
-    """A path whose parts are percent-encoded already, with its query."""
+    """Return a path whose parts are already percent-encoded, with its query."""
     return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
 
 
 def encoded(part: str) -> str:
-    """A part of a path, percent-encoded whole."""
+    """Percent-encode a part of a path."""
     return quote(part, safe="")
 
 
@@ -319,13 +322,13 @@ class GapStatus(StrEnum):
     NOT_IMPLEMENTED = "notimpl"
     """It could be supported, but is not planned."""
     NOT_YET = "notyet"
-    """It is going to be answered."""
+    """It will be supported."""
     NEVER = "never"
     """It makes no sense here."""
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A part of the vendor's API that is not supported, and why."""
+    """A part of the vendor's API that is not supported, and the reason."""
 
     what: str
     reason: str
@@ -333,14 +336,14 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation of a vendor's API.
+    """An operation of a vendor's API.
 
-    ``name`` is the vendor's own, ``GetJobMetrics``; ``action`` what it does, for ``jobmeter.access``: ``metrics:read``.
+    ``name`` is the vendor's, ``GetJobMetrics``; ``action`` is its permission in ``jobmeter.access``: ``metrics:read``.
     ``path`` is a template, ``/api/v1/jobs/{JobId}/metrics``. ``answer`` starts it; it raises InvalidRequestError in the
-    vendor's own field names. ``rate`` is how often one key may call it, where the vendor states a limit; a setting of
-    the server comes before it. ``encodings`` are the content encodings that ``answer`` decodes itself; others are
-    decoded, or refused, before it is called. ``read_bytes`` estimates the additional memory of reading the body;
-    ``answer`` accounts for any other memory itself, with ``Call.take``.
+    vendor's own field names. ``rate`` is the vendor's rate limit for one key, if documented; a setting of the server
+    overrides it. ``encodings`` are the content encodings that ``answer`` decodes itself; other bodies are decoded, or
+    rejected, before the call. ``read_bytes`` estimates the additional memory of reading the body. ``answer`` accounts
+    for any other memory itself, with ``Call.take``.
     """
 
     name: str
@@ -351,20 +354,25 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Sequence[Parameter]
     text: str
     body_bytes: int = _SMALL_BODY
-    """Largest body that the operation takes, as sent."""
+    """Largest accepted body, as sent."""
     decoded_bytes: int = _SMALL_BODY
     """Largest body after decompression; the settings may allow less."""
     read_bytes: Callable[[Call], int] = read_as_json
     by_resource: bool = False
-    """True where the answer leaves out whatever the caller's policies do not allow. An operation without it refuses a
-    key whose policies allow only some resources of a project."""
+    """True if the answer leaves out all data that the caller's policies do not allow.
+
+    Without it the operation rejects a key whose policies allow only some resources of a project.
+    """
     rate: Rate | None = None
     encodings: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class OperationMaker:
-    """Makes operations below ``prefix``. ``of_paths`` documents the parameters that their paths may have, once."""
+    """Makes operations below ``prefix``.
+
+    ``of_paths`` documents the parameters that occur in their paths, once for all.
+    """
 
     of_paths: Sequence[Parameter]
     prefix: str = ""
@@ -381,7 +389,7 @@ class OperationMaker:
         action: str = "jobs:read",
         by_resource: bool = False,
     ) -> Operation:
-        """An operation; ``parameters`` are those besides the path's."""
+        """Make an operation; ``parameters`` are those besides the path's."""
         whole = self.prefix + path
         of_path = [one for one in self.of_paths if f"{{{one.name}}}" in whole]
         return Operation(
@@ -400,7 +408,7 @@ class OperationMaker:
 class Match(msgspec.Struct, frozen=True):
     """An operation found for a call, with the values of its path parameters, percent-decoded.
 
-    ``schemes`` are the credential schemes of the form that the call has; None: all of the dialect's.
+    ``schemes`` are the credential schemes of the form of the call; None: all of the dialect's.
     """
 
     operation: Operation
@@ -409,7 +417,7 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Dialect(Protocol):
-    """One vendor's API."""
+    """A vendor's API."""
 
     @property
     def name(self) -> str:
@@ -423,31 +431,31 @@ class Dialect(Protocol):
 
     @property
     def schemes(self) -> Sequence[Scheme]:
-        """The credential schemes it accepts, most specific first."""
+        """The credential schemes that it accepts, most specific first."""
         ...
 
     @property
     def operations(self) -> Sequence[Operation]:
-        """Every operation that it answers."""
+        """Every supported operation."""
         ...
 
     @property
     def gaps(self) -> Sequence[Gap]:
-        """The parts of the API that it does not support."""
+        """The parts of the API that are not supported."""
         ...
 
     def match(self, call: Call) -> Match | None:
-        """The operation that the call names; None when the call is not for this dialect. The body is not read yet.
+        """Return the operation of the call; None if the call is for another dialect. The body is not read yet.
 
-        Raises NotFoundError when the call is clearly this dialect's but names no operation (kind ``path``), or has a
+        Raises NotFoundError if the call is clearly for this dialect but has no known operation (kind ``path``), or a
         wrong method (kind ``method``, ``name`` the allowed ones).
         """
         ...
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
-        """The error in the vendor's code, body and status.
+        """Render the error with the vendor's code, body and status.
 
-        A bug arrives as a bare JobmeterError and becomes their internal error.
+        A bug arrives as a bare JobmeterError and becomes the vendor's internal error.
         """
         ...
 
@@ -466,20 +474,20 @@ _STATUS: tuple[tuple[type[JobmeterError], int], ...] = (
 
 
 def http_status(error: JobmeterError) -> int:
-    """The status for an error of ours, where the vendor's is the usual one; 500 for a bug."""
+    """Return the usual status for one of our errors; 500 for a bug."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def not_negative(value: float) -> float:
-    """The value, at least 0: an exporter's noise may leave a ratio of 0 slightly negative."""
+    """Return the value, at least 0: an exporter's noise may make a ratio of 0 slightly negative."""
     return max(0.0, value)
 
 
 def rounded(value: float) -> float:
-    """The value to 12 significant digits, without the rounding noise of unit conversion."""
+    """Round to 12 significant digits, which removes the rounding noise of unit conversion."""
     return float(f"{value:.12g}")
 
 
 def whole(amount: float) -> int:
-    """An amount rounded up to a whole number."""
+    """Round up to a whole number."""
     return math.ceil(rounded(amount))

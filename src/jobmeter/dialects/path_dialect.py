@@ -1,4 +1,4 @@
-"""A dialect whose operations are found by method and path, as most vendors' are."""
+"""A dialect whose operations are found by method and path."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from jobmeter.errors import JobmeterError, NotFoundError
 class PathDialect:
     """A dialect whose operations are found by method and path. See ``Dialect``.
 
-    ``wrong_method`` is the refusal of a ``method`` where others are ``allowed``, ``wrong_path`` that of a ``path`` of
-    which ``owns`` says that it is the dialect's; without ``owns`` none is.
+    ``wrong_method`` is the error for a ``method`` if others are ``allowed``, ``wrong_path`` that for an unknown
+    ``path`` of the dialect. ``owns`` tests for a path of the dialect; without it no unknown path is an error.
     """
 
     name: str
@@ -32,7 +32,7 @@ class PathDialect:
         self._routes = Routes(self.operations)
 
     def match(self, call: Call) -> Match | None:
-        """See ``Dialect.match``."""
+        """Return the operation of the call; None if the call is for another dialect."""
         path = call.raw_path
         if self.owns is not None and not self.owns(path):
             return None
@@ -47,5 +47,5 @@ class PathDialect:
         return None
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
-        """See ``Dialect.render_error``."""
+        """Render the error as the vendor's answer."""
         return self.render(call, context, error)

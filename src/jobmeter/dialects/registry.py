@@ -1,4 +1,4 @@
-"""The only file that names dialects. The server matches them in this order."""
+"""Lists the dialects: the only file that names them. The server tries them in this order."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from jobmeter.dialects.base import Dialect, View, ViewCall
 
 
 def view_calls(view: View) -> Sequence[tuple[str, ViewCall]]:
-    """Title of the API and call, of each dialect that has a form for what a chart shows."""
+    """Return the title of the API and the call, for each dialect that can return the data of a chart."""
     from jobmeter.dialects import baseten, cms, foas, modelarts, opentsdb, pai_dlc, pai_studio
     from jobmeter.dialects.baseten.view import view_call as of_baseten
     from jobmeter.dialects.cms.view import view_call as of_cms
@@ -29,7 +29,7 @@ def view_calls(view: View) -> Sequence[tuple[str, ViewCall]]:
 
 
 def dialects() -> Sequence[Dialect]:
-    """Every dialect, in the order in which a call is offered to them."""
+    """Return every dialect, in the order in which a call is offered to them."""
     from jobmeter.dialects.alibaba.gateway import GATEWAY
     from jobmeter.dialects.baseten import BASETEN
     from jobmeter.dialects.cms import CMS
@@ -54,8 +54,8 @@ def dialects() -> Sequence[Dialect]:
         FOAS,
         MODELARTS,
         BASETEN,
-        OPENTSDB,
         PROMETHEUS,
+        OPENTSDB,
         OTLP,
         GATEWAY,
     )

@@ -25,7 +25,7 @@ R = TypeVar("R", bound=Route)
 
 
 class Routes(Generic[R]):
-    """Operations by method and path. Where several templates match a path, the one with the earlier literal wins.
+    """Operations by method and path. If several templates match a path, the one with the earlier literal wins.
 
     The templates of one method and one number of segments are one regular expression: a call costs one match.
     """
@@ -37,12 +37,12 @@ class Routes(Generic[R]):
         self._groups = {shape: _Group(found) for shape, found in groups.items()}
 
     def find(self, method: str, raw_path: str) -> tuple[R, dict[str, str]] | None:
-        """The operation, and the values of its path's parameters as ``path_parameters`` gives them."""
+        """Return the operation, and the values of its path's parameters in the form of ``path_parameters``."""
         group = self._groups.get((method, raw_path.count("/")))
         return None if group is None else group.find(raw_path)
 
     def methods(self, raw_path: str) -> list[str]:
-        """The methods that the path has, sorted."""
+        """Return the methods of the path, sorted."""
         count = raw_path.count("/")
         return sorted(
             method for (method, shape), group in self._groups.items() if shape == count and group.find(raw_path)
@@ -70,7 +70,7 @@ class _Group(Generic[R]):
 
 
 def path_parameters(template: str, raw_path: str) -> dict[str, str] | None:
-    """The percent-decoded values of a template's ``{Name}`` segments; None when the path has another shape.
+    """Return the percent-decoded values of a template's ``{Name}`` segments; None for a path of another form.
 
     Nothing is normalised: ``//`` is an empty segment (an empty value) and ``%2F`` stays inside its segment.
     """
@@ -79,7 +79,7 @@ def path_parameters(template: str, raw_path: str) -> dict[str, str] | None:
     return None if match is None else _values(names, match.groups())
 
 
-@cache  # the templates that there are
+@cache  # bounded by the number of templates
 def _compiled(template: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
     return _names(template), re.compile(_pattern(template))
 

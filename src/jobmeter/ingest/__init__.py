@@ -1,1 +1,1 @@
-"""The one pipeline in: validate, identify, keep, acknowledge."""
+"""The ingest pipeline: validate, identify, store, acknowledge."""

@@ -1,8 +1,8 @@
-"""Group commit: requests that arrive while a commit runs share the next one, and its one sync to disk.
+"""Group commit: requests that arrive during a commit share the next one, and its single sync to disk.
 
 This is the only queue between a request and the disk. It lies above the store rather than inside its journal, because
-what comes before the sync (descriptors, marks, places in the window) and after it (the registry hears of jobs) costs as
-little for the whole group as the sync does.
+the group also shares the other steps. Before the sync these are descriptors, marks of late hours and rows of the
+window, after it the registry's update.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 _ROW_BYTES = 20
 _SERIES_BYTES = 600
 _NUMBER_BYTES = 24
-"""Of a series that is identified by its number, and its keys; the series itself is shared by all batches."""
+"""Bytes of a series identified by its number, and its keys. All batches share the series itself."""
 _LINE_BYTES = 250
 _SPAN_BYTES = 4_000
 _RETRY_AFTER_MS = 1_000
@@ -49,13 +49,12 @@ class _Waiting(msgspec.Struct, Generic[T], eq=False):
 
 
 class GroupCommit(Generic[T]):
-    """One thread that commits whatever has gathered, in the order of arrival.
+    """Commits everything that is waiting, in the order of arrival, in one thread.
 
-    ``commit`` is called in that thread with what arrived, and returns when it is durable; when it fails, the futures of
-    all of it fail. ``measure`` gives the memory (bytes) and the rows of something. ``queue_bytes`` bounds what may wait
-    (a request that finds the queue empty is always taken), ``group_rows`` what one call may hold. ``idle`` is called
-    when nothing came for a second, and at the end, and again while it says that there is more to do. ``what`` names it
-    in messages.
+    ``commit`` is called in that thread with the waiting contents, and returns when they are durable. If it fails, all
+    their futures fail. ``measure`` returns the memory (bytes) and the rows of a content. ``queue_bytes`` bounds the
+    queue; an empty queue accepts a content of any size. ``group_rows`` bounds one call. ``idle`` is called after a
+    second without requests, at the end, and again while it returns True. ``what`` names the contents in messages.
     """
 
     def __init__(
@@ -84,31 +83,31 @@ class GroupCommit(Generic[T]):
 
     @property
     def waiting_bytes(self) -> int:
-        """About how much memory the requests take that wait to be committed."""
+        """Bytes of the requests that wait for their commit, about."""
         return self._waiting_bytes
 
     def check_room(self, content: T) -> None:
-        """Raise ThrottledError when the queue has no room for it now, UnavailableError after ``close``."""
+        """Raise ThrottledError if the queue has no room for the content now, UnavailableError after ``close``."""
         with self._changed:
             self._check(self._measure(content)[0])
 
     def append(self, content: T, retention: Retention) -> Future[None]:
-        """A future that is done when the content is durable, or has what the store raised.
+        """Queue the content. Return a future that is done when it is durable, or that has the store's error.
 
-        Where it failed nothing of the content may be taken as durable. Raises as ``check_room``.
+        After an error no part of the content may be assumed durable. Raises as ``check_room``.
         """
         done = Future[None]()
         self._put(_Waiting(content, retention, *self._measure(content), done))
         return done
 
     def append_from_loop(self, content: T, retention: Retention) -> "asyncio.Future[None]":
-        """As ``append``, on the thread of an event loop and for it: it is woken once for all of a group."""
+        """Queue the content from the thread of an event loop, which is woken once for a whole group. See ``append``."""
         done = asyncio.get_running_loop().create_future()
         self._put(_Waiting(content, retention, *self._measure(content), done))
         return done
 
     def close(self) -> None:
-        """Refuse what comes from now on, commit what waits, and end the thread."""
+        """Reject new requests, commit the waiting ones, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -147,7 +146,7 @@ class GroupCommit(Generic[T]):
     def _gather(self) -> None:
         """Wait briefly for as many requests as the last group and its queue had.
 
-        Senders that were acknowledged are likely to send again: two alternating groups become one that costs half.
+        Acknowledged senders are likely to send again: two alternating groups become one group at half the cost.
         """
         if 0 < len(self._waiting) < self._awaited and not self._closed:
             self._changed.wait(_GATHER_SECONDS)
@@ -177,13 +176,13 @@ class GroupCommit(Generic[T]):
             while self._idle() and (self._closed or not self._waiting):
                 pass
         except JobmeterError as error:
-            _LOG.warning("what the registry was to hear waits: %s", error.message)
+            _LOG.warning("the report to the registry waits: %s", error.message)
         except Exception:  # noqa: BLE001 - without this thread every later request would wait for ever
-            _LOG.exception("what the registry was to hear waits")
+            _LOG.exception("the report to the registry waits")
 
 
 def _resolve(waiting: Sequence["Future[None] | asyncio.Future[None]"], error: Exception | None) -> None:
-    """Resolve futures. An event loop is woken once for all of its own: each time costs more than the rest."""
+    """Resolve futures. Each event loop is woken once for all its futures: waking costs more than the rest."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for one in waiting:
         if isinstance(one, Future):
@@ -212,7 +211,7 @@ def _set(one: "Future[None] | asyncio.Future[None]", error: Exception | None) ->
 class SampleCommitter(GroupCommit[SampleBatch]):
     """Appends batches, in each of which a series is listed once.
 
-    ``observe`` is called with the batches that are durable before their futures are resolved; these fail when it fails.
+    ``observe`` is called with the durable batches before their futures are resolved. If it fails, the futures fail.
     """
 
     def __init__(
@@ -233,8 +232,8 @@ class SampleCommitter(GroupCommit[SampleBatch]):
 class LogCommitter(GroupCommit[Sequence[LogLine]]):
     """Appends log lines; ``observe`` as for ``SampleCommitter``.
 
-    ``forward`` has the lines before they are acknowledged, in the order in which they came; they fail when it fails.
-    While a caller holds ``paused`` no line is written; those that come wait.
+    ``forward`` gets the lines before they are acknowledged, in the order of arrival. If it fails, they fail. While a
+    caller holds ``paused``, no line is written and new lines wait.
     """
 
     def __init__(
@@ -281,5 +280,5 @@ def _of_lines(lines: Sequence[LogLine]) -> tuple[int, int]:
 
 
 def _of_spans(spans: Sequence[Span]) -> tuple[int, int]:
-    # Their texts are those of the bodies that they came in, which their requests account for.
+    # Their texts belong to request bodies, whose memory is already counted.
     return _SPAN_BYTES * len(spans), len(spans)

@@ -1,4 +1,4 @@
-"""What samples are of (a replica on a device of a node), by small numbers."""
+"""Entities: the replicas, devices and nodes that samples belong to, by small numbers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ _NOBODY, _UNKNOWN = -1, -2
 
 
 class Entity(NamedTuple):
-    """One of them; names that do not apply are empty."""
+    """The owner of some series. Names that do not apply are empty."""
 
     project: str
     job: str
@@ -35,16 +35,16 @@ class Sighting(NamedTuple):
     last: Int64s
 
     def where(self, chosen: Bools | slice) -> "Sighting":
-        """Some of them."""
+        """Return a selection of the entities."""
         return Sighting(self.entity[chosen], self.first[chosen], self.last[chosen])
 
 
 NOTHING = Sighting(*(np.empty(0, np.int64) for _ in Sighting._fields))
-"""None of them."""
+"""An empty sighting."""
 
 
 def merged(parts: Sequence[Sighting]) -> Sighting:
-    """Each entity of any of them once, with its first and last time over all of them."""
+    """Merge sightings: each entity once, with its first and last time over all of them."""
     if not parts:
         return NOTHING
     if len(parts) == 1:
@@ -57,19 +57,19 @@ def merged(parts: Sequence[Sighting]) -> Sighting:
 
 
 class Spans:
-    """The ``first`` and the ``last`` time (ms) of each entity, by its number; ``NEVER`` for one without any."""
+    """The ``first`` and the ``last`` time (ms) of each entity, by its number; ``NEVER`` if it has no times."""
 
     def __init__(self) -> None:
         self.first: Int64s = np.empty(0, np.int64)
         self.last: Int64s = np.empty(0, np.int64)
 
     def fit(self, count: int) -> None:
-        """Make room for that many entities."""
+        """Make room for ``count`` entities."""
         if count > len(self.first):
             self.first, self.last = grown(self.first, count, NEVER), grown(self.last, count, -NEVER)
 
     def widen(self, sighting: Sighting) -> None:
-        """Extend the times by those of a sighting."""
+        """Extend the times by a sighting."""
         self.first[sighting.entity] = np.minimum(self.first[sighting.entity], sighting.first)
         self.last[sighting.entity] = np.maximum(self.last[sighting.entity], sighting.last)
 
@@ -78,18 +78,18 @@ class Spans:
         self.first[entities], self.last[entities] = NEVER, -NEVER
 
     def all(self) -> Sighting:
-        """All entities that have times."""
+        """Return all entities that have times."""
         entities = np.flatnonzero(self.first != NEVER)
         return Sighting(entities, self.first[entities], self.last[entities])
 
 
 class _Members:
-    """Which entities some series are of."""
+    """Groups some series by their entity."""
 
     def __init__(self, entities: Int64s, numbering: object) -> None:
-        """``entities`` int64[n]: of each series its entity, or ``_NOBODY``; ``numbering``: what gave their numbers."""
+        """``entities`` int64[n]: the entity of each series, or ``_NOBODY``. ``numbering`` identifies the numbering."""
         self.numbering = numbering
-        # A stable sort of 16 bits is much the faster one.
+        # A stable sort of 16-bit numbers is much faster.
         few = len(entities) and int(entities.max()) - int(entities.min()) < 2**16
         order = np.argsort((entities - entities.min()).astype(np.uint16) if few else entities, kind="stable")
         self._order = order[np.searchsorted(entities[order], 0) :]
@@ -98,12 +98,12 @@ class _Members:
         self._entities = ordered[self._starts]
 
     def all_at(self, time_ms: int) -> Sighting:
-        """Each entity once, where every sample is of one time."""
+        """Return each entity once, for samples that all have the same time."""
         time = np.full(len(self._entities), time_ms)
         return Sighting(self._entities, time, time)
 
     def spans(self, first: Int64s, last: Int64s) -> Sighting:
-        """Each entity once, from the first and last time of each series."""
+        """Return each entity once, from the first and last time of each series."""
         if not len(self._entities):
             return Sighting(self._entities, first[:0], last[:0])
         earliest = np.minimum.reduceat(first[self._order], self._starts)
@@ -111,7 +111,7 @@ class _Members:
 
 
 class Entities:
-    """Numbers of entities, and the entity of each series of a interner. Not safe for several threads."""
+    """Numbers of entities, and the entity of each series of an interner. Not safe for several threads."""
 
     def __init__(self) -> None:
         self._numbers: dict[Entity, int] = {}
@@ -124,23 +124,23 @@ class Entities:
         return len(self._entities)
 
     def number(self, entity: Entity) -> int:
-        """The number of an entity; the next one when it had none."""
+        """Return the number of an entity; a new entity gets the next number."""
         number = self._numbers.setdefault(entity, len(self._entities))
         if number == len(self._entities):
             self._entities.append(entity)
         return number
 
     def of(self, sighting: Sighting) -> list[Entity]:
-        """The entities of these numbers."""
+        """Return the entities with these numbers."""
         return [self._entities[number] for number in sighting.entity.tolist()]
 
     def of_job(self, project: str, job: str) -> Int64s:
-        """The numbers of everything that is of a job."""
+        """Return the numbers of all entities of a job."""
         mine = (at for at, entity in enumerate(self._entities) if entity.job == job and entity.project == project)
         return np.fromiter(mine, np.int64)
 
     def sighting(self, batch: SampleBatch) -> Sighting:
-        """What a batch was measured of, and when."""
+        """Return the entities of a batch, with the times of their samples."""
         if not isinstance(batch.series, SeriesList) or batch.series.interner is not self._interner:
             batch = numbered(batch)
         series = series_of(batch)
@@ -160,7 +160,7 @@ class Entities:
         return members.spans(first, last)
 
     def _of(self, series: SeriesList, positions: Int64s) -> "_Members":
-        """The entities of some of the series."""
+        """Return the entities of some of the series."""
         if len(self._interner) > len(self._of_series):
             self._of_series = grown(self._of_series, len(self._interner), _UNKNOWN)
         numbers = series.numbers[positions]
@@ -169,7 +169,7 @@ class Entities:
         return _Members(self._of_series[numbers], self._numbering)
 
     def observations(self, sighting: Sighting) -> list[Observation]:
-        """The same, in the registry's words."""
+        """Convert a sighting to the registry's observations."""
         return [
             Observation(**entity._asdict(), first_ms=first, last_ms=last)
             for entity, first, last in zip(

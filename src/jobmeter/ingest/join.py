@@ -1,4 +1,4 @@
-"""Several batches as one, in their order, so that the later sample still wins."""
+"""Joins several batches in their order, so that the later sample still wins."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -14,7 +14,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 def numbered(batch: SampleBatch) -> SampleBatch:
-    """The same rows, each series listed once, by the numbers of the current interner."""
+    """Return the same rows with each series listed once, by the numbers of the current interner."""
     interner = current()
     series = batch.series
     if isinstance(series, SeriesList) and series.interner is interner:
@@ -23,7 +23,7 @@ def numbered(batch: SampleBatch) -> SampleBatch:
 
 
 def join(batches: Sequence[SampleBatch]) -> SampleBatch:
-    """One batch with every row, in order, in which each series is listed once. See ``numbered``."""
+    """Join batches to one with every row, in order, in which each series is listed once. See ``numbered``."""
     if len(batches) == 1:
         return numbered(batches[0])
     interner = current()
@@ -39,15 +39,18 @@ def join(batches: Sequence[SampleBatch]) -> SampleBatch:
 
 
 def merged(interner: SeriesInterner, numbers: Int64s, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
-    """A batch of rows whose series have these numbers (``numbers[index]``); a number may be there several times."""
+    """Make a batch of rows whose series have these numbers (``numbers[index]``); numbers may repeat."""
     series, places = distinct(interner, numbers)
     return listed(series, index if places is None else places[index], time, value)
 
 
 def distinct(interner: SeriesInterner, numbers: Int64s) -> tuple[SeriesList, Uint32s | None]:
-    """The series of these numbers, each once, and the place of each number among them; None: its own."""
+    """Return the series of these numbers, each once, and the position of each number among them.
+
+    The positions are None if no number repeats.
+    """
     order = np.arange(len(numbers))
-    # Written backwards, so that the first place of a number stays. What no number leads to is never read.
+    # Written backwards, so that the first position of a number wins. Entries without a number are never read.
     first_of = np.empty(len(interner), np.int64)
     first_of[numbers[::-1]] = order[::-1]
     first = first_of[numbers]
@@ -59,13 +62,13 @@ def distinct(interner: SeriesInterner, numbers: Int64s) -> tuple[SeriesList, Uin
 
 
 def used(batch: SampleBatch) -> SampleBatch:
-    """The same rows, without the series that have none."""
+    """Drop the series that have no rows."""
     rows = np.bincount(batch.index, minlength=len(batch.series))
     return batch if rows.all() else select(batch, np.flatnonzero(rows))
 
 
 def select(batch: SampleBatch, series: Sequence[int] | Int64s) -> SampleBatch:
-    """The rows of some of a batch's series (positions in ``batch.series``), those series alone being listed."""
+    """Return the rows of some of a batch's series (positions in ``batch.series``), and list only these series."""
     positions = np.asarray(series, np.int64)
     place = np.full(len(batch.series), -1, np.int64)
     place[positions] = np.arange(len(positions))
@@ -78,7 +81,7 @@ def select(batch: SampleBatch, series: Sequence[int] | Int64s) -> SampleBatch:
 
 
 def extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
-    """(positions of the series that have rows, the first time of each, the last time of each), by position."""
+    """Return the positions of the series with rows, and the first and the last time of each."""
     if not len(batch):
         empty = np.empty(0, np.int64)
         return empty, empty, empty

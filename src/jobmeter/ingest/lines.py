@@ -1,4 +1,4 @@
-"""What log lines may be: refused as a whole, by the name of what is wrong, before anything of a request is stored."""
+"""Validates log lines: an invalid line rejects the whole request before any of it is stored."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,18 +10,18 @@ from jobmeter.model.log import MAX_SYSTEM_NAME, MAX_TEXT_BYTES, LogLine, cut_tex
 from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, time_error
 from jobmeter.model.series import check_job_id, check_name, check_project
 from jobmeter.model.syslog import FACILITIES, SEVERITIES, level_of_severity
-from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS
 
-_MAX_TIME_NS = MAX_TIME_MS * 1_000_000
+_MAX_TIME_NS = MAX_TIME_MS * NS_PER_MS
 _SURELY_FITS = MAX_TEXT_BYTES // 4
-"""Characters of a text that is short enough whatever they are."""
+"""Most characters of a text that fits in bytes whatever its characters are."""
 
 
 def prepared(lines: Iterable[LogLine], most: int) -> LogBatch:
-    """The lines as they are stored, in their order.
+    """Return the lines in their stored form, in their order.
 
-    A text of several lines becomes several lines, each a nanosecond after the one before; a text that is too long is
-    cut. A line with a severity and no level has the severity's level. Raises InvalidRequestError naming the field,
+    A text of several lines becomes several lines, each a nanosecond after the previous one. A text that is too long is
+    cut. A line with a severity and no level gets the severity's level. Raises InvalidRequestError naming the field,
     LimitExceededError (field ``lines``) for more than ``most``.
     """
     batch = LogBatch.of(lines)
@@ -39,12 +39,12 @@ def prepared(lines: Iterable[LogLine], most: int) -> LogBatch:
 
 
 def _breaks(text: str) -> int:
-    """How many lines it makes more than one."""
+    """Return the number of additional lines of a text."""
     return text.count("\n") - text.endswith("\n")
 
 
 def _split(batch: LogBatch, odd: set[int]) -> LogBatch:
-    """The same with each text as the lines that it makes."""
+    """Split each text into its lines."""
     counts = np.ones(len(batch), np.int64)
     texts: list[str] = []
     for place, text in enumerate(batch.texts):
@@ -117,7 +117,7 @@ def _check_text(text: str) -> None:
 
 
 def by_project(batch: LogBatch) -> list[tuple[str, LogBatch]]:
-    """The lines of each project, in their order."""
+    """Return the lines of each project, in their order."""
     projects = sorted({source.project for source in batch.sources})
     parts = [(name, batch.of_sources([source.project == name for source in batch.sources])) for name in projects]
     return [(name, part) for name, part in parts if len(part)]

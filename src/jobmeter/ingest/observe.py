@@ -14,32 +14,41 @@ from jobmeter.model.interner import grown
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_batch import LogBatch, LogSource
 from jobmeter.model.span import Span
-from jobmeter.model.time import MINUTE, SECOND, Clock
+from jobmeter.model.time import MINUTE, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
 
 _LOG = logging.getLogger(__name__)
 NOTICEABLE_MS = 10 * SECOND
-"""An entity whose last time grew by less than this waits for ``flush``; with very many entities, for up to a minute,
-and so long after its last report too: who catches up sends hours within seconds."""
+"""Smallest growth of an entity's last time that is reported at once; less waits for ``flush``.
+
+With very many entities the threshold rises up to a minute, and a further report waits equally long. Otherwise a sender
+that catches up would report hours of samples within seconds.
+"""
 _MANY = 1_000
 _SOME, _LATELY_SECONDS = 8, 0.25
-"""From so many entities on, an update within so many seconds of the last report waits: otherwise requests that follow
-each other quickly would pay for a transaction each."""
+"""From this many entities on, an update within this many seconds of the last report waits.
+
+Otherwise requests in quick succession would pay for a transaction each.
+"""
 _TOGETHER = 2_000
-"""Most waiting entities in one transaction, which takes about 50 ms: samples that arrive meanwhile wait for its end."""
+"""Most waiting entities in one transaction.
+
+It takes about 50 ms, and samples that arrive meanwhile wait for its end.
+"""
 _ALONG = 500
-"""Most waiting entities that are reported together with an urgent one, the oldest first: a transaction for each of very
-many entities would cost ten times as much, and the stored rows of a job are read again after each."""
+"""Most waiting entities that are reported together with an urgent one, the oldest first.
+
+Separate transactions would cost ten times as much, and each makes the registry read the rows of the job again.
+"""
 _RETRY_SECONDS = 1.0
-"""Time between two attempts while the registry cannot be reached."""
+"""Seconds between two attempts while the registry is unreachable."""
 _UNREACHABLE = "the registry cannot be reached: samples of new jobs, replicas, nodes and devices are refused"
 _LIVE_MS = MINUTE
-_NS = 1_000_000
 _MOST = 1_000_000
 
 
 def _sources(lines: Iterable[LogLine | Span]) -> Iterator[tuple[LogLine | Span | LogSource, int, int]]:
-    """Whose lines they are, from when to when."""
+    """Yield the source of the lines, with their first and last time."""
     if isinstance(lines, LogBatch):
         yield from lines.spans()
         return
@@ -54,13 +63,14 @@ class _ReportedSpans:
         self.entities = Entities()
         self.reported = Spans()
         self.waiting = Spans()
-        self._reported_ms: Int64s = np.empty(0, np.int64)  # by the clock, when the last report was
+        self._reported_ms: Int64s = np.empty(0, np.int64)  # time of the last report by the clock
         self._reported_entities = 0
 
     def urgent(self, sighting: Sighting, now_ms: int, *, lately: bool = False) -> tuple[Sighting, Sighting]:
-        """The part to report now, and the waiting entities to report with it. The rest waits, as far as it is new.
+        """Split a sighting into the entities to report now, and the waiting ones to report with them.
 
-        ``lately``: the last report is less than ``_LATELY_SECONDS`` ago, so an update of many known entities waits.
+        The rest waits. ``lately``: the last report is less than ``_LATELY_SECONDS`` ago, so an update of many known
+        entities waits.
         """
         self._fit()
         gone_on = sighting.last - self.reported.last[sighting.entity]
@@ -80,7 +90,7 @@ class _ReportedSpans:
         return sighting.where(urgent), self._longest_waiting() if due else NOTHING
 
     def _longest_waiting(self) -> Sighting:
-        """The ``_ALONG`` waiting entities whose last report is oldest; they are removed from the waiting ones."""
+        """Remove and return the ``_ALONG`` waiting entities whose last report is oldest."""
         waiting = self.waiting.all()
         if len(waiting.entity) > _ALONG:
             heard = self.reported.last[waiting.entity]
@@ -91,7 +101,7 @@ class _ReportedSpans:
         return waiting
 
     def all_reported(self, sighting: Sighting) -> bool:
-        """Whether each of these was reported before."""
+        """Return True if each of these entities was reported before."""
         self._fit()
         return bool((self.reported.first[sighting.entity] != NEVER).all())
 
@@ -102,7 +112,7 @@ class _ReportedSpans:
         self._reported_ms[sighting.entity] = now_ms
 
     def wait(self, of: "_ReportedSpans", sighting: Sighting) -> None:
-        """Add these times, whose numbers are those of ``of``, to the ones that wait."""
+        """Add times to the waiting ones; ``of`` gave the entity numbers."""
         numbers = [self.entities.number(entity) for entity in of.entities.of(sighting)]
         self._fit()
         self.waiting.widen(sighting._replace(entity=np.array(numbers, np.int64)))
@@ -124,14 +134,14 @@ class _ReportedSpans:
 class Observer:
     """Reports the entities of stored batches to the registry. Safe for several threads.
 
-    ``observe`` reports an entity (job, replica, node, device) before it returns when the entity is new, when its first
-    time is earlier than reported, when its last time grew by ``NOTICEABLE_MS``, or when its samples are older than a
-    minute, as no later batch may follow. ``flush`` reports the rest. With more than a thousand entities up to a minute
-    of progress waits for ``flush``, old samples included: a sender that catches up would otherwise cost a row of the
-    registry for each sample.
+    An entity is a job, replica, node or device. ``observe`` reports it before it returns in four cases. The entity is
+    new. Its first time is earlier than reported. Its last time grew by ``NOTICEABLE_MS``. Its samples are older than a
+    minute, because no later batch may follow. ``flush`` reports the rest. With more than a thousand entities, up to a
+    minute of progress waits for ``flush``, old samples included. Otherwise a sender that catches up would cost a
+    registry row for each sample.
 
-    While the registry cannot be reached, entities that were reported before wait in memory, one row each, until it
-    can. New entities are refused.
+    While the registry is unreachable, entities that were reported before wait in memory, one row each. New entities are
+    rejected.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -145,9 +155,9 @@ class Observer:
         self._behind = False
 
     def admit(self, batch: SampleBatch) -> None:
-        """Raise UnavailableError for a batch with new entities while the registry cannot be reached.
+        """Raise UnavailableError for a batch with new entities while the registry is unreachable.
 
-        Only this sender is refused, before its samples share a group commit with those of others.
+        So only this sender is rejected, before its samples share a group commit with other senders.
         """
         if self._resting:
             with self._lock:
@@ -166,7 +176,7 @@ class Observer:
         self._report_or_defer(state, urgent, along)
 
     def observe_lines(self, lines: Iterable[LogLine | Span]) -> None:
-        """The same for log lines and spans. They report jobs and replicas only, as they name no cluster.
+        """Report log lines and spans: jobs and replicas only, because lines name no cluster.
 
         Lines of system logs report nothing.
         """
@@ -176,7 +186,7 @@ class Observer:
                 continue
             entity = Entity(source.project, source.job, source.replica, source.attempt, "", "", "")
             first, last = spans.get(entity, (NEVER, -NEVER))
-            spans[entity] = min(first, earliest // _NS), max(last, latest // _NS)
+            spans[entity] = min(first, earliest // NS_PER_MS), max(last, latest // NS_PER_MS)
         if not spans:
             return
         times = np.array(list(spans.values()), np.int64).reshape(-1, 2)
@@ -187,7 +197,7 @@ class Observer:
         self._report_or_defer(state, urgent, along)
 
     def flush(self) -> bool:
-        """Report up to ``_TOGETHER`` waiting entities. True when more of them wait."""
+        """Report up to ``_TOGETHER`` waiting entities. Return True if more of them wait."""
         with self._lock:
             state = self._state
             everything = state.waiting.all()
@@ -202,7 +212,10 @@ class Observer:
             self._state.forget(self._state.entities.of_job(project, job))
 
     def _report_or_defer(self, state: _ReportedSpans, urgent: Sighting, along: Sighting) -> None:
-        """Report both; while the registry cannot be reached they wait. Raises UnavailableError when one is new."""
+        """Report both.
+
+        While the registry is unreachable they wait. Raises UnavailableError if an urgent entity is new.
+        """
         if self._resting:
             self._postpone(state, along)
             self._postpone(state, urgent, UnavailableError(_UNREACHABLE))
@@ -216,11 +229,11 @@ class Observer:
                 _LOG.warning("times of jobs, replicas and nodes wait for the registry: %s", error.message)
             return
         if self._behind:
-            with suppress(UnavailableError):  # the entities go on waiting
+            with suppress(UnavailableError):  # the entities stay waiting
                 self._behind = self.flush()
 
     def _postpone(self, state: _ReportedSpans, sighting: Sighting, error: UnavailableError | None = None) -> None:
-        """Let these entities wait. Raises the error, if one is given, when one of them was never reported."""
+        """Let these entities wait. Raises the given error if any of them was never reported."""
         with self._lock:
             if error is not None and not state.all_reported(sighting):
                 raise error
@@ -228,7 +241,7 @@ class Observer:
 
     @property
     def _resting(self) -> bool:
-        """True for ``_RETRY_SECONDS`` after the registry could not be reached."""
+        """True for ``_RETRY_SECONDS`` after the registry was unreachable."""
         return self._unreachable and self._clock.monotonic() < self._retry_at
 
     def _report(self, state: _ReportedSpans, urgent: Sighting, waited: Sighting) -> None:

@@ -33,7 +33,7 @@ from jobmeter.model.memory import Take, unlimited
 from jobmeter.model.record import Records
 from jobmeter.model.retention import Retention
 from jobmeter.model.span import Span
-from jobmeter.model.time import DAY, SECOND, Clock
+from jobmeter.model.time import DAY, NS_PER_MS, SECOND, Clock
 from jobmeter.registry.base import Registry
 from jobmeter.settings import Limits
 from jobmeter.store.base import Store
@@ -41,37 +41,36 @@ from jobmeter.wire.native.decode import decode, decode_from_memory
 
 _Part = tuple[SampleBatch, Retention]
 _Checked = tuple[list[_Part], Receipt]
-_NS = 1_000_000
 Forward = Callable[[Sequence[LogLine], Retention], None]
 _LogPart = tuple[LogBatch, Retention]
 
 
 class LateGroups(Protocol):
-    """Who ships the lines of jobs and nodes whose resource group becomes known; see ``jobmeter.ship.late``."""
+    """Ships the lines of jobs and nodes whose resource group becomes known; see ``jobmeter.ship.late``."""
 
     def grouped(self, project: str, records: Records) -> bool:
-        """Whether any of the records matters to it."""
+        """Return True if any of the records names a shipped group."""
         ...
 
     def ship(self, project: str, records: Records, retention: Retention) -> None:
-        """Ship what came of them before, while no line is written."""
+        """Ship the earlier lines of these jobs and nodes, while no line is written."""
         ...
 
     def recorded(self) -> None:
-        """The records are written; still no line is."""
+        """Update the groups after the records are written, and before any line is."""
         ...
 
 
 class IngestPipeline:
-    """Takes samples, log lines and records for the store and the registry.
+    """Stores samples and log lines in the store, and records in the registry.
 
-    Every method may be called from any thread, and returns when what it took is durable or gives a receipt that comes
-    then. Samples that are too far ahead, too old for their project, or of a metric that the catalogue does not have,
-    are left out and counted. ``schedulers`` are in memory alone.
+    Every method may be called from any thread. It returns when its content is durable, or returns a receipt that is
+    true then. Samples that are too far ahead, too old for their project, or of an unknown metric are left out and
+    counted. ``schedulers`` stay in memory.
 
-    Of a request that is wrong in itself, or that its key may not send, nothing is stored. One that fails later may have
-    been stored in part: where the store or the registry fails or has no room (UnavailableError, ThrottledError), or
-    where a record does not fit what is stored (see ``Registry.record``). To send the same bytes again does no harm.
+    Nothing of an invalid or forbidden request is stored. A request that fails later may be stored in part: if the store
+    or the registry fails or has no room (UnavailableError, ThrottledError), or if a record conflicts with stored ones
+    (see ``Registry.record``). The same bytes may always be sent again.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class IngestPipeline:
         forward: Forward | None = None,
         late: LateGroups | None = None,
     ) -> None:
-        """``forward`` stores the lines that go elsewhere as well (see ``LogCommitter``), ``late`` those of before."""
+        """``forward`` stores the lines for log shipping too (see ``LogCommitter``); ``late`` ships earlier lines."""
         self.senders = SenderCache() if senders is None else senders
         self._registry = registry
         self._clock = clock
@@ -100,15 +99,15 @@ class IngestPipeline:
 
     @property
     def queue_bytes(self) -> int:
-        """About how much memory the requests take that wait to be written."""
+        """Bytes of the requests that wait to be written, about."""
         return sum(one.waiting_bytes for one in (self._committer, self._log_committer, self._span_committer))
 
     def submit(self, body: bytes, principal: Principal, take: Take = unlimited) -> PendingReceipt:
-        """Take a body of the native wire format. Its records are durable on return, and all of it with the receipt.
+        """Take a body of the native wire format. Its records are durable on return, the rest with the receipt.
 
-        ``take`` is requested the memory that reading it needs, and may raise. Raises InvalidRequestError
-        (LimitExceededError for what is too large), ForbiddenError, ThrottledError or UnavailableError; then the same
-        bytes may be sent again.
+        ``take`` is called with the memory that reading the body needs, and may raise. Raises InvalidRequestError
+        (LimitExceededError for content that is too large), ForbiddenError, ThrottledError or UnavailableError; then the
+        same bytes may be sent again.
         """
         decoded = decode(body, write_project(principal, None), self._limits, take, self._lists)
         grouped = [self._by_project(records, principal) for records in decoded.records]
@@ -128,10 +127,10 @@ class IngestPipeline:
         return PendingReceipt(receipt, accepted + [self._log_committer.append(*part) for part in logs])
 
     def submit_from_memory(self, body: bytes, principal: Principal) -> Awaitable[Receipt] | None:
-        """As ``submit`` when memory holds everything needed, else None, and nothing was stored.
+        """Take a body if memory holds everything needed; else return None and store nothing. See ``submit``.
 
         None for series that are not cached, records, log lines, several projects, or a retention that is not cached.
-        Call it, and await its result, on an event loop's thread. Raises as ``submit``.
+        Call it, and await its result, on the thread of an event loop. Raises as ``submit``.
         """
         batches = decode_from_memory(body, write_project(principal, None), self._limits, self._lists)
         if batches is None:
@@ -162,7 +161,7 @@ class IngestPipeline:
         if not spans:
             return Receipt()
         retention = self._registry.retention(write_project(principal, spans[0].project))
-        earliest, latest = (moment * _NS for moment in self._bounds_ms(retention))
+        earliest, latest = (moment * NS_PER_MS for moment in self._bounds_ms(retention))
         accepted = [span for span in spans if earliest <= span.start_ns <= latest]
         counts = {
             "future": sum(span.start_ns > latest for span in spans),
@@ -172,21 +171,21 @@ class IngestPipeline:
         return PendingReceipt(receipt, [self._span_committer.append(accepted, retention)] if accepted else []).wait()
 
     def records(self, records: Records, principal: Principal) -> int:
-        """Take records; gives their number. A job or an event that names no project is for the key's own."""
+        """Take records. Return their number. A job or an event without a project belongs to the key's project."""
         return self._record(self._by_project(records, principal))
 
     def forget(self, project: str, job: str) -> None:
-        """Forget a job that was deleted from the registry: samples that arrive later create it again."""
+        """Forget a deleted job, so that later samples create it in the registry again."""
         self._observer.forget(project, job)
 
     def close(self) -> None:
-        """Refuse what comes from now on and finish what is under way."""
+        """Reject new requests and finish the current ones."""
         self._log_committer.close()
         self._span_committer.close()
         self._committer.close()
 
     def _admit(self, parts: Sequence[_Part]) -> None:
-        """Raise ThrottledError where the queue is full, UnavailableError where the registry cannot hear of them."""
+        """Raise ThrottledError if the queue is full, UnavailableError if the registry cannot take new entities."""
         for part, _ in parts:
             self._committer.check_room(part)
             self._observer.admit(part)
@@ -200,7 +199,7 @@ class IngestPipeline:
     def _check(
         self, batch: SampleBatch, principal: Principal, retention_of: Callable[[str], Retention | None]
     ) -> _Checked | None:
-        """What may be stored of a batch, and its receipt; None where ``retention_of`` gives None."""
+        """Return the valid part of a batch, and its receipt; None if ``retention_of`` returns None."""
         if len(batch.series) > self._limits.request_series:
             raise LimitExceededError(
                 f"a request may name {self._limits.request_series} series, this one names {len(batch.series)}", "series"
@@ -227,7 +226,7 @@ class IngestPipeline:
         return parts, Receipt(accepted=accepted, rejected=_nonzero(counts), unknown=bounds.unknown)
 
     def _timely(self, part: SampleBatch, retention: Retention, counts: dict[str, int]) -> SampleBatch:
-        """The samples that are neither too far ahead nor too old; the others are counted."""
+        """Return the samples that are neither too far ahead nor too old. Count the others."""
         earliest, latest = self._bounds_ms(retention)
         if not len(part) or (part.span[1] <= latest and part.span[0] >= earliest):
             return part
@@ -237,12 +236,12 @@ class IngestPipeline:
         return _rows(part, ~(future | expired))
 
     def _check_lines(self, lines: Iterable[LogLine], principal: Principal) -> tuple[list[_LogPart], dict[str, int]]:
-        """The lines that are neither too far ahead nor too old, by project, and the count of the others."""
+        """Return the lines that are neither too far ahead nor too old, by project, and the number of the others."""
         counts = {"future": 0, "expired": 0}
         parts: list[_LogPart] = []
         for project, own in by_project(prepared(lines, self._limits.request_lines)):
             retention = self._registry.retention(write_project(principal, project))
-            earliest, latest = (moment * _NS for moment in self._bounds_ms(retention))
+            earliest, latest = (moment * NS_PER_MS for moment in self._bounds_ms(retention))
             future, expired = own.time_ns > latest, own.time_ns < earliest
             counts["future"] += int(np.count_nonzero(future))
             counts["expired"] += int(np.count_nonzero(expired))
@@ -252,7 +251,7 @@ class IngestPipeline:
         return parts, _nonzero(counts)
 
     def _bounds_ms(self, retention: Retention) -> tuple[int, int]:
-        """The earliest and the latest time that is stored."""
+        """Return the earliest and the latest time that is stored."""
         now_ms = self._clock.now_ms()
         return now_ms - retention.raw_days * DAY, now_ms + self._limits.future_seconds * SECOND
 
@@ -280,7 +279,7 @@ class IngestPipeline:
         return sum(self._record_of(project, records, now_ms) for project, records in groups.items())
 
     def _record_of(self, project: str, records: Records, now_ms: int) -> int:
-        """Write records; where they first name the shipped group of a job or node, its lines of before go first."""
+        """Write records. Before a record first names the shipped group of a job or node, ship its earlier lines."""
         reports = self.schedulers.record(project, records.schedulers)
         stored = replace(records, schedulers=[]) if reports else records
         return reports + (self._write_records(project, stored, now_ms) if stored.count else 0)
@@ -310,6 +309,6 @@ def _by_project(batch: SampleBatch, bounds: SeriesBounds) -> list[tuple[str, Sam
 
 
 def _rows(batch: SampleBatch, keep: NDArray[np.bool_]) -> SampleBatch:
-    """The given rows, and only the series that still have one."""
+    """Return the selected rows, and only the series that still have rows."""
     columns = batch.index[keep], batch.time[keep], batch.value[keep]
     return used(SampleBatch(batch.series, *columns, batch.existing_keys))

@@ -1,4 +1,4 @@
-"""What became of a request's samples, lines and spans."""
+"""Receipts: the numbers of a request's stored and rejected samples, lines and spans."""
 
 import asyncio
 from collections.abc import Generator, Sequence
@@ -9,13 +9,13 @@ import msgspec
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a request: ``accepted`` samples are durable, ``rejected`` ones are counted by reason.
+    """The result of a request: ``accepted`` samples are durable, ``rejected`` ones are counted by reason.
 
-    The same for log lines: ``lines`` and ``rejected_lines``; and for spans.
+    ``lines`` and ``rejected_lines`` count log lines in the same way, and so do the fields for spans.
 
     Reasons: ``future`` (further ahead than the allowed clock error), ``expired`` (older than the project's retention),
-    ``unknown_metric`` (not in the catalogue). ``unknown`` names what this release does not know, of a newer sender:
-    metrics, and fields of records and lines, which were left out.
+    ``unknown_metric`` (not in the catalogue). ``unknown`` names metrics, and fields of records and lines, that a newer
+    sender sent and this release left out.
     """
 
     accepted: int = 0
@@ -30,16 +30,16 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class PendingReceipt:
-    """A receipt that is true once everything in ``durable`` is done: what awaiting it gives, on any event loop.
+    """A receipt that becomes true when everything in ``durable`` is done. Any event loop may await it.
 
-    Where that fails, so does waiting for it.
+    If any of it fails, waiting raises the error.
     """
 
     receipt: Receipt
     durable: Sequence[Future[None]]
 
     def wait(self) -> Receipt:
-        """The receipt when it is true; blocks until then."""
+        """Block until the receipt is true, and return it."""
         for one in self.durable:
             one.result()
         return self.receipt
@@ -49,6 +49,6 @@ class PendingReceipt:
 
     async def _arrived(self) -> Receipt:
         for one in self.durable:
-            # Who does not wait any more does not keep what was taken from being stored.
+            # A cancelled wait must not cancel the write.
             await asyncio.shield(asyncio.wrap_future(one))
         return self.receipt

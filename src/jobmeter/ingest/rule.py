@@ -1,4 +1,4 @@
-"""One row of a table that gives what other systems measure in the catalogue's names and units."""
+"""Rows of the tables that map the metrics of other systems to the catalogue."""
 
 import re
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Subject(Enum):
-    """What a metric is of, and so which labels say whose it is: see ``place`` of each sender."""
+    """The subject of a metric, which decides the labels that name its owner: see ``resolve`` of each sender."""
 
     NODE = auto()
     POD = auto()
     """A container of a pod, or the pod as a whole."""
     REPORTED_POD = auto()
-    """The same, reported by somebody who is elsewhere."""
+    """A pod or its container, reported from elsewhere."""
     REPORTED_NODE = auto()
-    """A machine, reported by somebody who is elsewhere."""
+    """A machine, reported from elsewhere."""
     GPU = auto()
     FLINK = auto()
     """A job of Flink."""
@@ -28,10 +28,10 @@ class Subject(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One metric of theirs as one of ours.
+    """Maps a metric of another system to the catalogue.
 
-    ``metric`` is the catalogue's name, ``factor`` makes its unit. ``keep`` maps their labels to ours: all others are
-    left out. ``fixed`` labels are added. A series fits when each label of ``only`` (absent: empty) matches.
+    ``metric`` is the catalogue's name, ``factor`` converts to its unit. ``keep`` maps their labels to ours: all others
+    are left out. ``fixed`` labels are added. A series fits if each label of ``only`` (absent: empty) matches.
     """
 
     metric: str
@@ -42,24 +42,27 @@ class Rule:
     only: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
 
     def fits(self, labels: Mapping[str, str]) -> bool:
-        """Whether a series of the metric is meant."""
+        """Return True if this rule is for a series with these labels."""
         return all(pattern.fullmatch(labels.get(name, "")) for name, pattern in self.only.items())
 
 
 Rules = Mapping[str, tuple[Rule, ...]]
-"""By their name of a metric; the first rule that fits a series is its."""
+"""Rules by the other system's metric name; the first rule that fits a series applies."""
 Patterns = Mapping[str, re.Pattern[str]]
 
 
 def table(subject: Subject, names: Mapping[str, str], keep: Mapping[str, str] = _NONE, only: Patterns = _NONE) -> Rules:
-    """One rule for each of their names, which ``names`` maps to the catalogue's."""
+    """Return a table with one rule for each entry of ``names``, which maps their names to the catalogue's."""
     return {theirs: (Rule(metric=ours, subject=subject, keep=keep, only=only),) for theirs, ours in names.items()}
 
 
 def split(
     subject: Subject, by: str, names: Mapping[str, str], keep: Mapping[str, str] = _NONE, only: Patterns = _NONE
 ) -> tuple[Rule, ...]:
-    """The rules of a metric that is several of the catalogue's: ``names`` maps patterns of the label ``by`` to them."""
+    """Return the rules of a metric that becomes several of the catalogue's.
+
+    ``names`` maps patterns of the label ``by`` to the catalogue's names.
+    """
     return tuple(
         Rule(metric=ours, subject=subject, keep=keep, only={**only, by: re.compile(pattern)})
         for pattern, ours in names.items()

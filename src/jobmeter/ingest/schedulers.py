@@ -10,15 +10,14 @@ from jobmeter.model.record import SchedulerRecord, record_time
 from jobmeter.model.time import MINUTE, Clock, iso, parse_time
 
 MOST, MOST_OF_PROJECT = 1_000, 64
-"""Schedulers that are remembered, in all and of one project; those heard of longest ago are forgotten first."""
+"""Most schedulers in memory, in all and of one project; the least recently reported are dropped."""
 _SILENT_MS = 10 * MINUTE
 _SILENT_INTERVALS = 3
-"""A program is silent that did not report for ten minutes, and for three of its intervals: it polls each five minutes
-at least."""
+"""A program is silent after ten minutes without a report, and after three of its intervals (five minutes at most)."""
 
 
 class SchedulerStates:
-    """Safe to use from any thread."""
+    """Stores the newest state of each scheduler. Safe for several threads."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -26,7 +25,7 @@ class SchedulerStates:
         self._states: dict[tuple[str, str, str], SchedulerStatus] = {}
 
     def record(self, project: str, records: Iterable[SchedulerRecord]) -> int:
-        """Take reports that were written with a key of that project; returns their number."""
+        """Store reports written with a key of that project. Return their number."""
         now_ms, reports = self._clock.now_ms(), list(records)
         with self._lock:
             for one in reports:
@@ -34,7 +33,7 @@ class SchedulerStates:
                 time = min(parse_time(one.time, "schedulers.time"), now_ms)
                 before = self._states.get(key)
                 if before is not None and before.heard > time:
-                    continue  # it was delivered late
+                    continue  # a late delivery
                 self._states.pop(key, None)
                 self._states[key] = SchedulerStatus(
                     kind=one.kind,
@@ -51,7 +50,7 @@ class SchedulerStates:
         return len(reports)
 
     def all(self) -> list[SchedulerStatus]:
-        """The states of all, by project, cluster and kind."""
+        """Return all states, by project, cluster and kind."""
         with self._lock:
             states = sorted(self._states.items())
         now_ms = self._clock.now_ms()

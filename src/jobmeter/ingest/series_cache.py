@@ -1,4 +1,4 @@
-"""A cache of the bounds of series that came lately, and the checks of a batch by them: a few array steps each."""
+"""A cache of the bounds of recent series, and the checks of a batch against them: a few array steps each."""
 
 import threading
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from jobmeter.model.time import MAX_TIME_MS, Clock
 
 GENERATION_SECONDS = 3_600.0
 MAX_UNKNOWN = 16
-"""Most names of unknown metrics that a receipt tells."""
+"""Most names of unknown metrics in a receipt."""
 _NEVER = -1
 
 
 class SeriesBounds(msgspec.Struct, frozen=True, eq=False):
-    """Of some series, one after the other: the bounds of their metrics, and their projects.
+    """The bounds and projects of some series, one after the other.
 
-    ``lowest``, ``highest`` float64[n]; a value between ``floor`` and ``ceiling`` is right for all of them.
-    ``projects``: the name of each project, and which of the series (int64[]) are its; None for all of them.
-    ``unknown``: names of metrics that the catalogue does not have, at most 16; their series are of no project.
+    ``lowest``, ``highest`` float64[n]; a value between ``floor`` and ``ceiling`` is valid for all of them.
+    ``projects``: the name of each project, and the positions of its series (int64[], None: all of them). ``unknown``:
+    names of metrics that are not in the catalogue, at most 16; their series belong to no project.
     """
 
     lowest: Float64s
@@ -58,9 +58,9 @@ class _Columns:
 
 
 class SeriesCache:
-    """Series of this hour and of the hour before: their number in each project is what ``project_series`` limits.
+    """Series of this hour and of the previous hour, whose number in each project ``project_series`` limits.
 
-    A series is checked when it is new. With another interner the count begins anew. Safe for several threads.
+    A new series is checked. Another interner restarts the count. Safe for several threads.
     """
 
     def __init__(self, clock: Clock, project_series: int) -> None:
@@ -74,14 +74,14 @@ class SeriesCache:
         self._turned = clock.monotonic()
 
     def look_up(self, series: SeriesList) -> SeriesBounds:
-        """The entry of each. Raises InvalidRequestError naming the field of the first that is illegal.
+        """Return the entries of some series. Raises InvalidRequestError naming the field of the first invalid series.
 
-        Nothing is counted of a list that is refused.
+        A rejected list counts nothing.
         """
         with self._lock:
             if series.interner is not self._columns.interner:
                 self._columns, self._counts = _Columns(series.interner), np.zeros_like(self._counts)
-                self._now += 1  # what was found of the lists of another interner does not count here
+                self._now += 1  # results of another interner's lists do not count here
             self._turn()
             cached: tuple[int, SeriesBounds] | None = series.derived.get(self)
             if cached is not None and cached[0] == self._now:
@@ -149,7 +149,7 @@ def _names(series: SeriesList, places: Int64s) -> tuple[str, ...]:
 
 
 def check_shape(batch: SampleBatch) -> None:
-    """Refuse columns that do not belong together (fields ``value`` and ``series``)."""
+    """Reject columns of different lengths, or with invalid series indexes (fields ``value`` and ``series``)."""
     if not len(batch.index) == len(batch.time) == len(batch.value):
         raise InvalidRequestError(
             f"{len(batch.index)} series, {len(batch.time)} times and {len(batch.value)} values are not the same number",
@@ -160,7 +160,7 @@ def check_shape(batch: SampleBatch) -> None:
 
 
 def check_times(batch: SampleBatch) -> None:
-    """Refuse times before 1970 and after 2100 (field ``time``)."""
+    """Reject times before 1970 and after 2100 (field ``time``)."""
     if len(batch) and (batch.span[0] < 0 or batch.span[1] > MAX_TIME_MS):
         at = int(np.flatnonzero((batch.time < 0) | (batch.time > MAX_TIME_MS))[0])
         raise InvalidRequestError(
@@ -169,11 +169,11 @@ def check_times(batch: SampleBatch) -> None:
 
 
 def check_values(batch: SampleBatch, bounds: SeriesBounds) -> None:
-    """Refuse what is not finite or lies outside the bounds of its series (field ``value``)."""
+    """Reject values that are not finite or lie outside the bounds of their series (field ``value``)."""
     if not len(batch):
         return
     low, high = batch.extremes
-    if low >= bounds.floor and high <= bounds.ceiling:  # what is not finite is neither
+    if low >= bounds.floor and high <= bounds.ceiling:  # false for values that are not finite
         return
     finite = np.isfinite(batch.value)
     if not finite.all():

@@ -1,6 +1,6 @@
-"""The few loops that decide the speed of the server, compiled.
+"""The inner loops that decide the speed of the server, compiled from C.
 
-Plain C without Python's headers, called through ctypes, which lets other threads run meanwhile. Each caller has a
-NumPy form for where the library is missing (no compiler at installation, or ``JOBMETER_KERNEL=off``); tests check one
-against the other. A function reads and writes only its array arguments, and never past their ends.
+The C code does without Python's headers. Calls go through ctypes, so that other threads run meanwhile. Each caller also
+has a NumPy form, for an installation without a compiler or with ``JOBMETER_KERNEL=off``; tests compare the two. A
+function reads and writes only its array arguments, and never past their ends.
 """

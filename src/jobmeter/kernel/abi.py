@@ -1,6 +1,6 @@
-"""The number of a library's interface, made from its sources: one built from other sources is not used.
+"""The interface number of a library, computed from its sources. A library with another number is not loaded.
 
-The build (``hatch_build.py``) loads this file by its path, before anything that the package needs is installed.
+The build (``hatch_build.py``) loads this file by its path, before the package's dependencies are installed.
 """
 
 import hashlib
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def number(folder: Path) -> int:
-    """A positive 63-bit number of the C sources in a folder: their names and their bytes."""
+    """Return a positive 63-bit hash of the names and bytes of the C sources in a folder."""
     digest = hashlib.sha256()
     for source in sorted(folder.glob("*.[ch]")):
         text = source.read_bytes()

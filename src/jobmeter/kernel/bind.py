@@ -1,4 +1,4 @@
-"""Functions of the compiled library by their names."""
+"""Looks up functions of the compiled library by name."""
 
 import ctypes
 from collections.abc import Callable
@@ -13,10 +13,10 @@ DATA = ctypes.c_char_p
 
 
 def bind(name: str, arguments: list[Any], result: Any = None, *, short: bool = False) -> Function | None:  # noqa: ANN401 - types of ctypes
-    """The function, or None where there is no library, or one from before the function was written.
+    """Return the function. None if there is no library, or if the library is older than the function.
 
-    ``short``: it takes microseconds. Other threads run during a call of any other function, and whoever called it
-    then waits for them, for up to the interval after which a thread lets others run.
+    ``short`` marks a function that takes microseconds: it keeps the GIL. Any other function releases the GIL. Its
+    caller may then wait for the GIL for a whole switch interval.
     """
     function = getattr(SHORT_CALLS if short else LIBRARY, name, None)
     if function is None:

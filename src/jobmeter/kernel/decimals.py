@@ -1,4 +1,4 @@
-"""Values as whole numbers and a power of ten, where that is exact: numbers pack tighter than doubles."""
+"""Splits values into a whole number and a power of ten where that is exact: such pairs pack tighter than doubles."""
 
 import threading
 
@@ -10,20 +10,20 @@ from jobmeter.kernel.bind import PLACE, SIZE, bind
 _SLOTS = 1 << 18
 _SLOT_BYTES = 24
 _POWERS = 10.0 ** np.arange(16)
-_PLAIN = (0, 2, 3, 6, 9, 12)
+_REFERENCE_DIGITS = (0, 2, 3, 6, 9, 12)
 _WHOLE = 2.0**53
 
 _decimals = bind("jobmeter_decimals", [PLACE, PLACE, SIZE, PLACE, SIZE, PLACE, PLACE, PLACE])
 
 Split = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.uint8]]
-"""``value``, ``number``, ``digits`` of each row: it is ``number / 10**digits``, or ``value`` where ``number`` is 0."""
+"""``value``, ``number``, ``digits``: each row is ``number / 10**digits``, or ``value`` where ``number`` is 0."""
 
 
 class Decimals:
     """Splits values. Safe for any number of threads.
 
-    It remembers of up to 262,144 series how many digits they need (6 MiB, taken as they come), so that the rows of one
-    series look alike though they come a few at a time. What it has forgotten costs bytes on disk, nothing else.
+    The digits that a series needs are cached for up to 262,144 series (6 MiB, allocated on use). So rows of one series
+    get the same form although they arrive a few at a time. A dropped entry costs bytes on disk, nothing else.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class Decimals:
         self._slots = np.zeros(_SLOTS * _SLOT_BYTES, np.uint8) if _decimals is not None else np.empty(0, np.uint8)
 
     def split(self, series: NDArray[np.uint64], value: NDArray[np.float64]) -> Split:
-        """The values of rows, exactly; rows of one series should follow each other."""
+        """Split the values of rows exactly. Rows of one series should follow each other."""
         if _decimals is None:
-            return plainly(value)
+            return reference(value)
         series, value = np.ascontiguousarray(series), np.ascontiguousarray(value)
         rows = len(value)
         rest, number, digits = np.empty(rows), np.empty(rows, np.int64), np.empty(rows, np.uint8)
@@ -45,10 +45,10 @@ class Decimals:
         return rest, number, digits
 
 
-def plainly(value: NDArray[np.float64]) -> Split:
-    """The same without the library and without memory: each value with the fewest of some numbers of digits."""
+def reference(value: NDArray[np.float64]) -> Split:
+    """Split values without the library and without a cache: each value gets the fewest of a few digit counts."""
     rest, number, digits = value.copy(), np.zeros(len(value), np.int64), np.zeros(len(value), np.uint8)
-    for count in _PLAIN:
+    for count in _REFERENCE_DIGITS:
         left = np.flatnonzero((number == 0) & (rest != 0))
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = rest[left] * _POWERS[count]

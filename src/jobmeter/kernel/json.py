@@ -1,4 +1,4 @@
-"""What a JSON text opens at each depth, and how many values it has, counted in one pass (``json.c``)."""
+"""Counts the objects, arrays and values of a JSON text in one pass (``json.c``)."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ _SHAPE = bind("jobmeter_json_shape", [DATA, SIZE, PLACE, SIZE], SIZE)
 
 
 def count(data: bytes, depths: int) -> tuple[list[int], int] | None:
-    """How many objects and arrays begin at each depth (deeper ones at the last), and the commas between values.
+    """Count the objects and arrays that begin at each depth, and the commas between values.
 
-    None where there is no library.
+    Levels deeper than ``depths`` count at the last one. None if there is no library.
     """
     if _SHAPE is None:
         return None

@@ -1,4 +1,4 @@
-"""Finding and loading the compiled library."""
+"""Finds and loads the compiled library."""
 
 import ctypes
 import os
@@ -17,16 +17,16 @@ _OFF = {"off", "0", "no"}
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """The library that was found; None with the reason where there is none that may be used."""
+    """The compiled library, or None with the reason why there is no usable one."""
 
     library: ctypes.CDLL | None
     missing: str = ""
     short_calls: ctypes.PyDLL | None = None
-    """The same library, during whose calls no other thread runs."""
+    """A second handle of the library, whose calls keep the GIL."""
 
 
 def load(folder: Path, choice: str) -> Kernel:
-    """The library built from the sources in a folder.
+    """Load the library built from the sources in a folder.
 
     ``choice`` is the value of JOBMETER_KERNEL: empty, ``off``, or the path of a library built from the same sources.
     """
@@ -51,12 +51,12 @@ LIBRARY, SHORT_CALLS = KERNEL.library, KERNEL.short_calls
 
 
 place: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
-"""Where the bytes of a contiguous array begin that may be written to; quicker than ``pointer``."""
+"""Return the address of a contiguous, writable array; quicker than ``pointer``."""
 
 
 def pointer(array: NDArray[np.generic]) -> ctypes.c_void_p:
-    """Where the array's numbers begin. The array must be contiguous; it lives for as long as what this gives."""
+    """Return a pointer to the numbers of a contiguous array, which lives at least as long as the pointer."""
     place = ctypes.c_void_p(array.ctypes.data)
-    # Else an array that is made in the very call would be gone before the function begins.
+    # Without this reference, an array made in the call's argument list would be freed before the function begins.
     place.array = array  # type: ignore[attr-defined]
     return place

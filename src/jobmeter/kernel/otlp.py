@@ -1,4 +1,4 @@
-"""Where the metrics and data points of an OTLP request lie, found in one pass (``otlp.c``)."""
+"""Finds the metrics and data points of an OTLP request in one pass (``otlp.c``)."""
 
 from typing import NamedTuple
 
@@ -12,14 +12,15 @@ from jobmeter.kernel.library import pointer
 Int64s = NDArray[np.int64]
 
 _USUAL, _METRIC = 20, 8
-"""Bytes of a data point in the usual form, and about those of a metric, at least."""
+"""Fewest bytes of a data point in the usual form, and of a metric, about."""
 _SCAN = bind("jobmeter_otlp_metrics", [DATA, SIZE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE], SIZE)
 
 
 class Row(NamedTuple):
-    """A metric: where its parts lie, the tag of its kind, and which data points are its.
+    """A metric: the positions of its parts, the tag of its kind, and its data points.
 
-    ``plain``: 1 for a gauge or a sum all of whose data points were found, 0 for what has to be read from its body.
+    ``plain`` is 1 for a gauge or a sum whose data points were all found, 0 for a metric that must be read from its
+    body.
     """
 
     resource: int
@@ -44,10 +45,10 @@ _PLAIN = Row._fields.index("plain")
 
 
 class Scanned(msgspec.Struct, frozen=True, eq=False):
-    """What was found. The attributes of data point i lie at ``own[i]:end[i]``, behind its times and value.
+    """The result of a scan. The attributes of data point i lie at ``own[i]:end[i]``, behind its times and value.
 
-    ``shape``: the request with zeros for the times and values of these data points. Two requests of the same shape
-    differ in nothing else, where all of their metrics are plain.
+    ``shape`` is the request with zeros for the times and values of these data points. Two requests with the same shape
+    and only plain metrics differ in nothing else.
     """
 
     shape: bytes
@@ -62,14 +63,15 @@ class Scanned(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def plain(self) -> bool:
-        """Whether all of the metrics are."""
+        """True if all metrics are plain."""
         return bool(self.metrics[:, _PLAIN].all())
 
 
 def scan(data: bytes, most: int, most_own: int) -> Scanned | None:
-    """A request of at most ``most`` metrics and as many data points; None if it is odd, or there is no library.
+    """Scan a request of at most ``most`` metrics and as many data points.
 
-    A data point with more than ``most_own`` bytes of attributes is none that is found.
+    A data point with more than ``most_own`` bytes of attributes is not found. None if the request has an unusual form,
+    or if there is no library.
     """
     if _SCAN is None:
         return None

@@ -1,4 +1,4 @@
-"""Points as JSON text, without a Python object for each (``points.c``)."""
+"""Writes points as JSON text, without a Python object for each (``points.c``)."""
 
 from collections.abc import Sequence
 
@@ -14,18 +14,18 @@ _POINTS = bind("jobmeter_points", _ARGUMENTS, SIZE)
 _FEW_POINTS = bind("jobmeter_points", _ARGUMENTS, SIZE, short=True)
 AVAILABLE = _POINTS is not None and _FEW_POINTS is not None
 _LONGEST = 64
-"""Characters that there is room for, for each point and each line."""
+"""Characters reserved for each point and each line."""
 _FEW = 2_000
-"""Points that are written in a short call."""
+"""Most points that a short call writes."""
 
 
 def encode(ends: Sequence[int], time: NDArray[np.int64] | None, value: NDArray[np.float64]) -> list[bytes]:
-    """For each line the JSON list of its pairs ``[time, value]``; what is not finite becomes null.
+    """Return for each line the JSON list of its pairs ``[time, value]``. A value that is not finite becomes null.
 
-    ``ends`` is where each line ends in the other two, which are contiguous. Without times the lists are those of the
-    values. Raises ValueError where the lines end elsewhere than times and values do.
+    ``ends`` gives the end of each line in ``time`` and ``value``, which are contiguous. Without times the lists hold
+    values alone. Raises ValueError if the last line ends elsewhere than the columns.
     """
-    assert _POINTS and _FEW_POINTS  # noqa: S101, PT018 - callers look at AVAILABLE
+    assert _POINTS and _FEW_POINTS  # noqa: S101, PT018 - callers check AVAILABLE
     count = len(value)
     stops, out = np.array(ends, np.int64), np.empty(_LONGEST * (count + len(ends)), np.uint8)
     write = _FEW_POINTS if count <= _FEW else _POINTS

@@ -1,4 +1,4 @@
-"""Where the parts of a Prometheus remote-write request lie, found in one pass (``remote_write.c``)."""
+"""Finds the parts of a Prometheus remote-write request in one pass (``remote_write.c``)."""
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ _READ, _NO_ROOM = 0, 2
 _SERIES, _ROWS, _STALE, _NOT_FINITE, _HISTOGRAMS, _EXEMPLARS, _SYMBOLS, _REFERENCES = range(8)
 _LEAST = 64
 _USUAL, _SHORTEST = 16, 2
-"""Bytes of a sample at least: of the usual ones, and of any. A reference takes half of that or more."""
+"""Fewest bytes of a usual sample, and of any sample. A reference takes half of that or more."""
 
 _SCAN_1 = bind("jobmeter_remote_write_1", [DATA, *[SIZE] * 2, *[PLACE] * 2, SIZE, *[PLACE] * 3, SIZE, PLACE], SIZE)
 _SCAN_2 = bind(
@@ -25,10 +25,11 @@ _SCAN_2 = bind(
 
 
 class Scanned(msgspec.Struct, frozen=True, eq=False):
-    """The finite samples of a request (``index`` uint32[n]: of which series, ``time`` int64[n], ``value`` float64[n]).
+    """The finite samples of a request.
 
-    Version 1: the label fields of series i lie at ``begin[i]:end[i]`` (int64). Version 2: symbol i lies there, and
-    series i refers to the symbols ``refs[edges[i]:edges[i + 1]]`` (uint32, all of them below the number of symbols).
+    ``index`` uint32[n] is the series of each sample, ``time`` int64[n], ``value`` float64[n]. Version 1: the label
+    fields of series i lie at ``begin[i]:end[i]`` (int64). Version 2: symbol i lies there, and series i refers to the
+    symbols ``refs[edges[i]:edges[i + 1]]`` (uint32, all of them below the number of symbols).
     """
 
     series: int
@@ -46,17 +47,20 @@ class Scanned(msgspec.Struct, frozen=True, eq=False):
 
 
 def scan_1(data: bytes, most: int) -> Scanned | None:
-    """A ``prometheus.WriteRequest`` of at most ``most`` parts; None if it is odd, damaged, or there is no library."""
+    """Scan a ``prometheus.WriteRequest`` of at most ``most`` parts.
+
+    None if it is unusual, or if there is no library.
+    """
     return None if _SCAN_1 is None else _roomy(data, most, _SCAN_1, second=False)
 
 
 def scan_2(data: bytes, most: int) -> Scanned | None:
-    """The same for an ``io.prometheus.write.v2.Request``."""
+    """Scan an ``io.prometheus.write.v2.Request``. None if it is unusual, or if there is no library."""
     return None if _SCAN_2 is None else _roomy(data, most, _SCAN_2, second=True)
 
 
 def _roomy(data: bytes, most: int, scan: Function, *, second: bool) -> Scanned | None:
-    """First with the room that a usual message needs, then with what any of its size may need."""
+    """Scan with buffers for usual messages first, then with buffers for the worst case of that size."""
     result, scanned = _scan(data, most, _USUAL, scan, second=second)
     if result == _NO_ROOM:
         result, scanned = _scan(data, most, _SHORTEST, scan, second=second)
@@ -78,7 +82,7 @@ def _scan(data: bytes, most: int, least: int, scan: Function, *, second: bool) -
     result = int(scan(*names, *between, *samples))
     numbers = counts.tolist()
     named, rows = numbers[_SYMBOLS if second else _SERIES], numbers[_ROWS]
-    # Copies: the room is used again.
+    # Copy: the scratch buffers are used again.
     scanned = Scanned(
         series=numbers[_SERIES],
         begin=begin[:named].copy(),

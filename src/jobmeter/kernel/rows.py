@@ -1,4 +1,4 @@
-"""Samples as lines of text, without a Python object for each (``rows.c``)."""
+"""Writes samples as lines of text, without a Python object for each (``rows.c``)."""
 
 from collections.abc import Generator, Sequence
 
@@ -12,16 +12,16 @@ from jobmeter.kernel.powers import powers
 PIECE = 512 * 1024
 """Bytes of one piece of text, about."""
 _MORE = 64
-"""What a time and a value take at most, and what is copied beyond the end of a text."""
+"""Most bytes of a time and a value, and of the overrun when a text is copied."""
 _ROWS = bind("jobmeter_rows", [*[PLACE] * 3, SIZE, DATA, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE], SIZE)
 AVAILABLE = _ROWS is not None
 
 
 class Lines:
-    """Lines of samples, a piece after the other.
+    """Writes samples as text, in pieces of about ``PIECE`` bytes.
 
-    ``texts``: for each index of a sample what stands before its time, between time and value, and after the value. A
-    value has the fewest digits that read as the same number. Not safe for several threads.
+    ``texts`` has three parts for each sample index: before the time, between time and value, and after the value. A
+    value gets the fewest digits that read back as the same number. Not safe for several threads.
     """
 
     def __init__(self, texts: Sequence[tuple[str, str, str]]) -> None:
@@ -36,12 +36,12 @@ class Lines:
         self._used = np.zeros(1, np.int64)
 
     def add(self, index: NDArray[np.uint32], time: NDArray[np.int64], value: NDArray[np.float64]) -> Generator[bytes]:
-        """Write some samples, giving pieces that are full meanwhile."""
-        assert _ROWS is not None  # noqa: S101 - callers look at AVAILABLE
+        """Write some samples. Yield each piece that is full."""
+        assert _ROWS is not None  # noqa: S101 - callers check AVAILABLE
         index, time = np.ascontiguousarray(index, np.uint32), np.ascontiguousarray(time, np.int64)
         value = np.ascontiguousarray(value, np.float64)
         if not len(index) == len(time) == len(value) or int(index.max(initial=0)) >= max(self._most, 1):
-            raise ValueError("the columns of the samples do not fit each other")
+            raise ValueError("the columns of the samples do not match")
         first, count = 0, len(index)
         while first < count:
             first += _ROWS(
@@ -53,7 +53,7 @@ class Lines:
                 yield self.rest()
 
     def rest(self) -> bytes:
-        """What was written and not given yet."""
+        """Return the text that was written and not yet yielded."""
         text = self._out[: int(self._used[0])].tobytes()
         self._used[0] = 0
         return text

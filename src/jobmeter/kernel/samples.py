@@ -1,4 +1,4 @@
-"""Samples that came: copied out of a frame (``samples.c``), and added to the pages of their series (``append.c``)."""
+"""Copies samples out of a frame (``samples.c``) and appends them to the pages of their series (``append.c``)."""
 
 import ctypes
 from collections.abc import Sequence
@@ -13,22 +13,22 @@ from jobmeter.kernel.library import place
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Places = ctypes.Array[ctypes.c_void_p]
-"""``struct Places`` of the library: where its arrays lie."""
+"""``struct Places`` of the library: the addresses of its arrays."""
 
 _ARGUMENTS = [DATA, SIZE, SIZE, SIZE, PLACE, PLACE, PLACE]
 _COLUMNS = bind("jobmeter_samples", _ARGUMENTS, SIZE)
 _FEW_COLUMNS = bind("jobmeter_samples", _ARGUMENTS, SIZE, short=True)
 _FEW = 4_000
-"""Samples that are copied in a short call."""
+"""Most samples that a short call copies."""
 _APPEND = bind("jobmeter_window_append", [PLACE] * 6 + [SIZE] * 2 + [PLACE], SIZE)
 AVAILABLE = _APPEND is not None
 
 
 class Columns(msgspec.Struct, frozen=True, eq=False):
-    """Times and values of samples, in arrays of their own.
+    """Times and values of samples, in arrays that own their memory.
 
-    ``span``: the first and the last time; ``extremes``: the lowest and the highest value, twice NaN where one is not
-    finite. None where there are no samples. ``single``: each series has one sample.
+    ``span``: the first and the last time, None without samples. ``extremes``: the lowest and the highest value, both
+    NaN if any value is not finite, None without samples. ``single``: each series has one sample.
     """
 
     time: Int64s
@@ -51,9 +51,9 @@ class _Extent(ctypes.Structure):
 
 
 def columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
-    """The columns that begin at a place of a frame's payload: counts of ``series``, times, values.
+    """Copy the columns at position ``at`` of a frame's payload: counts of ``series``, times, values.
 
-    None where the counts do not add up to ``samples``. Raises IndexError where the columns end beyond the data.
+    None if the counts do not add up to ``samples``. Raises IndexError if the columns end beyond the data.
     """
     if at < 0 or at + 4 * series + 16 * samples > len(data):
         raise IndexError(f"{series} series and {samples} samples at byte {at} of {len(data)}")
@@ -71,7 +71,7 @@ def columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
 
 
 def _columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
-    """The same in NumPy."""
+    """Copy the columns with NumPy, without the library."""
     counts = np.frombuffer(data, "<u4", series, at)
     single = series == samples and bool((counts == 1).all())
     if not single and int(counts.sum(dtype=np.uint64)) != samples:
@@ -87,7 +87,7 @@ def _columns(data: bytes, at: int, series: int, samples: int) -> Columns | None:
 
 
 def places_of(arrays: Sequence[NDArray[np.generic]]) -> Places:
-    """The arrays as the library takes them, in its order. They must outlive it, and none of them may be moved."""
+    """Return the addresses of the arrays in the library's order. The arrays must outlive them and must not move."""
     return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
 
 
@@ -98,14 +98,15 @@ def append(
     columns: tuple[NDArray[np.uint32], Int64s, NDArray[np.float64]],
     keep_from: int,
 ) -> Int64s:
-    """Add the samples of ``columns`` (index, time, value) to their rows; ``rows`` int64[k] by index, -1 for none.
+    """Append the samples of ``columns`` (index, time, value) to their rows.
 
-    Samples of no row, and those from before which a row does not vouch, are passed over; of two of a time the later one
-    wins. Gives the positions of those that are left over: before ``keep_from``, older than the last of their row, or
-    without room. ``stock`` int64[3] moves on: pages given back, the first one never used, all. Raises IndexError for an
-    index beyond ``rows``.
+    ``rows`` int64[k] is the row of each index, -1 for no row. Samples without a row are skipped, and so are samples
+    from before the time from which their row is complete. If two samples have the same time, the later one wins.
+    Returns the positions of the samples that were not appended: before ``keep_from``, older than the last sample of
+    their row, or without a free page. ``stock`` int64[3] is updated: returned pages, the first page never used, all
+    pages. Raises IndexError for an index beyond ``rows``.
     """
-    assert _APPEND is not None  # noqa: S101 - callers look at AVAILABLE
+    assert _APPEND is not None  # noqa: S101 - callers check AVAILABLE
     index = np.ascontiguousarray(columns[0], np.uint32)
     time, value = np.ascontiguousarray(columns[1], np.int64), np.ascontiguousarray(columns[2], np.float64)
     if len(index) and int(index.max()) >= len(rows):

@@ -1,4 +1,4 @@
-"""Memory that a thread uses again and again: taking some anew for every call costs more than what is done in it."""
+"""Scratch buffers of each thread: allocating memory for every call would cost more than the call's work."""
 
 import threading
 from typing import TypeVar
@@ -13,7 +13,7 @@ _LOCAL = threading.local()
 
 
 def scratch(name: str, kind: type[T], count: int) -> NDArray[T]:
-    """At least ``count`` numbers of any values, which are the caller's until its thread requests ``name`` again.
+    """Return at least ``count`` uninitialised numbers, valid until this thread requests ``name`` again.
 
     Buffers over 2 MiB are not reused.
     """

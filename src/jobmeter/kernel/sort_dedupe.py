@@ -1,4 +1,4 @@
-"""Sorts rows of many sections together (``sort_dedupe.c``)."""
+"""Sorts and deduplicates rows of many sections together (``sort_dedupe.c``)."""
 
 import ctypes
 import os
@@ -24,11 +24,11 @@ _KEY = np.frombuffer(os.urandom(16), np.uint64) | np.uint64(1)
 AVAILABLE = _COUNT is not None
 
 
-class Runs(NamedTuple):
-    """Runs of one series each.
+class SeriesSlices(NamedTuple):
+    """Runs of rows, each of one series.
 
-    ``slots`` int64[k]: the place of each run's series; ``counts`` int64[k]: its rows, at least 1; ``time`` int64[n] and
-    ``value`` float64[n] of all rows, run after run.
+    ``slots`` int64[k]: the slot of each run's series. ``counts`` int64[k]: its rows, at least 1. ``time`` int64[n] and
+    ``value`` float64[n]: all rows, run after run.
     """
 
     slots: Int64s
@@ -40,8 +40,8 @@ class Runs(NamedTuple):
 class Ordered(NamedTuple):
     """Rows by slot, then by time, each pair once.
 
-    ``sizes`` int64[slots]: how many each slot has; ``time`` int64[n], ``value`` float64[n]; ``origin`` uint32[n]: in
-    which of the sections each was, where that was requested.
+    ``sizes`` int64[slots]: the rows of each slot. ``time`` int64[n], ``value`` float64[n]. ``origin`` uint32[n]: the
+    section of each row, if it was requested.
     """
 
     sizes: Int64s
@@ -50,12 +50,12 @@ class Ordered(NamedTuple):
     origin: "NDArray[np.uint32] | None"
 
 
-def sort_dedupe(sections: Sequence[Runs], slots: int, *, origin: bool) -> Ordered:
-    """The rows of some sections in order; of rows of one slot and time the last.
+def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -> Ordered:
+    """Sort the rows of some sections. If a slot and time repeat, the last row wins.
 
-    Raises IndexError for a slot of ``slots`` or more, ValueError where runs and rows do not belong together.
+    Raises IndexError for a slot of ``slots`` or more, ValueError if the counts of the runs do not match the rows.
     """
-    assert _COUNT and _PUT and _SORT  # noqa: S101, PT018 - callers look at AVAILABLE
+    assert _COUNT and _PUT and _SORT  # noqa: S101, PT018 - callers check AVAILABLE
     sections_read = [_contiguous(runs) for runs in sections]
     for runs in sections_read:
         _check(runs, slots)
@@ -74,14 +74,14 @@ def sort_dedupe(sections: Sequence[Runs], slots: int, *, origin: bool) -> Ordere
         None if of is None else of.ctypes.data,
     )  # fmt: skip
     if not _PUT(given, taken):
-        room = np.empty(3 * largest, np.int64)  # named: it must outlive the call
+        room = np.empty(3 * largest, np.int64)  # a variable, so that the array outlives the call
         rows = _SORT(taken, largest, pointer(room))
     return Ordered(sizes, time[:rows], value[:rows], None if of is None else of[:rows])
 
 
 def numbered(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
-    """Where each pair comes first, in that order, and for each pair which of those it is."""
-    assert _NUMBER  # noqa: S101 - callers look at AVAILABLE
+    """Return the first position of each distinct pair, and for each row the number of its pair."""
+    assert _NUMBER  # noqa: S101 - callers check AVAILABLE
     count = len(job)
     first, number = np.empty(count, np.int64), np.empty(count, np.int64)
     slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
@@ -94,26 +94,28 @@ def numbered(job: Uint64s, series: Uint64s) -> tuple[Int64s, Int64s]:
 
 
 def repeated(numbers: Uint64s, sizes: Int64s) -> Uint64s:
-    """Each number so many times."""
-    assert _REPEAT  # noqa: S101 - callers look at AVAILABLE
+    """Repeat each number as often as its size says."""
+    assert _REPEAT  # noqa: S101 - callers check AVAILABLE
     numbers, out = np.ascontiguousarray(numbers, np.uint64), np.empty(int(sizes.sum()), np.uint64)
     _REPEAT(pointer(numbers), pointer(sizes), len(sizes), pointer(out))
     return out
 
 
-def _contiguous(runs: Runs) -> Runs:
+def _contiguous(runs: SeriesSlices) -> SeriesSlices:
     slots, counts, time, value = runs
     whole = np.ascontiguousarray
-    return Runs(whole(slots, np.int64), whole(counts, np.int64), whole(time, np.int64), whole(value, np.float64))
+    return SeriesSlices(
+        whole(slots, np.int64), whole(counts, np.int64), whole(time, np.int64), whole(value, np.float64)
+    )
 
 
-def _check(runs: Runs, slots: int) -> None:
-    """The library writes where they say."""
+def _check(runs: SeriesSlices, slots: int) -> None:
+    """Check bounds, because the library writes to these slots."""
     if len(runs.slots) and not (int(runs.slots.min()) >= 0 and int(runs.slots.max()) < slots):
-        raise IndexError(f"a run of a slot that is none of {slots}")
+        raise IndexError(f"a run has a slot outside of 0 to {slots - 1}")
     whole = len(runs.slots) == len(runs.counts) and len(runs.time) == len(runs.value) == int(runs.counts.sum())
     if not whole or (len(runs.counts) and int(runs.counts.min()) < 1):
-        raise ValueError("the rows of runs are others than the rows that there are")
+        raise ValueError("the counts of the runs do not match the rows")
 
 
 def _addresses(arrays: Sequence[NDArray[np.generic]]) -> Uint64s:

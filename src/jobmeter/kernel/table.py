@@ -1,4 +1,4 @@
-"""Texts by number: each text has one, counted from 0 in the order in which they came (``table.c``)."""
+"""Numbers texts from 0, in the order in which they are added (``table.c``)."""
 
 import os
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _PLACE_ALL = bind("jobmeter_table_place", [PLACE, SIZE, PLACE, SIZE])
 
 _FIRST_TEXTS, _FIRST_BYTES = 1_024, 65_536
 _SPARSE = 2
-"""Slots for each text at least."""
+"""Hash slots for each text, at least."""
 
 
 class Texts(Sequence[bytes]):
@@ -39,7 +39,7 @@ class Texts(Sequence[bytes]):
 
     @classmethod
     def of(cls, texts: Sequence[bytes]) -> "Texts":
-        """The same for texts that lie anywhere."""
+        """Join separate texts into one."""
         if isinstance(texts, Texts):
             return texts
         edges = np.zeros(len(texts) + 1, np.int64)
@@ -47,7 +47,7 @@ class Texts(Sequence[bytes]):
         return cls(b"".join(texts), edges[:-1], edges[1:])
 
     def take(self, places: Int64s) -> "Texts":
-        """Some of them."""
+        """Return the texts at some positions."""
         return Texts(self.data, self.begin[places], self.end[places])
 
     def __len__(self) -> int:
@@ -58,18 +58,18 @@ class Texts(Sequence[bytes]):
     @overload
     def __getitem__(self, at: slice) -> list[bytes]: ...
     def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
-        """One text, or a list of some."""
+        """Return one text, or a list for a slice."""
         if isinstance(at, slice):
             ends = zip(self.begin[at].tolist(), self.end[at].tolist(), strict=True)
             return [self.data[begin:end] for begin, end in ends]
         return self.data[int(self.begin[at]) : int(self.end[at])]
 
 
-class Table(Protocol):
+class TextTable(Protocol):
     """Numbers of texts. Not safe for several threads."""
 
     def __len__(self) -> int:
-        """How many texts have a number."""
+        """Return how many texts have a number."""
         ...
 
     @property
@@ -78,16 +78,16 @@ class Table(Protocol):
         ...
 
     def find(self, texts: Texts) -> Int64s:
-        """int64[n]: the number of each, -1 for what has none."""
+        """Return the number of each text, int64[n]; -1 for an unknown text."""
         ...
 
     def add(self, texts: Texts) -> Int64s:
-        """int64[n]: the number of each, those that had none being given the next ones."""
+        """Return the number of each text, int64[n]. New texts get the next numbers."""
         ...
 
 
 class DictTable:
-    """See ``Table``; without the library."""
+    """Numbers texts with a dictionary, without the library."""
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
@@ -97,11 +97,11 @@ class DictTable:
         return len(self._numbers)
 
     def find(self, texts: Texts) -> Int64s:
-        """See ``Table.find``."""
+        """Return the number of each text; -1 for an unknown text."""
         return np.fromiter(map(self._numbers.get, texts[:], repeat(-1)), np.int64, len(texts))
 
     def add(self, texts: Texts) -> Int64s:
-        """See ``Table.add``."""
+        """Return the number of each text. New texts get the next numbers."""
         numbers = self._numbers
         for text in texts[:]:
             if text not in numbers:
@@ -111,7 +111,7 @@ class DictTable:
 
 
 class CompiledTable:
-    """See ``Table``."""
+    """Numbers texts with the compiled hash table."""
 
     def __init__(self, find: Function, add: Function, place: Function) -> None:
         self._functions = find, add, place
@@ -127,15 +127,15 @@ class CompiledTable:
 
     @property
     def size(self) -> int:
-        """See ``Table.size``."""
+        """Bytes of all texts together."""
         return int(self._edges[self._count])
 
     def find(self, texts: Texts) -> Int64s:
-        """See ``Table.find``."""
+        """Return the number of each text; -1 for an unknown text."""
         return self._call(self._functions[0], texts)[0]
 
     def add(self, texts: Texts) -> Int64s:
-        """See ``Table.add``."""
+        """Return the number of each text. New texts get the next numbers."""
         self._reserve(len(texts), int((texts.end - texts.begin).sum()))
         numbers, count = self._call(self._functions[1], texts)
         self._count = int(count)
@@ -171,8 +171,8 @@ def _grown(array: NDArray[T], used: int, room: int) -> NDArray[T]:
     return grown
 
 
-def new_table() -> Table:
-    """An empty table."""
+def new_table() -> TextTable:
+    """Return an empty table."""
     if _FIND is None or _ADD is None or _PLACE_ALL is None:
         return DictTable()
     return CompiledTable(_FIND, _ADD, _PLACE_ALL)

@@ -1,4 +1,4 @@
-"""Reading samples that lie in pages (``jobmeter.store.window.pages``)."""
+"""Reads samples from pages (``jobmeter.store.window.pages``)."""
 
 import ctypes
 
@@ -15,7 +15,7 @@ PAGE = 64
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Pages = ctypes.Array[ctypes.c_void_p]
-"""``struct Pages`` of the library: where its arrays lie."""
+"""``struct Pages`` of the library: the addresses of its arrays."""
 
 
 Samples = tuple[NDArray[np.uint32], Int64s, Float64s]
@@ -36,7 +36,7 @@ def pages_of(
     first_page: NDArray[np.int32],
     since: Int64s,
 ) -> Pages:
-    """The arrays as the library takes them. They must outlive it, and none of them may be moved."""
+    """Return the addresses of the arrays in the library's order. The arrays must outlive them and must not move."""
     arrays = (distance, value, base, following, filled, first_page, since)
     return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
 
@@ -49,28 +49,28 @@ _PREVIOUS = bind("jobmeter_window_previous", [*_ROWS, SIZE, *[PLACE] * 2])
 _LINES = bind("jobmeter_window_lines", [*_ROWS, PLACE, PLACE, SIZE, *[SIZE] * 4, PLACE], SIZE, short=True)
 AVAILABLE = None not in (_MEASURE, _READ, _BUCKET, _PREVIOUS, _LINES)
 MEAN, SUM, MIN, MAX = range(4)
-"""How the rows of a line are joined."""
+"""Functions that join the rows of a line."""
 
 
 def measure(pages: Pages, rows: Int64s, start: int, end: int, step: int) -> tuple[int, int]:
-    """How many samples the rows have in a span, and how many buckets of ``step`` these make."""
-    assert _MEASURE is not None  # noqa: S101 - callers look at AVAILABLE
+    """Count the samples of the rows in a span, and the buckets of ``step`` that they fill."""
+    assert _MEASURE is not None  # noqa: S101 - callers check AVAILABLE
     samples, buckets = ctypes.c_int64(), ctypes.c_int64()
     _MEASURE(pages, len(rows), pointer(rows), start, end, step, ctypes.byref(samples), ctypes.byref(buckets))
     return samples.value, buckets.value
 
 
 def read(pages: Pages, rows: Int64s, first: int, start: int, end: int, most: int) -> Samples:
-    """Return the first samples of the rows in ``[start, end)``, by their place in ``rows``, then by time.
+    """Return the first ``most`` samples of the rows in ``[start, end)``, by position in ``rows``, then by time.
 
-    They are at most ``most``. Those of the first row begin at ``first`` instead of ``start``.
+    The first row begins at ``first`` instead of ``start``.
     """
-    assert _READ is not None  # noqa: S101 - callers look at AVAILABLE
+    assert _READ is not None  # noqa: S101 - callers check AVAILABLE
     index, time, value = np.empty(most, np.uint32), np.empty(most, np.int64), np.empty(most)
     size = _READ(
         pages, len(rows), pointer(rows), first, start, end, most, pointer(index), pointer(time), pointer(value)
     )
-    if 2 * size < most:  # or a few samples hold the memory of many
+    if 2 * size < most:  # else a few samples would hold the memory of many
         return index[:size].copy(), time[:size].copy(), value[:size].copy()
     return index[:size], time[:size], value[:size]
 
@@ -84,11 +84,11 @@ def bucket(
     references: tuple[Int64s, Float64s],
     bounds: tuple[int, int],
 ) -> Buckets | None:
-    """The samples of the rows in buckets, by their place in ``rows``; references (times and values) move on.
+    """Return the samples of the rows in buckets, by position in ``rows``. Updates the references (times and values).
 
-    ``bounds``: None where there are more samples or more buckets than that; references are of no use then.
+    None if there are more samples or more buckets than ``bounds``; the references are then undefined.
     """
-    assert _BUCKET is not None  # noqa: S101 - callers look at AVAILABLE
+    assert _BUCKET is not None  # noqa: S101 - callers check AVAILABLE
     room = bounds[1]
     index, whole, real = np.empty(room, np.uint32), np.empty((5, room), np.int64), np.empty((6, room))
     size = _BUCKET(
@@ -108,7 +108,7 @@ def bucket(
 class Grid:
     """Rows joined to lines: ``line`` int64[rows] is the line of each row, ``how`` uint8[lines] how its rows are joined.
 
-    Reuse one for repeated calls: looking up the address of an array takes longer than reading it.
+    Reuse one object for repeated calls: looking up the address of an array takes longer than reading it.
     """
 
     __slots__ = ("_arrays", "how", "line", "lines")
@@ -116,7 +116,7 @@ class Grid:
     def __init__(self, line: Int64s, how: NDArray[np.uint8]) -> None:
         self._arrays = np.ascontiguousarray(line, np.int64), np.ascontiguousarray(how, np.uint8)
         if len(line) and not 0 <= int(self._arrays[0].min()) <= int(self._arrays[0].max()) < len(how):
-            raise ValueError("a row is of a line that there is not")
+            raise ValueError("a row refers to a line that does not exist")
         self.line, self.how = (array.ctypes.data for array in self._arrays)
         self.lines = len(how)
 
@@ -127,8 +127,7 @@ class Grid:
 class LineColumns(msgspec.Struct, frozen=True, eq=False):
     """Values of lines in buckets: ``time`` int64[n] bucket starts in ms, ascending in a line; ``value`` float64[n].
 
-    Line after line; ``ends`` int64[lines] is where each of them ends. ``samples`` is how many samples they were made
-    from.
+    Lines follow each other; ``ends`` int64[lines] is the end of each. ``samples`` counts the samples behind the values.
     """
 
     ends: Int64s
@@ -138,12 +137,12 @@ class LineColumns(msgspec.Struct, frozen=True, eq=False):
 
 
 def lines(pages: Pages, rows: int, grid: Grid, span: tuple[int, int], step: int, most: int) -> LineColumns | None:
-    """The means of rows' samples in buckets of ``step``, joined by line; those of buckets that are not empty.
+    """Return the mean of the rows' samples in buckets of ``step``, joined by line. Empty buckets are left out.
 
-    ``rows`` is where the numbers of the rows lie, int64, as many as the grid has. None for more than ``most`` samples,
-    where a row is -1, or lacks samples of the span. ``span`` must not be empty.
+    ``rows`` is the address of the row numbers, int64, as many as the grid has. ``span`` must not be empty. None for
+    more than ``most`` samples, for a row -1, or for a row that lacks samples of the span.
     """
-    assert _LINES is not None  # noqa: S101 - callers look at AVAILABLE
+    assert _LINES is not None  # noqa: S101 - callers check AVAILABLE
     start, end = span
     cells = grid.lines * ((end - 1) // step - start // step + 1)
     block = np.empty(4 * cells + grid.lines + 1, np.int64)
@@ -155,8 +154,8 @@ def lines(pages: Pages, rows: int, grid: Grid, span: tuple[int, int], step: int,
 
 
 def previous(pages: Pages, rows: Int64s, before: int) -> tuple[Int64s, Float64s]:
-    """The time (-1: none) and the value of the last sample of each row before a time."""
-    assert _PREVIOUS is not None  # noqa: S101 - callers look at AVAILABLE
+    """Return the time (-1: none) and the value of the last sample of each row before a time."""
+    assert _PREVIOUS is not None  # noqa: S101 - callers check AVAILABLE
     time, value = np.empty(len(rows), np.int64), np.zeros(len(rows))
     _PREVIOUS(pages, len(rows), pointer(rows), before, pointer(time), pointer(value))
     return time, value

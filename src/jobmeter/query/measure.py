@@ -277,7 +277,7 @@ class Measurements:
         layout, span = resolved.layout, query.range
         is_cached = layout.range_independent and span.length_ms > RAW_IS_QUICK and all(map(is_own, metrics))
         revision = self._store.revision(layout.shape.jobs) if is_cached else None
-        rolled = [] if revision is None else self._store.rolled(layout.shape.jobs, hours_around(span))
+        rolled = [] if revision is None else self._store.rolled_up_ranges(layout.shape.jobs, hours_around(span))
         inside = middle(span, query.step_ms, rolled)
         if inside is None:
             return of(span)

@@ -19,7 +19,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 def hours_around(span: TimeRange) -> TimeRange:
-    """Widen a range to whole hours for ``Store.rolled``."""
+    """Widen a range to whole hours for ``Store.rolled_up_ranges``."""
     return TimeRange(floor_to(span.start_ms, HOUR), ceil_to(span.end_ms, HOUR))
 
 

@@ -71,7 +71,7 @@ class Source:
         revision = self.store.revision(jobs) if fits else None
         if revision is None and span.length_ms <= RAW_IS_QUICK:
             fits = False
-        rolled = self.store.rolled(jobs, hours_around(span)) if fits else []
+        rolled = self.store.rolled_up_ranges(jobs, hours_around(span)) if fits else []
         for segment in segments(span, step_ms, rolled) if fits else (Segment(span, None),):
             recent = self._recent(keys, segment.span, step_ms, last) if segment.tier is None else None
             if recent is not None:

@@ -1,1 +1,1 @@
-"""The relational side: jobs, replicas, allocations, nodes, projects and keys."""
+"""The relational database: jobs, replicas, allocations, nodes, projects and keys."""

@@ -1,4 +1,4 @@
-"""Allocations in the database: joining new intervals with those that are there, and reading them."""
+"""Allocations in the database: joins new intervals with the stored ones, and reads them."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,7 @@ from jobmeter.registry.statements import chunks
 def merge_allocations(
     connection: sa.Connection, fresh: Sequence[tuple[DeviceKey, Interval]], gap_ms: int
 ) -> list[Change]:
-    """Join intervals with the stored ones of the same keys; writes nothing when they say nothing new.
-
-    Gives what changed.
+    """Join intervals with the stored ones of the same keys. Write and return the changes.
 
     The caller has written the rows of the jobs in the same transaction: their locks exclude other writers.
     """
@@ -49,7 +47,7 @@ def _stored(connection: sa.Connection, keys: Sequence[DeviceKey]) -> Mapping[Dev
     found: dict[DeviceKey, list[Interval]] = defaultdict(list)
     for project, own in groupby(keys, key=lambda key: key.project):
         for some in chunks(list(own)):
-            # By job and replica, which the index finds; a list of whole keys takes longer to say than to answer.
+            # By job and replica, which the index finds. A list of whole keys takes longer to send than to answer.
             question = sa.select(allocations).where(
                 allocations.c.project == project,
                 allocations.c.job.in_(sorted({key.job for key in some})),

@@ -1,8 +1,8 @@
-"""Copies of the registry, made while others use it, and brought back into an empty one.
+"""Copies the registry while it is in use, and restores a copy into an empty registry.
 
 SQLite is copied by its own online backup into ``registry.db``. PostgreSQL is read in one transaction into
 ``registry.jsonl``: a first line that names the format and the migration, one line for each row, a last line with their
-number. Either form is brought back into either database.
+number. Either form can be restored into either database.
 """
 
 import logging
@@ -48,9 +48,9 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 def backup(database: Database, directory: Path) -> None:
-    """Write a copy into a directory, complete and on disk when this returns.
+    """Write a copy into a directory. It is complete and on disk on return.
 
-    Raises ConflictError when the directory has a copy already, UnavailableError when the disk or the database fails.
+    Raises ConflictError if the directory already has a copy, UnavailableError if the disk or the database fails.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,14 +74,14 @@ def backup(database: Database, directory: Path) -> None:
 def restore(database: Database, directory: Path) -> None:
     """Fill an empty registry from a directory. All or nothing.
 
-    Raises ConflictError when the registry has jobs, nodes or keys, InvalidRequestError (field ``directory``) when
-    there is no copy there, or a damaged one.
+    Raises ConflictError if the registry has jobs, nodes or keys, InvalidRequestError (field ``directory``) if the copy
+    is missing or damaged.
     """
     copy, rows = directory / SQLITE_FILE, directory / ROWS_FILE
     try:
         if copy.is_file():
             with TemporaryDirectory(prefix="jobmeter-") as folder:
-                # The copy itself stays as it is: a migration, and SQLite's side files, happen to a copy of it.
+                # The copy itself stays unchanged: a migration, and SQLite's side files, affect a copy of it.
                 moved = Path(folder) / SQLITE_FILE
                 copyfile(copy, moved)
                 source = Database(f"sqlite:///{moved}")
@@ -103,7 +103,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _publish(part: Path, target: Path) -> None:
-    # On disk under its final name, or not there at all.
+    # Either on disk under its final name, or absent.
     for path in (part, target.parent):
         if path is not part:
             part.rename(target)
@@ -176,7 +176,7 @@ def _fill(database: Database, rows: Iterator[_Row]) -> None:
             connection.execute(sa.delete(table))
         for name, group in groupby(rows, key=lambda entry: entry[0]):
             if name not in tables:
-                raise InvalidRequestError(f"the backup has a table {name[:64]!r} that there is not", "directory")
+                raise InvalidRequestError(f"the backup has an unknown table {name[:64]!r}", "directory")
             _insert(connection, tables[name], (row for _, row in group))
         changes.notify(connection, everything=True)
         if database.kind != SQLITE:
@@ -189,7 +189,7 @@ def _fill(database: Database, rows: Iterator[_Row]) -> None:
 def _insert(connection: sa.Connection, table: sa.Table, rows: Iterator[dict[str, Any]]) -> None:
     batch: list[dict[str, Any]] = []
     for row in rows:
-        # A copy of an older version may have columns that are gone.
+        # A copy of an older version may have columns that were removed since.
         batch.append({name: _stored(value) for name, value in row.items() if name in table.c})
         if len(batch) == _BATCH:
             connection.execute(sa.insert(table), batch)

@@ -1,8 +1,8 @@
-"""A circuit breaker before PostgreSQL: while it does not answer, nobody waits for it.
+"""A circuit breaker for PostgreSQL: while the server does not answer, no caller waits for it.
 
-A server that is stopped, frozen or cut off by the network takes connections and answers nothing. So what is sent has to
-be answered within a patience. The first that is not, or a lost connection, opens the breaker: every call fails without
-waiting, and one thread checks every second whether the server answers again.
+A server that is stopped, frozen or cut off by the network accepts connections and answers nothing. So every statement
+must be answered within a time limit. The first statement that is not, or a lost connection, opens the breaker: every
+call then fails without waiting, and one thread checks every second whether the server answers again.
 """
 
 import logging
@@ -16,35 +16,38 @@ from sqlalchemy import exc
 from jobmeter.errors import UnavailableError
 
 _log = logging.getLogger(__name__)
-PATIENCE_SECONDS = 60.0
-"""How long one statement may take: longer than one waits for a lock."""
+STATEMENT_SECONDS = 60.0
+"""Time limit of a statement: longer than the wait for a lock."""
 SHORT_SECONDS = 3.0
-"""The same for those on the way of every request."""
+"""Time limit of a statement on the way of every request."""
 OBSERVE_SECONDS = 10.0
-"""The same for sightings from samples, for which their senders wait."""
+"""Time limit of the report of samples, for which their senders wait."""
 SLOW_SECONDS = 3_600.0
-"""The same for what may change a whole table."""
+"""Time limit of a statement that may change a whole table."""
 PROBE_SECONDS = 1.0
-_patience: ContextVar[float] = ContextVar("patience", default=PATIENCE_SECONDS)
+_timeout: ContextVar[float] = ContextVar("statement_timeout", default=STATEMENT_SECONDS)
 
 
-def patience_seconds() -> float:
-    """How long the answer to a statement may take here."""
-    return _patience.get()
+def timeout_seconds() -> float:
+    """Return the time limit of a statement in this context, in seconds."""
+    return _timeout.get()
 
 
 @contextmanager
-def patience(seconds: float) -> Iterator[None]:
-    """Wait so long at most for the answer to each statement of the block."""
-    token = _patience.set(seconds)
+def statement_timeout(seconds: float) -> Iterator[None]:
+    """Set the time limit of each statement of the block."""
+    token = _timeout.set(seconds)
     try:
         yield
     finally:
-        _patience.reset(token)
+        _timeout.reset(token)
 
 
 class Breaker:
-    """See the module. ``probe`` runs any query on a connection of its own. Thread safe."""
+    """Opens on lost connections and closes when the server answers. Thread safe.
+
+    ``probe`` runs any query on a connection of its own.
+    """
 
     def __init__(self, probe: Callable[[], None]) -> None:
         self._check = probe
@@ -58,7 +61,7 @@ class Breaker:
             raise UnavailableError("the registry does not work now: its database does not answer")
 
     def note(self, error: BaseException) -> None:
-        """Open where a failure is one of the connection."""
+        """Open if the error means a lost connection."""
         if not _is_lost(error):
             return
         with self._lock:
@@ -75,13 +78,13 @@ class Breaker:
         unexpected = False
         while True:
             try:
-                with patience(SHORT_SECONDS):
+                with statement_timeout(SHORT_SECONDS):
                     self._check()
             except exc.SQLAlchemyError as error:
                 _log.debug("the registry's database does not answer: %s", error)
             except Exception:  # noqa: BLE001 - without this thread the breaker would stay open for ever
                 if not unexpected:
-                    _log.exception("whether the registry's database answers could not be checked; it is tried again")
+                    _log.exception("the check of the registry's database failed; it is repeated")
                 unexpected = True
             else:
                 break
@@ -92,7 +95,7 @@ class Breaker:
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether the connection is gone or could not be made; not where a server that answers refuses a statement."""
+    """Return True if the connection is lost or could not be made; False if a server refuses a statement."""
     if isinstance(error, exc.DBAPIError):
         refused = getattr(error.orig, "sqlstate", None)
         return error.connection_invalidated or (isinstance(error, exc.OperationalError) and refused is None)

@@ -1,7 +1,7 @@
-"""Which jobs were written lately. A process that caches all jobs reads this to invalidate its cache.
+"""Records which jobs were written, so that a process that caches all jobs can invalidate its cache.
 
-Each transaction that writes jobs adds one row. Rows older than ten minutes are deleted, except for the last ones: a
-reader that still finds the row that it read last has missed none.
+Each transaction that writes jobs adds one row. Rows older than ten minutes are deleted, except for the newest rows. A
+reader that still finds its last row has missed none.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from jobmeter.registry.statements import by_project
 
 KEEP_SECONDS = 600
 _EVERY = 32
-"""One transaction of so many deletes old rows."""
+"""Average number of transactions between two deletions of old rows."""
 
 Keys = Iterable[tuple[str, str]]
 _column = job_changes.c
@@ -23,7 +23,7 @@ _SECONDS = {
     POSTGRESQL: "CAST(extract(epoch FROM clock_timestamp()) AS bigint)",
     "sqlite": "CAST(strftime('%s', 'now') AS integer)",
 }
-# Transactions of PostgreSQL may end in another order than that in which they wrote: their numbers say which are open.
+# PostgreSQL may commit transactions in another order than they wrote in: their numbers show which are open.
 _TRANSACTION = {POSTGRESQL: "CAST(CAST(pg_current_xact_id() AS text) AS bigint)", "sqlite": "0"}
 _OPEN = {POSTGRESQL: "CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)", "sqlite": "1"}
 
@@ -37,12 +37,12 @@ class Changed(msgspec.Struct, omit_defaults=True):
 
 
 def jobs_of(ids: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
-    """The jobs, (project, id), of ids by project."""
+    """Yield the jobs, (project, id), of ids by project."""
     return ((project, job) for project, jobs in ids.items() for job in jobs)
 
 
 class ChangePosition(msgspec.Struct, frozen=True):
-    """A reader's position: the last row, and the first transaction that may still write one before it."""
+    """A reader's position: the last row, and the first transaction that may still write an earlier row."""
 
     last: int
     open: int
@@ -52,7 +52,7 @@ _DECODER = msgspec.json.Decoder(Changed)
 
 
 def notify(connection: sa.Connection, recorded: Keys = (), sampled: Keys = (), *, everything: bool = False) -> None:
-    """Leave word of what this transaction writes."""
+    """Record the jobs that this transaction writes."""
     changed = Changed(by_project(sorted(set(recorded))), by_project(sorted(set(sampled))), everything)
     if not (changed.recorded or changed.sampled or everything):
         return
@@ -67,21 +67,21 @@ def notify(connection: sa.Connection, recorded: Keys = (), sampled: Keys = (), *
 
 
 def now(connection: sa.Connection) -> ChangePosition:
-    """The position after everything that is visible to this transaction."""
+    """Return the position after everything that is visible to this transaction."""
     last = connection.scalar(sa.select(sa.func.coalesce(sa.func.max(_column.id), 0)))
     return ChangePosition(last or 0, _open(connection))
 
 
 def recorded(connection: sa.Connection) -> list[tuple[str, str]]:
-    """The jobs, (project, id), that were recorded in the last ten minutes, possibly some more."""
+    """Return the jobs, (project, id), that were recorded in the last ten minutes, possibly some more."""
     rows = connection.scalars(sa.select(_column.payload).order_by(_column.id))
     return [job for payload in rows for job in jobs_of(_DECODER.decode(payload).recorded)]
 
 
 def since(connection: sa.Connection, mark: ChangePosition) -> tuple[Changed | None, ChangePosition]:
-    """What was written since the mark, and the next one; None where that is no longer recorded.
+    """Return the changes since the mark, and the next mark; None instead of changes that are no longer recorded.
 
-    Some of it may have been reported before.
+    Changes may repeat.
     """
     later = _column.id >= mark.last
     if connection.dialect.name == POSTGRESQL:

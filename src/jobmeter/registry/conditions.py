@@ -1,4 +1,4 @@
-"""What a listing demands of jobs, checked: the one definition of every condition, wherever its values are read from."""
+"""Checks the conditions of a listing: the one definition of every condition, wherever its values are read from."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,27 +17,27 @@ TIMES = {"created": "created_sort", "start": "start_sort", "end": "end_sort"}
 """Fields that are times, and the column of each."""
 FINDING = "finding"
 RELATED = frozenset({"node", FINDING})
-"""Fields that a job has any number of, in tables of their own."""
+"""Fields with any number of values for a job, in tables of their own."""
 SORTS = (
     *("created", "start", "end", "id", "name", "project", "type", "user", "resource_group", "workspace", "updated"),
     *("duration", "state"),
 )
-"""What a listing may be sorted by."""
+"""Names by which a listing may be sorted."""
 
 Field = tuple[str, ...]
 """``(NAME,)``, ``("labels", NAME)`` or ``("extra", DIALECT, KEY)``, then the keys of objects inside."""
 
 _INT64 = 2**63 - 1
 _FEW = 8
-"""So many texts are looked for in a document before it is read."""
+"""Number of texts up to which a document is searched for them before it is parsed."""
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Predicate(msgspec.Struct, frozen=True):
-    """A condition whose field there is and whose values suit it.
+    """A condition on an existing field with suitable values.
 
-    ``operator`` is not ``not in``: ``negated`` turns the whole, ``otherwise`` included. Texts are as they are stored,
-    and folded for ``contains``; numbers are within 64 bits.
+    ``operator`` is never ``not in``: ``negated`` inverts the whole, ``otherwise`` included. Texts are in their stored
+    form, and folded for ``contains``; numbers are within 64 bits.
     """
 
     field: Field
@@ -49,13 +49,19 @@ class Predicate(msgspec.Struct, frozen=True):
 
     @property
     def presence(self) -> "Predicate":
-        """That a job has the field: an empty text is none, and neither is what is not a text inside of ``extra``."""
+        """A predicate that a job has the field.
+
+        An empty text counts as absent, and so do other types inside ``extra``.
+        """
         if self.field[0] in TEXTS:
             return Predicate(self.field, Operator.IN, ("",), negated=True)
         return Predicate(self.field, Operator.CONTAINS, ("",))
 
     def fits(self, value: Any, written: str) -> bool:  # noqa: ANN401 - whatever JSON has
-        """Whether a value meets it, before ``negated``; ``written`` is its JSON. One text of a list has to fit."""
+        """Return True if a value meets it, before ``negated``.
+
+        ``written`` is its JSON. A list needs one text that fits.
+        """
         if self.operator is Operator.BETWEEN:
             low, high = self.numbers
             return _is_number(value) and (low is None or value >= low) and (high is None or value <= high)
@@ -64,18 +70,18 @@ class Predicate(msgspec.Struct, frozen=True):
         return any(map(self.fits_text, _texts(value, written)))
 
     def fits_text(self, text: str) -> bool:
-        """Whether a text meets it, before ``negated``."""
+        """Return True if a text meets it, before ``negated``."""
         if self.operator is Operator.CONTAINS:
             folded = text.casefold()
             return any(map(folded.__contains__, self.texts))
         return text in self.texts
 
     def fits_document(self, text: str, path: Field) -> bool:
-        """As ``fits_json``; most documents are not read, since they have neither the field nor what is sought."""
+        """Check a stored document. Most documents are not parsed, because they lack the field or the texts."""
         return self._may_fit(text, path) and self.fits_json(text.encode(), path)
 
     def _may_fit(self, text: str, path: Field) -> bool:
-        """Whether a JSON document without escapes has the names of the path and, of a few texts, one that is sought."""
+        """Return False if a document without escapes lacks a name of the path or, for a few texts, all of these."""
         if "\\" in text:
             return True
         if not all(map(text.__contains__, path)):
@@ -86,7 +92,7 @@ class Predicate(msgspec.Struct, frozen=True):
         return any(map(within.__contains__, self.texts))
 
     def fits_json(self, document: bytes, path: Field) -> bool:
-        """Whether what stands at that path of a JSON document meets it, before ``negated``."""
+        """Return True if the value at that path of a JSON document meets it, before ``negated``."""
         for name in path:
             part = _PARTS.decode(document).get(name) if document[:1] == b"{" else None
             if part is None:
@@ -96,13 +102,13 @@ class Predicate(msgspec.Struct, frozen=True):
 
 
 def check(question: JobFilter) -> list[Predicate]:
-    """The conditions of a question that can be answered.
+    """Return the checked conditions of a query.
 
-    Raises InvalidRequestError for a sort that is none of ``SORTS``, a negative page, or (field ``conditions``) a field
-    that there is not or values that do not suit it.
+    Raises InvalidRequestError for an unknown sort, a negative page, or (field ``conditions``) an unknown field or
+    unsuitable values.
     """
     if question.sort not in SORTS:
-        raise InvalidRequestError(f"sort {question.sort[:64]!r} is none of {', '.join(SORTS)}", "sort")
+        raise InvalidRequestError(f"sort {question.sort[:64]!r} is not one of {', '.join(SORTS)}", "sort")
     for field in ("offset", "limit"):
         if not 0 <= getattr(question, field) < 2**31:
             raise InvalidRequestError(f"{field} must be from 0 to 2147483647", field)
@@ -122,7 +128,7 @@ def _predicate(one: Condition) -> Predicate:
     if one.otherwise:
         for name in (one.field, one.otherwise):
             if name not in TEXTS and not name.startswith("extra."):
-                raise _wrong(f"{name[:100]!r} cannot stand for another field")
+                raise _wrong(f"{name[:100]!r} cannot be the alternative of another field")
         otherwise = _predicate(Condition(one.otherwise, operator, one.values))
     field = _field(one)
     if one.field in TIMES or one.field == "duration":
@@ -149,7 +155,7 @@ def _field(one: Condition) -> Field:
 
 def _times(one: Condition) -> list[int | None]:
     if one.operator is Operator.CONTAINS:
-        raise _wrong(f"{_shown(one)} is a number: it contains nothing")
+        raise _wrong(f"{_shown(one)} is a number: contains works on texts only")
     values = _numbers(one)
     if one.operator is not Operator.BETWEEN and None in values:
         raise _wrong(f"{_shown(one)} is compared with whole numbers")
@@ -163,13 +169,13 @@ def _names(one: Condition) -> list[str]:
     names = _texts_of(one)
     for severity in [name.partition("/")[0] for name in names] if one.field == FINDING else []:
         if severity and severity not in set(Severity):
-            raise _wrong(f"{severity[:64]!r} is none of {', '.join(Severity)}")
+            raise _wrong(f"{severity[:64]!r} is not one of {', '.join(Severity)}")
     return names
 
 
 def _texts_of(one: Condition) -> list[str]:
     if one.operator is Operator.BETWEEN:
-        raise _wrong(f"{_shown(one)} is a text: it lies between nothing")
+        raise _wrong(f"{_shown(one)} is a text: between works on numbers and times only")
     if None in one.values:
         raise _wrong(f"{_shown(one)} is compared with texts")
     return [clean(str(value)) for value in one.values]

@@ -1,4 +1,4 @@
-"""The connection to SQLite or PostgreSQL: its settings, its transactions, and its failures in our own words."""
+"""The connection to SQLite or PostgreSQL: its settings, its transactions, and its failures as our errors."""
 
 import logging
 import os
@@ -11,22 +11,22 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from jobmeter.errors import ConfigurationError, ConflictError, UnavailableError
-from jobmeter.registry.breaker import PATIENCE_SECONDS, Breaker, patience
+from jobmeter.registry.breaker import STATEMENT_SECONDS, Breaker, statement_timeout
 from jobmeter.registry.writers import WriterQueue
 
 _log = logging.getLogger(__name__)
 SQLITE = "sqlite"
 POSTGRESQL = "postgresql"
 BUSY_MS = 15_000
-"""How long a writer waits for another process to finish its transaction."""
+"""Time that a writer waits for another process to finish its transaction."""
 CONNECTIONS = 8
 _PRAGMAS = (
     "journal_mode = WAL",
-    # A transaction that was acknowledged survives a power cut, which WAL with NORMAL does not promise.
+    # An acknowledged transaction survives a power cut, which WAL with NORMAL does not promise.
     "synchronous = FULL",
     "foreign_keys = ON",
     "cache_size = -32768",
-    # The log is brought over after 256 KiB and cut back then; by default it stays at 4 MiB and more.
+    # The log is checkpointed and truncated after 256 KiB; by default it stays at 4 MiB and more.
     "wal_autocheckpoint = 64",
     "journal_size_limit = 65536",
 )
@@ -50,12 +50,12 @@ _FAILURES = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.Ti
 
 
 class Database:
-    """A pool of connections. Safe to use from any thread."""
+    """A pool of connections. Safe for several threads."""
 
     def __init__(self, url: str) -> None:
         """Open ``sqlite:///PATH`` or ``postgresql://user@host/name``.
 
-        Raises ConfigurationError for any other URL, UnavailableError when the database does not answer.
+        Raises ConfigurationError for any other URL, UnavailableError if the database does not answer.
         """
         self.url = _parse(url)
         self.kind = self.url.get_backend_name()
@@ -71,17 +71,17 @@ class Database:
         return Path(self.url.database or "")
 
     @contextmanager
-    def read(self, seconds: float = PATIENCE_SECONDS) -> Iterator[sa.Connection]:
-        """A transaction that only reads. PostgreSQL has ``seconds`` to answer each statement."""
+    def read(self, seconds: float = STATEMENT_SECONDS) -> Iterator[sa.Connection]:
+        """Open a read transaction. PostgreSQL has ``seconds`` to answer each statement."""
         with failures(), self._guarded(seconds), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def write(self, seconds: float = PATIENCE_SECONDS, *, key: str = "") -> Iterator[sa.Connection]:
-        """A transaction that is durable once the block has ended, and undone when the block raises.
+    def write(self, seconds: float = STATEMENT_SECONDS, *, key: str = "") -> Iterator[sa.Connection]:
+        """Open a transaction that is durable after the block, and rolled back if the block raises.
 
-        SQLite has one writer at a time: threads of this process queue here rather than poll the file's lock. Those of
-        different keys (of whom something is written: a project) take turns. ``seconds``: see ``read``.
+        SQLite has one writer at a time: threads of this process queue here rather than poll the file's lock. Different
+        keys (the projects that are written to) take turns. ``seconds``: see ``read``.
         """
         queue = self.writers.turn(key) if self.kind == SQLITE else nullcontext()
         with queue, failures(), self._guarded(seconds), self._writing.begin() as connection:
@@ -95,13 +95,16 @@ class Database:
 
     @contextmanager
     def _guarded(self, seconds: float) -> Iterator[None]:
-        """Behind the breaker, where there is one. Raises UnavailableError while PostgreSQL does not answer."""
+        """Run the block behind the breaker of PostgreSQL.
+
+        Raises UnavailableError while the database does not answer.
+        """
         if self._breaker is None:
             yield
             return
         self._breaker.check()
         try:
-            with patience(seconds):
+            with statement_timeout(seconds):
                 yield
         except exc.DBAPIError as error:
             self._breaker.note(error)
@@ -114,22 +117,22 @@ class Database:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turn what a database or its disk cannot do now into UnavailableError, and a duplicate into ConflictError."""
+    """Convert failures of the database or its disk to UnavailableError, and a duplicate to ConflictError."""
     try:
         yield
     except exc.IntegrityError as error:
-        raise ConflictError("the registry has such an entry already") from error
+        raise ConflictError("the registry already has this entry") from error
     except _FAILURES as error:
         raise _unavailable(error) from error
     except exc.DBAPIError as error:
-        # A damaged SQLite file is a bare DatabaseError; every other kind is a mistake of ours.
+        # A damaged SQLite file is a bare DatabaseError. Every other kind is a bug in Jobmeter.
         if type(error) is not exc.DatabaseError:
             raise
         raise _unavailable(error) from error
 
 
 def _unavailable(error: BaseException) -> UnavailableError:
-    """The reason without files or addresses, as any client may read it. The driver's message is in the log."""
+    """Return the error without files or addresses, for any client. The driver's message goes to the log."""
     reason = _reason(error)
     _log.warning("the registry does not work now: %s", reason)
     reason_text = next((words for mark, words in _WORDS if mark in reason.lower()), "see the server's log")
@@ -146,7 +149,7 @@ def _parse(text: str) -> sa.URL:
     try:
         url = sa.make_url(text)
     except exc.ArgumentError as error:
-        raise ConfigurationError("the registry's URL is not one: sqlite:///PATH or postgresql://...") from error
+        raise ConfigurationError("the registry's URL is invalid: use sqlite:///PATH or postgresql://...") from error
     backend = url.drivername.partition("+")[0]
     if backend in {"postgres", POSTGRESQL}:
         return url.set(drivername="postgresql+psycopg")

@@ -1,4 +1,4 @@
-"""Records events of the server itself: keys, shippers and the like."""
+"""Records events of the server itself, for example about keys and shippers."""
 
 import logging
 from typing import Any
@@ -25,7 +25,8 @@ def emit(
 
     ``reason`` is one of ``model.event.SERVER_REASONS`` for the event to have a type. ``subject`` is a kind and a name,
     ``key key-1``; ``whose`` may name ``job``, ``replica``, ``cluster``, ``node`` and ``actor``. A project of None is
-    the whole server. What was done is done: an event that cannot be stored is logged, and nothing is raised.
+    the whole server. The action that it reports has succeeded, so a failure to store the event is logged and not
+    raised.
     """
     event = Event(
         time=now_ms,

@@ -27,7 +27,7 @@ from jobmeter.registry.schema import events, jobs
 from jobmeter.registry.statements import chunks, clean, insert, within
 
 MAX_EVENTS = 100_000
-"""Most events of a job; the oldest give way."""
+"""Most events of a job; the oldest are deleted."""
 
 _CHUNK = 2000
 _log = logging.getLogger("jobmeter.registry")
@@ -42,13 +42,13 @@ _LEVELS = {JobState.FAILED: Level.ERROR, JobState.STOPPED: Level.WARNING}
 
 
 def event_row(project: str, record: EventRecord) -> dict[str, Any]:
-    """The row that a checked event means."""
+    """Return the row of a checked event record."""
     fields = msgspec.structs.asdict(record) | {"project": project, "time": parse_time(record.time, "events.time")}
     return row_of(Event(**fields))
 
 
 def row_of(event: Event) -> dict[str, Any]:
-    """The row of an event."""
+    """Return the row of an event."""
     words = {name: clean(getattr(event, name)) for name in ("reason", "message", "subject", "actor")}
     cleaned = msgspec.structs.replace(event, **words)
     values = msgspec.structs.asdict(cleaned)
@@ -58,23 +58,23 @@ def row_of(event: Event) -> dict[str, Any]:
 def state_row(
     project: str, job: str, state: JobState, time_ms: int, message: str = "", **replica: object
 ) -> dict[str, Any]:
-    """The row of an event of source ``state``; ``replica`` names the replica, its attempt, cluster and node, if any."""
+    """Return the row of an event of source ``state``; ``replica`` names the replica, its attempt, cluster and node."""
     common: dict[str, Any] = {"project": project, "job": job, "time": time_ms, "message": message, **replica}
     return row_of(Event(source=EventSource.STATE, level=_LEVELS.get(state, Level.INFO), reason=state.value, **common))
 
 
 def add_events(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> int:
-    """Store events, each once; returns how many old ones were deleted from jobs that had too many."""
+    """Store events, each once. Return the number of old events deleted from jobs that had too many."""
     if not rows:
         return 0
     connection.execute(insert(connection, events).on_conflict_do_nothing(index_elements=["digest"]), list(rows))
-    touched = sorted({(row["job"], row["project"]) for row in rows if row["job"]})
-    full = _overfull(connection, sorted({job for job, _ in touched}))
-    return sum(_trim(connection, project, job) for job, project in touched if job in full)
+    affected = sorted({(row["job"], row["project"]) for row in rows if row["job"]})
+    full = _overfull(connection, sorted({job for job, _ in affected}))
+    return sum(_trim(connection, project, job) for job, project in affected if job in full)
 
 
 def list_events(connection: sa.Connection, question: EventFilter) -> EventPage:
-    """See ``Registry.events``. Raises InvalidRequestError for a negative page."""
+    """Return a page of events. Raises InvalidRequestError for a negative page."""
     for field in ("offset", "limit"):
         if not 0 <= getattr(question, field) < 2**31:
             raise InvalidRequestError(f"{field} must be from 0 to 2147483647", field)
@@ -94,7 +94,10 @@ def list_events(connection: sa.Connection, question: EventFilter) -> EventPage:
 def _search(
     connection: sa.Connection, question: EventFilter, conditions: Sequence[sa.ColumnElement[bool]]
 ) -> EventPage:
-    """The page of those that hold the text: databases fold letters differently, so they are read and searched here."""
+    """Return a page of the events that contain the text.
+
+    Databases fold letters differently, so the events are read and searched here.
+    """
     part = clean(question.contains).casefold()
     behind = _behind(connection, question) if question.after else sa.true()
     columns = (_column.id, _column.reason, _column.message, behind.label("behind"))
@@ -122,14 +125,17 @@ def forget_events(connection: sa.Connection, project: str, job: str) -> None:
 
 
 def outlived(connection: sa.Connection, project: str, before_ms: int) -> list[str]:
-    """Owners whose events before that time may be deleted: the empty name for nodes, and jobs that do not exist."""
+    """Return the owners whose events before that time may be deleted.
+
+    The empty name stands for nodes; the others are jobs that do not exist.
+    """
     has_job = sa.exists().where(jobs.c.project == _column.project, jobs.c.id == _column.job)
     question = sa.select(_column.job).distinct().where(_column.project == project, _column.time < before_ms, ~has_job)
     return list(connection.scalars(question))
 
 
 def delete_outlived(connection: sa.Connection, project: str, names: Sequence[str], before_ms: int) -> int:
-    """Delete what ``outlived`` found; gives the number of events."""
+    """Delete the events of these owners before a time. Return the number of events."""
     deleted = 0
     has_job = sa.exists().where(jobs.c.project == project, jobs.c.id == _column.job)
     for some in chunks(names):
@@ -139,7 +145,7 @@ def delete_outlived(connection: sa.Connection, project: str, names: Sequence[str
 
 
 def _overfull(connection: sa.Connection, names: Sequence[str]) -> set[str]:
-    """Those of the jobs that may have too many events: the projects of one id are counted together."""
+    """Return the jobs that may have too many events. The projects of one id are counted together."""
     found: set[str] = set()
     for some in chunks(names):
         crowded = sa.select(_column.job).where(_column.job.in_(some)).group_by(_column.job)
@@ -155,7 +161,9 @@ def _trim(connection: sa.Connection, project: str, job: str) -> int:
         return 0
     before = sa.or_(_column.time < row.time, sa.and_(_column.time == row.time, _column.id <= row.id))
     dropped = connection.execute(sa.delete(events).where(*own, before)).rowcount
-    _log.warning("job %s of project %s has more than %d events: the oldest %d went", job, project, MAX_EVENTS, dropped)
+    _log.warning(
+        "job %s of project %s has more than %d events: the oldest %d were deleted", job, project, MAX_EVENTS, dropped
+    )
     return dropped
 
 
@@ -184,7 +192,7 @@ def _conditions(question: EventFilter) -> Iterable[sa.ColumnElement[bool]]:
 
 
 def _behind(connection: sa.Connection, question: EventFilter) -> sa.ColumnElement[bool]:
-    """The events behind the one that ``after`` names. Raises InvalidRequestError where there is none."""
+    """Return the condition for events behind the event ``after``. Raises InvalidRequestError if it does not exist."""
     place = sa.select(_column.time, _column.id).where(_column.digest == _digest(question.after, "after"))
     row = connection.execute(place.where(within(_column.project, question.projects))).one_or_none()
     if row is None:
@@ -204,7 +212,7 @@ def _event(row: sa.Row[Any]) -> Event:
 
 
 def _of_type(kind: EventType) -> sa.ColumnElement[bool]:
-    """The condition that an event is of that type; see ``Event.type``."""
+    """Return the condition for events of that type; see ``Event.type``."""
     match kind:
         case EventType.JOB_STATE:
             return sa.and_(_STATE, ~_REPLICA)

@@ -1,8 +1,8 @@
-"""Jobs by their stored findings: which rule found something, and how severe that was.
+"""Finds jobs by the rule and severity of their stored findings.
 
-A finding is stored as an event of the job (reason ``Finding``) whose message begins with the rule's name and whose
-level follows from its severity. A condition on ``finding`` has values of the form ``SEVERITY/RULE``, either part empty
-where any will do; the job has to have one finding that fits one of the values.
+A finding is stored as an event of the job (reason ``Finding``). Its message begins with the rule's name and its level
+follows from its severity. A condition on ``finding`` has values of the form ``SEVERITY/RULE``; an empty part matches
+any. A job matches if one of its findings fits one of the values.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from jobmeter.registry.schema import events
 
 _column = events.c
 FOUND = sa.and_(_column.reason == sa.literal_column(f"'{FINDING}'"), _column.source != EventSource.STATE.value)
-"""The rows of findings. A client's event may have that reason; the server's own state changes cannot."""
+"""Selects the rows of findings. A client's event may have that reason; the server's own state changes cannot."""
 
 
 def values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, ...]:
-    """The values of a condition for those severities and rules, each empty for any; nothing where both are."""
+    """Return the values of a condition for severities and rules, each empty for any; no values if both are empty."""
     which, names = [str(severity) for severity in sorted(severities)], sorted(rules)
     if not which and not names:
         return ()
@@ -27,7 +27,7 @@ def values(severities: Iterable[Severity], rules: Iterable[str]) -> tuple[str, .
 
 
 def keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
-    """Project and id of each job that has such a finding; ``conditions`` has checked the values."""
+    """Select project and id of each job with a matching finding; ``conditions`` has checked the values."""
     fits = [_fits(value) for value in given]
     return sa.select(_column.project, _column.job).where(FOUND, sa.or_(sa.false(), *fits)).distinct()
 

@@ -1,4 +1,4 @@
-"""What was found in many jobs, as a listing shows it: read from the events of findings, see ``finding_filter``."""
+"""Summaries of the findings of many jobs for a listing, from the events of findings; see ``finding_filter``."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,9 +13,9 @@ from jobmeter.registry.schema import events
 from jobmeter.registry.statements import job_chunks
 
 MOST = 200
-"""Findings of a job that are read."""
+"""Most findings read for a job."""
 _HEAD = 300
-"""Characters of a message that are read: its rule and its subject."""
+"""Characters read from a message: its rule and its subject."""
 _RULE = re.compile(r"[a-z0-9_]+")
 _column = events.c
 _SEVERITIES = {level.value: severity for severity, level in LEVEL_OF.items()}
@@ -23,12 +23,12 @@ _BY_SEVERITY = sa.case(*((_column.level == LEVEL_OF[one].value, rank) for rank, 
 
 
 def finding_summaries(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
-    """See ``Registry.findings``."""
+    """Return the findings of each job that has any."""
     return [one for project, ids in job_chunks(jobs) for one in _of_project(connection, project, ids)]
 
 
 def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> Iterator[FindingSummary]:
-    # Of a finding that closed and opened again, the worst is what counts.
+    # A finding that closed and opened again counts once, with its worst severity.
     found: dict[str, dict[str, Severity]] = {}
     for row in connection.execute(_worst(project, ids)):
         if _RULE.match(row.head):
@@ -41,7 +41,7 @@ def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> 
 
 
 def _worst(project: str, ids: Sequence[str]) -> sa.Select[Any]:
-    """The findings of each job, the worst and then the newest first."""
+    """Select the findings of each job, worst first, then newest first."""
     order = (_BY_SEVERITY.desc(), _column.time.desc(), _column.id.desc())
     place = sa.func.row_number().over(partition_by=_column.job, order_by=order).label("place")
     head = sa.func.substr(_column.message, 1, _HEAD).label("head")

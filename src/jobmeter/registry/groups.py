@@ -1,4 +1,4 @@
-"""Jobs with all that belongs to them: three questions for some hundred jobs."""
+"""Reads jobs with their replicas and allocations, in three queries for some hundred jobs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _Key = tuple[str, str]
 
 
 def views_of(connection: sa.Connection, keys: Iterable[_Key], span: TimeRange, now_ms: int) -> list[JobView]:
-    """See ``Registry.job_views``."""
+    """Return jobs with their replicas and the allocations that overlap the span, by project and id."""
     return [
         view
         for project, ids in job_chunks(sorted(keys))

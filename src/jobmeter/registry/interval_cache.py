@@ -1,7 +1,7 @@
 """The cache of the newest interval of each device, so that an interval can be extended without reading it first.
 
-Every minute samples name thousands of devices, and for nearly all of them the newest interval only gets longer. The
-update names each row by its id and its key and counts the rows it changed: when one differs, all are read.
+Every minute samples name thousands of devices, and nearly all only extend their newest interval. The update names each
+row by its id and its key and counts the changed rows. If any row differs, all are read.
 """
 
 import threading
@@ -15,12 +15,12 @@ from jobmeter.registry.base import Observation
 from jobmeter.registry.intervals import GAP_MS, Change, DeviceKey, Interval
 
 MOST = 400_000
-"""Most devices and replicas that are remembered; when there are more all are forgotten."""
+"""Most devices and replicas in the cache; above that it is emptied."""
 
 JobKey = tuple[str, str]
 _Device = tuple[str, str, str]
 _SOURCE = AllocationSource.IMPORT.value
-# As the driver takes it: only SQLite has one writer, and this is said for thousands of rows.
+# SQL of the driver itself, for speed with thousands of rows: only SQLite has a single writer.
 _GO_ON = (
     'UPDATE allocations SET "end" = max("end", ?) WHERE id = ? AND "end" IS NOT NULL AND source = ? '
     "AND project = ? AND job = ? AND replica = ? AND node = ? AND device = ?"
@@ -28,17 +28,17 @@ _GO_ON = (
 
 
 class IntervalChanges(msgspec.Struct):
-    """What one transaction found out; true once it has been committed."""
+    """Changes of one transaction to the cache, to be applied after the commit."""
 
     ends: dict[tuple[JobKey, _Device], Interval] = msgspec.field(default_factory=dict)
     running: list[tuple[JobKey, tuple[str, int] | None]] = msgspec.field(default_factory=list)
 
 
 class IntervalCache:
-    """The newest interval of devices by job, and the jobs and replicas that run. Safe to use from any thread."""
+    """The newest interval of devices by job, and the running jobs and replicas. Safe for several threads."""
 
     def __init__(self, *, alone: bool) -> None:
-        """``alone`` says that no other process writes jobs; else nothing is remembered."""
+        """``alone``: no other process writes jobs. Otherwise nothing is cached."""
         self._alone = alone
         self._lock = threading.Lock()
         self._intervals: dict[JobKey, dict[_Device, Interval]] = {}
@@ -46,13 +46,13 @@ class IntervalCache:
         self._count = 0
 
     def runs(self, job: JobKey, replica: tuple[str, int] | None = None) -> bool:
-        """Whether that job, or that replica (name and attempt) of it, is cached as running."""
+        """Return True if that job, or that replica (name and attempt) of it, is cached as running."""
         return replica in self._running.get(job, ())
 
     def go_on(
         self, connection: sa.Connection, observations: Sequence[Observation], updates: IntervalChanges
     ) -> list[tuple[DeviceKey, Interval]]:
-        """Extend the intervals of devices whose allocation did not change; gives the others, to be merged."""
+        """Extend the intervals of devices whose allocation did not change. Return the others, which must be merged."""
         others: list[Observation] = []
         moved: dict[tuple[JobKey, _Device], Interval] = {}
         nothing: dict[_Device, Interval] = {}
@@ -71,12 +71,12 @@ class IntervalCache:
         return list(_devices(others))
 
     def joined(self, changes: Iterable[Change], updates: IntervalChanges) -> None:
-        """Cache merged intervals: of each device the newest, when its row is in the cache."""
+        """Cache the newest merged interval of each device whose row is in the cache."""
         for change in changes:
             key, interval = change.key, change.keep
             place = (key.project, key.job), (key.replica, key.node, key.device)
             if change.newest and interval.row is None:
-                # What was remembered has another behind it now, which it may reach when it gets longer.
+                # Another interval now follows the cached one, and extending the cached one might reach it.
                 self._forget_device(*place)
                 updates.ends.pop(place, None)
                 continue
@@ -86,7 +86,7 @@ class IntervalCache:
                 updates.ends[place] = interval
 
     def commit(self, updates: IntervalChanges) -> None:
-        """Remember what a transaction found out, once it is on disk."""
+        """Apply the changes of a committed transaction."""
         if not self._alone:
             return
         with self._lock:
@@ -102,13 +102,13 @@ class IntervalCache:
                 self._clear()
 
     def forget(self, jobs: Iterable[JobKey]) -> None:
-        """Those jobs were written otherwise, or deleted."""
+        """Drop jobs that were written otherwise or deleted."""
         with self._lock:
             for job in jobs:
                 self._count -= len(self._intervals.pop(job, ())) + len(self._running.pop(job, ()))
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         with self._lock:
             self._clear()
 
@@ -122,7 +122,7 @@ class IntervalCache:
         self._count = 0
 
     def _written(self, connection: sa.Connection, moved: dict[tuple[JobKey, _Device], Interval]) -> bool:
-        """Write longer intervals; False where a row was not there any more, as it was remembered."""
+        """Write extended intervals. Return False if a row has changed since it was cached."""
         if not moved:
             return True
         rows = [(interval.end, interval.row, _SOURCE, *job, *device) for (job, device), interval in moved.items()]

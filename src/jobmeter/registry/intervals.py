@@ -1,15 +1,15 @@
-"""Who had which device when, as intervals: the arithmetic of joining what overlaps or touches."""
+"""The use of devices over time, as intervals: joins intervals that overlap or touch."""
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 GAP_MS = 5 * 60_000
-"""Samples of one device of one replica that lie at most this far apart belong to one interval."""
+"""Largest gap between two samples of a replica's device in one interval."""
 
 
 class DeviceKey(msgspec.Struct, frozen=True, order=True):
-    """What may be joined with each other: the same device of the same replica, from the same kind of source."""
+    """The key of joinable intervals: the same device of the same replica, from the same kind of source."""
 
     project: str
     job: str
@@ -20,7 +20,7 @@ class DeviceKey(msgspec.Struct, frozen=True, order=True):
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """From ``start`` to ``end`` (None: still), both in epoch milliseconds. ``row`` is the id of a stored one."""
+    """The time from ``start`` to ``end`` (None: still open), in epoch ms. ``row`` is the id of a stored interval."""
 
     start: int
     end: int | None
@@ -30,10 +30,10 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What joining means for the stored rows.
+    """A change of stored rows.
 
-    ``keep`` is new (``row`` None) or widens that row; the rows of ``drop`` went into it. ``newest`` says that no other
-    interval of the key begins after it.
+    ``keep`` is a new interval (``row`` None) or widens that row; the rows of ``drop`` were joined into it. ``newest``:
+    no other interval of the key begins after it.
     """
 
     key: DeviceKey
@@ -45,9 +45,9 @@ class Change(msgspec.Struct, frozen=True):
 def join(
     stored: Mapping[DeviceKey, Iterable[Interval]], fresh: Iterable[tuple[DeviceKey, Interval]], gap_ms: int
 ) -> list[Change]:
-    """The changes that bring ``fresh`` into ``stored``; none for an interval that says nothing new.
+    """Return the changes that add ``fresh`` to ``stored``. An interval without news causes no change.
 
-    Two intervals are joined when they overlap, touch, or lie at most ``gap_ms`` apart.
+    Two intervals are joined if they overlap, touch, or lie at most ``gap_ms`` apart.
     """
     current = {key: list(intervals) for key, intervals in stored.items()}
     changed: dict[DeviceKey, set[int]] = {}
@@ -67,10 +67,10 @@ def join(
 
 
 def _changes(
-    key: DeviceKey, current: Iterable[Interval], stored: Iterable[Interval], touched: set[int]
+    key: DeviceKey, current: Iterable[Interval], stored: Iterable[Interval], affected: set[int]
 ) -> Iterable[Change]:
     before, last = set(stored), max((interval_of.start for interval_of in current), default=0)
-    drop = touched - {interval_of.row for interval_of in current if interval_of.row is not None}
+    drop = affected - {interval_of.row for interval_of in current if interval_of.row is not None}
     fresh = [interval_of for interval_of in current if interval_of not in before]
     for number, interval_of in enumerate(fresh):
         yield Change(key, interval_of, tuple(sorted(drop)) if number == 0 else (), interval_of.start == last)
@@ -96,10 +96,10 @@ def _union(interval_of: Interval, fresh: Interval) -> Interval:
 
 def _end(interval_of: Interval, fresh: Interval) -> int | None:
     if interval_of.end is None:
-        # A fresh end closes what was open, unless it lies before the opening (they only touch).
+        # A fresh end closes an open interval, unless it lies before the opening (they only touch).
         closes = fresh.end is not None and (fresh.end > interval_of.start or fresh.start >= interval_of.start)
         return fresh.end if closes else None
     if fresh.end is None:
-        # An opening that begins no later than what has ended is an old message, delivered again.
+        # An opening that begins no later than a finished interval is an old message, delivered again.
         return interval_of.end if fresh.start <= interval_of.start else None
     return max(interval_of.end, fresh.end)

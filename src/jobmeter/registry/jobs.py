@@ -1,4 +1,4 @@
-"""Read one job, with or without what belongs to it, and forget it."""
+"""Reads one job, with or without its replicas and allocations, and deletes it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from jobmeter.registry.statements import within
 
 
 def prepare(connection: sa.Connection) -> None:
-    """Read a job that is none: making a statement the first time takes longer than a question may."""
+    """Read a job that does not exist: the first use of a statement takes longer than a request may."""
     for names in (None, frozenset({""})):
         job_rows(connection, names, "")
     connection.execute(_parts(replicas, "", "")).all()
@@ -24,13 +24,13 @@ def prepare(connection: sa.Connection) -> None:
 
 
 def job_rows(connection: sa.Connection, names: frozenset[str] | None, job: str) -> Sequence[sa.Row[Any]]:
-    """The rows of every job of that id in those projects (None: all), by project."""
+    """Return the rows of every job of that id in those projects (None: all), by project."""
     question = sa.select(jobs).where(jobs.c.id == job, within(jobs.c.project, names))
     return connection.execute(question.order_by(jobs.c.project)).all()
 
 
 def job_heads(connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int) -> Expiring[list[Job]]:
-    """See ``Registry.job_head``."""
+    """Return every job of that id, without replicas and allocations, with the time until which it is valid."""
     rows = job_rows(connection, names, job)
     until = min((valid_until(row.status, row.last_sample, now_ms) for row in rows), default=MAX_TIME_MS)
     return Expiring([job_of(row, now_ms) for row in rows], now_ms, until, len(rows) + 1)
@@ -39,7 +39,7 @@ def job_heads(connection: sa.Connection, names: frozenset[str] | None, job: str,
 def job_views(
     connection: sa.Connection, names: frozenset[str] | None, job: str, now_ms: int
 ) -> Expiring[list[JobView]]:
-    """See ``Registry.job``."""
+    """Return every job of that id with replicas and allocations, with the time until which it is valid."""
     heads = job_heads(connection, names, job, now_ms)
     views = [_view(connection, head, now_ms) for head in heads.answer]
     parts = heads.parts + sum(len(one.answer.replicas) + len(one.answer.allocations) for one in views)
@@ -49,12 +49,12 @@ def job_views(
 
 
 def job_allocations(connection: sa.Connection, head: Job) -> list[Allocation]:
-    """See ``Registry.allocations``."""
+    """Return the allocations of one job, by start."""
     return [allocation_of(row, head) for row in connection.execute(_allocations(head.project, head.id))]
 
 
 def forget_job(connection: sa.Connection, project: str, job: str) -> bool:
-    """See ``Registry.delete_job``; replicas and allocations go with it."""
+    """Delete a job with its replicas, allocations and events. Return False if there was no record."""
     forget_events(connection, project, job)
     return connection.execute(sa.delete(jobs).where(jobs.c.project == project, jobs.c.id == job)).rowcount > 0
 

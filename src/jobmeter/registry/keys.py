@@ -1,4 +1,4 @@
-"""Keys in the database. What they mean is ``jobmeter.access``'s part."""
+"""Keys in the database. ``jobmeter.access`` interprets them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,16 +21,16 @@ class KeyTable:
     _database: Database
 
     def add_key(self, key: StoredKey) -> None:
-        """See ``Registry.add_key``."""
+        """Store a new key."""
         with self._database.write() as connection:
             connection.execute(sa.insert(keys).values(msgspec.structs.asdict(key)))
 
     def keys(self, projects: frozenset[str] | None = None) -> list[StoredKey]:
-        """See ``Registry.keys``."""
+        """Return keys by creation, revoked keys included."""
         return self._keys(within(_key.project, projects))
 
     def links(self, project: str, job: str) -> list[StoredKey]:
-        """See ``Registry.links``."""
+        """Return the keys that open that job alone, by creation."""
         return self._keys(_key.project == project, _key.job == job, _key.job != "")
 
     def _keys(self, *conditions: sa.ColumnElement[bool]) -> list[StoredKey]:
@@ -39,17 +39,17 @@ class KeyTable:
             return [_stored(row) for row in connection.execute(question)]
 
     def delete_keys(self, key_ids: Sequence[str]) -> None:
-        """See ``Registry.delete_keys``."""
+        """Delete keys; a no-op for unknown ids."""
         with self._database.write() as connection:
             for some in chunks(key_ids):
                 connection.execute(sa.delete(keys).where(_key.id.in_(some)))
 
     def key_by_token(self, token_hash: bytes) -> StoredKey | None:
-        """See ``Registry.key_by_token``."""
+        """Return the key with that token digest, revoked or not."""
         return self._find(_key.token_hash == token_hash)
 
     def key_by_access_key(self, access_key_id: str) -> StoredKey | None:
-        """See ``Registry.key_by_access_key``."""
+        """Return the key with that access key id, revoked or not."""
         return self._find(_key.access_key_id == access_key_id)
 
     def _find(self, condition: sa.ColumnElement[bool]) -> StoredKey | None:
@@ -58,11 +58,11 @@ class KeyTable:
         return None if row is None else _stored(row)
 
     def revoke_key(self, key_id: str, now_ms: int) -> bool:
-        """See ``Registry.revoke_key``."""
+        """Revoke a key. Return False if there is no valid key of that id."""
         return self._change_valid(key_id, revoked=now_ms)
 
     def set_policies(self, key_id: str, policies: str) -> bool:
-        """See ``Registry.set_policies``."""
+        """Replace the policies of a key. Return False if there is no valid key of that id."""
         return self._change_valid(key_id, policies=policies)
 
     def _change_valid(self, key_id: str, **values: object) -> bool:
@@ -71,7 +71,7 @@ class KeyTable:
             return connection.execute(changed).rowcount > 0
 
     def key_used(self, key_id: str, now_ms: int) -> None:
-        """See ``Registry.key_used``."""
+        """Store the time of a key's last use, unless a later one is stored."""
         later = sa.or_(_key.last_used.is_(None), _key.last_used < now_ms)
         with self._database.write(SHORT_SECONDS) as connection:
             connection.execute(sa.update(keys).where(_key.id == key_id, later).values(last_used=now_ms))

@@ -1,4 +1,4 @@
-"""Leases: what of several servers one may do at a time, by a row that names its owner until a time."""
+"""Leases: work that only one server does at a time. A row names the owner and the end of its lease."""
 
 import sqlalchemy as sa
 
@@ -14,7 +14,7 @@ class LeaseTable:
     _database: Database
 
     def take_lease(self, name: str, owner: str, now_ms: int, until_ms: int) -> bool:
-        """See ``Registry.take_lease``. One statement, so that of two callers the second sees what the first wrote."""
+        """Acquire or extend a lease. A single statement, so that a second caller sees the first one's write."""
         with self._database.write(SHORT_SECONDS) as connection:
             statement = insert(connection, leases).values(name=name, owner=owner, until=until_ms)
             taken = statement.on_conflict_do_update(
@@ -25,6 +25,6 @@ class LeaseTable:
             return connection.execute(taken.returning(leases.c.name)).first() is not None
 
     def give_back_lease(self, name: str, owner: str) -> None:
-        """See ``Registry.give_back_lease``."""
+        """Release a lease; a no-op if another owner has it."""
         with self._database.write() as connection:
             connection.execute(sa.delete(leases).where(leases.c.name == name, leases.c.owner == owner))

@@ -1,4 +1,4 @@
-"""Merge records of replicas into the table, field by field, and add events of the states that changed."""
+"""Merges records of replicas into the table, field by field, and adds events for state changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,14 +19,14 @@ _PLAIN = (*merge.LIFE, "reason")
 _COLUMNS = ("rank", "cluster", "node", "pod_id", "pod", *_PLAIN)
 
 Member = tuple[str, ReplicaRecord, Mapping[str, Any]]
-"""The job's id, the record of its replica, and the columns that this sets."""
+"""The job's id, the record of its replica, and the columns that the record sets."""
 _Name = tuple[str, str, int]
 
 
 def merge_replicas(
     connection: sa.Connection, project: str, members: Sequence[Member], now_ms: int
 ) -> Iterable[dict[str, Any]]:
-    """Bring the records of replicas, later ones over earlier ones; the events of the states that changed.
+    """Merge the records of replicas, later ones over earlier ones. Return the events of state changes.
 
     Raises InvalidRequestError for a replica that starts again as an attempt that has ended.
     """
@@ -77,13 +77,13 @@ def _event(project: str, job: str, replica: ReplicaRecord, values: Mapping[str, 
 
 
 def _ended_how(values: Mapping[str, Any]) -> str:
-    """The exit status and the reason of an end, where recorded."""
+    """Describe an end by its exit status and reason, as far as they are recorded."""
     code = values["exit_code"]
     return "; ".join(filter(None, ("" if code is None else f"exit status {code}", values["reason"] or "")))
 
 
 def _stored(connection: sa.Connection, project: str, names: Sequence[tuple[str, str]]) -> dict[_Name, dict[str, Any]]:
-    """The row of each replica; ``reported`` is the state in its last event."""
+    """Return the row of each replica; ``reported`` is the state in its last event."""
     found: dict[_Name, dict[str, Any]] = {}
     column = replicas.c
     columns = (column.job, column.name, column.attempt, *(column[name] for name in _PLAIN), column.last_sample)

@@ -1,4 +1,4 @@
-"""What the registry has in memory: what every query reads of its job or project, in caches with expiry."""
+"""The cached part of the registry: the job and the project of every query, with expiry."""
 
 import threading
 import time
@@ -13,11 +13,11 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.time import MAX_TIME_MS
 
 ALONE_SECONDS = 60.0
-"""How long something is cached where no other process writes it."""
+"""Lifetime of an entry if no other process writes jobs."""
 SHARED_SECONDS = 1.0
-"""How long where others may."""
+"""Lifetime of an entry if other processes may write."""
 MOST_PARTS = 500_000
-"""How many rows of the database are cached in all answers together, some hundred bytes each."""
+"""Most database rows in all cached answers together, at some hundred bytes each."""
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Expiring(msgspec.Struct, Generic[T], frozen=True):
     """A cached value that is valid from ``since_ms`` until before ``until_ms``, unless its job is written.
 
-    ``parts`` is the number of rows that it was made of.
+    ``parts`` is the number of rows behind it.
     """
 
     answer: T
@@ -34,7 +34,7 @@ class Expiring(msgspec.Struct, Generic[T], frozen=True):
     parts: int = 1
 
     def is_valid(self, now_ms: int) -> bool:
-        """Whether it is valid at that time."""
+        """Return True if the value is valid at that time."""
         return self.since_ms <= now_ms < self.until_ms
 
 
@@ -49,7 +49,7 @@ class _Entry(msgspec.Struct, Generic[T]):
 
 
 class TtlCache(Generic[T]):
-    """A cache of values by job and kind of question. Safe to use from any thread.
+    """A cache of values by job and kind of query. Safe for several threads.
 
     A write of this process invalidates its job immediately; a write of another process shows within ``seconds``. Past
     the bound the least recently read jobs are evicted.
@@ -64,7 +64,7 @@ class TtlCache(Generic[T]):
         self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
 
     def get(self, job: str, question: Hashable, now_ms: int) -> tuple[T | None, int]:
-        """The value that is valid at a time, else None; and the generation to give to ``put`` after reading it."""
+        """Return the value that is valid at a time, else None; and the generation for ``put`` after reading it."""
         with self._lock:
             entry = self._entries.get(job)
             until, cached = (entry and entry.answers.get(question)) or (0.0, None)
@@ -74,7 +74,7 @@ class TtlCache(Generic[T]):
             return cached.answer, self._generation
 
     def last(self, job: str, question: Hashable) -> T | None:
-        """The value that was read last, expired or not; None where it was written or evicted since."""
+        """Return the last value read, expired or not; None if it was written or evicted since."""
         with self._lock:
             entry = self._entries.get(job)
             cached = entry and entry.answers.get(question)
@@ -95,14 +95,14 @@ class TtlCache(Generic[T]):
                 self._pop(next(iter(self._entries)))
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         with self._lock:
             self._generation += 1
             self._parts = 0
             self._entries.clear()
 
     def written(self, jobs: Iterable[str]) -> None:
-        """Forget those jobs; call it once the change is committed."""
+        """Drop these jobs. Call it after the commit of the change."""
         with self._lock:
             self._generation += 1
             for job in jobs:
@@ -116,34 +116,34 @@ class TtlCache(Generic[T]):
 
 
 class CachedAnswers:
-    """See ``jobmeter.registry.base.Memory``."""
+    """Implements ``jobmeter.registry.base.Memory``."""
 
     def __init__(self, *, alone: bool) -> None:
-        """``alone`` says that no other process writes jobs."""
+        """``alone``: no other process writes jobs."""
         seconds = ALONE_SECONDS if alone else SHARED_SECONDS
         self.views: TtlCache[list[JobView]] = TtlCache(seconds)
         self.heads: TtlCache[list[Job]] = TtlCache(seconds)
         self.retentions: TtlCache[Retention] = TtlCache()
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView] | None:
-        """See ``Memory.job``."""
+        """Return the cached jobs of that id."""
         return self.views.get(job, projects, now_ms)[0]
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job] | None:
-        """See ``Memory.job_head``."""
+        """Return the cached jobs of that id, without replicas and allocations."""
         return self.heads.get(job, projects, now_ms)[0]
 
     def retention(self, project: str) -> Retention | None:
-        """See ``Memory.retention``."""
+        """Return the cached retention of a project."""
         return self.retentions.get(project, None, 0)[0]
 
     def written(self, jobs: Collection[str]) -> None:
-        """Forget those jobs; call it once the change is committed."""
+        """Drop these jobs. Call it after the commit of the change."""
         self.heads.written(jobs)
         self.views.written(jobs)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self.heads.clear()
         self.views.clear()
         self.retentions.clear()

@@ -1,4 +1,4 @@
-"""Merging a record into stored rows, as pure functions over their values."""
+"""Merges a record into stored rows, as pure functions over their values."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,11 +19,11 @@ LEASE = ("lease_owner", "lease_ms", "lease_renewed")
 
 
 def life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool = False) -> dict[str, Any]:
-    """State, start, end, exit code, creation, error and loss of a job after a record; an error of None stays.
+    """Return state, start, end, exit code, creation, error and loss of a job after a record.
 
-    A record that a finished job runs either describes a later attempt, with a start after the end, or is an old message
-    that was delivered again; an old message changes nothing. A restarted job has its first start and creation;
-    ``restart`` says that the record describes such an attempt. A job that was marked lost, or whose end was only
+    An error of None stays. A record may say that a finished job runs. With a start after the end it describes a later
+    attempt; otherwise it is an old message that was delivered again, and changes nothing. A restarted job has its first
+    start and creation; ``restart`` marks a record of such an attempt. A job that was marked lost, or whose end was only
     derived, takes the state of the record.
     """
     if stored["lost"] is not None and (given["state"] is not None or given["end"] is not None):
@@ -48,10 +48,10 @@ def life(stored: Mapping[str, Any], given: Mapping[str, Any], *, restart: bool =
 
 
 def replica_life(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """State, start, end, exit code and reason of a replica after a record.
+    """Return state, start, end, exit code and reason of a replica after a record.
 
-    A late message does not restart an ended replica. A replica that starts again after a recorded end is its next
-    attempt: None. One that was marked lost, or whose end was only derived, continues with its first start.
+    A late message does not restart an ended replica. If a replica starts again after a recorded end, that is its next
+    attempt: None. A replica that was marked lost, or whose end was only derived, continues with its first start.
     """
     if stored["reason"] == LOST and stored["state"] == JobState.FAILED and (given["state"] or given["end"] is not None):
         stored = {**stored, "state": JobState.RUNNING.value, "end": None, "exit_code": None, "reason": ""}
@@ -72,7 +72,7 @@ def replica_life(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
 
 
 def lease(stored: Mapping[str, Any], state: str | None, given: Lease | None, now_ms: int) -> dict[str, Any] | None:
-    """The lease of a job after a record that leaves it in ``state``; None where another run has it.
+    """Return the lease of a job after a record that leaves it in ``state``; None if another run has it.
 
     A lease in a record belongs to its owner from the first renewal on: a record may be delivered late.
     """
@@ -87,26 +87,26 @@ def lease(stored: Mapping[str, Any], state: str | None, given: Lease | None, now
 
 
 def is_leased(stored: Mapping[str, Any], now_ms: int) -> bool:
-    """Whether the lease of a job has not ended."""
+    """Return True if the lease of a job has not expired."""
     return stored["lease_renewed"] is not None and now_ms < int(stored["lease_renewed"] + stored["lease_ms"])
 
 
 def joined(first: dict[str, Any] | None, then: dict[str, Any], plain: frozenset[str]) -> dict[str, Any]:
-    """One change of a row for two, one after the other: a None stands for what stays, but in ``plain`` parameters."""
+    """Join two successive changes of a row. None stands for a value that stays, except in ``plain`` parameters."""
     if first is None:
         return then
     return {name: first[name] if value is None and name not in plain else value for name, value in then.items()}
 
 
 def job_state(row: Mapping[str, Any]) -> JobState:
-    """The state of a job's values; a job without a record counts as running."""
+    """Return the state of a job's values. A job without a record counts as running."""
     if row["state"] is not None:
         return JobState(row["state"])
     return JobState.QUEUED if row["last_sample"] is None and row["start"] is None else JobState.RUNNING
 
 
 def _implied(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """The state of a record that has an end or an exit status, but no state."""
+    """Return the state of a record that has an end or an exit status, but no state."""
     state: str | None = after["state"]
     if given["state"] is not None or after["end"] is None or state not in {None, JobState.UNKNOWN.value}:
         return state
@@ -115,9 +115,9 @@ def _implied(after: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
 
 
 def merged_extra(stored: str | None, given: Iterable[Extra]) -> str:
-    """``extra`` as JSON with each key of each dialect set as given last, or removed by None.
+    """Return ``extra`` as JSON: each key of each dialect set to its last value, or removed by None.
 
-    Raises LimitExceededError when it gets too long.
+    Raises LimitExceededError if it becomes too long.
     """
     merged: Extra = msgspec.json.decode(stored) if stored else {}
     for one in given:
@@ -132,9 +132,9 @@ def merged_extra(stored: str | None, given: Iterable[Extra]) -> str:
 
 
 def merged_checkpoints(stored: str | None, given: Iterable[Checkpoint]) -> str:
-    """The checkpoints as JSON, given ones in the place of those of the same id.
+    """Return the checkpoints as JSON; a given checkpoint replaces the stored one of the same id.
 
-    Raises LimitExceededError when they are too many or too long.
+    Raises LimitExceededError if they are too many or too long.
     """
     merged = {one.id: one for one in (msgspec.json.decode(stored, type=list[Checkpoint]) if stored else ())}
     merged.update({one.id: one for one in given})

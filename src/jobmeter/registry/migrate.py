@@ -1,4 +1,4 @@
-"""Bring a database's tables up to date, once, however many servers start together."""
+"""Brings a database's tables up to date, once, however many servers start together."""
 
 import sqlalchemy as sa
 
@@ -15,7 +15,7 @@ _LOCK = 0x6A6F626D
 
 
 def migrate(database: Database) -> None:
-    """Run the migrations that are missing, in one transaction.
+    """Run the missing migrations in one transaction.
 
     A second program that starts at the same time waits and finds them done. Raises ConfigurationError for a database
     that a newer version of the program has migrated.
@@ -35,7 +35,7 @@ def migrate(database: Database) -> None:
 
 
 def _upgrade(connection: sa.Connection) -> None:
-    # Most starts find nothing to do: they go without what takes a twentieth of the time of a start to load.
+    # Most starts find nothing to do: they skip loading Alembic, which takes a twentieth of the time of a start.
     from alembic import command  # noqa: PLC0415 - said above
     from alembic.config import Config  # noqa: PLC0415 - said above
 
@@ -46,7 +46,7 @@ def _upgrade(connection: sa.Connection) -> None:
 
 
 def _revision(connection: sa.Connection) -> str | None:
-    """What Alembic noted."""
+    """Return the revision in Alembic's table."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()

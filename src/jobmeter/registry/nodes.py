@@ -1,4 +1,4 @@
-"""Nodes, and how long the samples of a project are stored."""
+"""Nodes, and the retention of projects."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from jobmeter.model.job import Node
 from jobmeter.model.record import NodeRecord
 from jobmeter.model.retention import Retention
-from jobmeter.registry.node_lives import described
+from jobmeter.registry.node_liveness import described
 from jobmeter.registry.rows import node_of, node_values
 from jobmeter.registry.schema import nodes, projects
 from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert, renamed, widen, within
@@ -17,12 +17,12 @@ from jobmeter.registry.statements import add_missing, coalesce_to_stored, insert
 _KEY = ("project", "cluster", "name")
 _DESCRIBED = ("resource_group", "info")
 _MOST_NAMED = 500
-"""Names that a question has: of more nodes all of a project are read."""
+"""Most names in a query; for more names all nodes of a project are read."""
 _DAYS = Retention.__struct_fields__
 
 
 def prepare_nodes(project: str, records: Sequence[NodeRecord], now_ms: int) -> list[dict[str, Any]]:
-    """The rows of node records; the node's last-seen time is now. Raises as ``rows.node_values``."""
+    """Return the rows of node records; the node's last-seen time is now. Raises as ``rows.node_values``."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for record in records:
         key = {"project": project, "cluster": record.cluster, "name": record.name}
@@ -35,7 +35,7 @@ def prepare_nodes(project: str, records: Sequence[NodeRecord], now_ms: int) -> l
 
 
 def merge_nodes(connection: sa.Connection, rows: Sequence[dict[str, Any]], now_ms: int) -> list[dict[str, Any]]:
-    """Store checked rows: times widen, other fields are replaced. Returns the events of it."""
+    """Store checked rows: times widen, other fields are replaced. Return the events."""
     happened = described(connection, rows, now_ms)
     spans = [{name: row[name] for name in (*_KEY, "first_seen", "last_seen")} for row in rows]
     widen(connection, nodes, spans, ("first_seen", "last_seen"))
@@ -52,7 +52,7 @@ def merge_nodes(connection: sa.Connection, rows: Sequence[dict[str, Any]], now_m
 def list_nodes(
     connection: sa.Connection, projects: frozenset[str] | None, names: frozenset[str] | None = None
 ) -> list[Node]:
-    """See ``Registry.nodes``."""
+    """Return the nodes with these names (None: all), by cluster and name."""
     sought = names if names is None or len(names) <= _MOST_NAMED else None
     question = sa.select(nodes).where(within(nodes.c.project, projects), within(nodes.c.name, sought))
     rows = connection.execute(question.order_by(nodes.c.cluster, nodes.c.name, nodes.c.project))
@@ -60,12 +60,12 @@ def list_nodes(
 
 
 def every_project(connection: sa.Connection) -> Sequence[str]:
-    """The names of all projects that ever had something."""
+    """Return the names of all projects that have ever been written to."""
     return connection.scalars(sa.select(projects.c.name).order_by(projects.c.name)).all()
 
 
 def project_retention(connection: sa.Connection, project: str) -> Retention | None:
-    """A project's own setting; None where it has none."""
+    """Return a project's own retention; None without a setting."""
     question = sa.select(*(projects.c[name] for name in _DAYS)).where(projects.c.name == project)
     row = connection.execute(question).one_or_none()
     if row is None or row.raw_days is None:
@@ -74,14 +74,14 @@ def project_retention(connection: sa.Connection, project: str) -> Retention | No
 
 
 def set_project_retention(connection: sa.Connection, project: str, retention: Retention | None) -> None:
-    """See ``Registry.set_retention``."""
+    """Set the retention of a project; None removes its setting."""
     days = {name: None if retention is None else getattr(retention, name) for name in _DAYS}
     statement = insert(connection, projects).values(name=project, **days)
     connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=days))
 
 
 def add_projects(connection: sa.Connection, names: Sequence[str]) -> None:
-    """Make sure that those projects have their rows."""
+    """Create the rows of projects that have none."""
     add_missing(connection, projects, [{"name": name} for name in sorted(set(names))])
 
 

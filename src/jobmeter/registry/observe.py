@@ -1,4 +1,4 @@
-"""What samples prove: jobs, replicas, nodes and allocations that nobody has to record."""
+"""Creates the jobs, replicas, nodes and allocations that samples prove, without any record."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
@@ -29,10 +29,9 @@ K = TypeVar("K", bound=tuple[Any, ...])
 def observe(
     connection: sa.Connection, observations: Sequence[Observation], now_ms: int, intervals: IntervalCache
 ) -> tuple[list[dict[str, Any]], IntervalChanges]:
-    """See ``Registry.observe``.
+    """Create the rows that samples name, and extend their times.
 
-    Returns the events of jobs and replicas that now run, and what ``intervals`` may cache once it is
-    committed.
+    Returns the events of jobs and replicas that now run, and the changes for ``intervals`` after the commit.
     """
     updates = IntervalChanges()
     add_projects(connection, [observation.project for observation in observations])
@@ -46,7 +45,7 @@ def observe(
 
 
 def _members(observations: Iterable[Observation]) -> list[Observation]:
-    """One observation for each replica at its place, however many devices it has there."""
+    """Return one observation for each replica on its node, whatever its number of devices there."""
     pairs = [(_PLACE(observation), observation) for observation in observations]
     first = dict(reversed(pairs))
     return [
@@ -56,7 +55,7 @@ def _members(observations: Iterable[Observation]) -> list[Observation]:
 
 
 def _widest(observations: Iterable[tuple[K, Observation]]) -> dict[K, tuple[int, int]]:
-    """First and last time of each key."""
+    """Return the first and last time of each key."""
     spans: dict[K, tuple[int, int]] = {}
     for key, one in observations:
         span = spans.get(key)
@@ -68,7 +67,7 @@ def _widest(observations: Iterable[tuple[K, Observation]]) -> dict[K, tuple[int,
 
 
 def _spans(names: Callable[[Observation], K], observations: Iterable[Observation]) -> dict[K, tuple[int, int]]:
-    """First and last time of each, in the order of their names: all servers lock rows in one order."""
+    """Return the first and last time of each key, sorted: all servers lock rows in one order."""
     return dict(sorted(_widest((names(one), one) for one in observations).items()))
 
 
@@ -133,11 +132,11 @@ def _without_running(
     reporting_columns: Sequence[str],
     keys: Sequence[tuple[Any, ...]],
 ) -> set[tuple[Any, ...]]:
-    """Those of the keys without a state from a record or a sample."""
+    """Return the keys without a state from a record or a sample."""
     found = set(keys)
     key = [table.c[name] for name in names]
     for some in chunks(keys):
-        # Name by name, which the primary key finds; more rows than requested do no harm.
+        # Column by column, which the primary key finds. More rows than requested do no harm.
         rough = [column.in_(sorted({one[place] for one in some})) for place, column in enumerate(key)]
         reported = [table.c[name].is_not(None) for name in reporting_columns]
         found.difference_update(

@@ -1,4 +1,4 @@
-"""Open the registry that a URL names."""
+"""Opens the registry of a URL."""
 
 from contextlib import ExitStack
 
@@ -9,10 +9,10 @@ from jobmeter.registry.sql import SqlRegistry
 
 
 def open_registry(url: str, retention: Retention) -> Registry:
-    """The registry at ``sqlite:///PATH`` or ``postgresql://...``, its tables made or migrated.
+    """Open the registry at ``sqlite:///PATH`` or ``postgresql://...``, and create or migrate its tables.
 
-    ``retention`` is what projects without a setting of their own get. Raises ConfigurationError for a URL that is none
-    or a database of a newer version, UnavailableError when the database does not answer.
+    ``retention`` is for projects without a setting. Raises ConfigurationError for an invalid URL or a database of a
+    newer version, UnavailableError if the database does not answer.
     """
     with ExitStack() as undo:
         database = Database(url)

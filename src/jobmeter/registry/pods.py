@@ -1,4 +1,4 @@
-"""The replicas that pods are, in the database: by the records of the watcher of their cluster."""
+"""The replicas of pods in the database, from the records of their cluster's watcher."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,12 +24,12 @@ class PodTable:
         self._database = database
 
     def find(self, projects: frozenset[str] | None, cluster: str, node: str, uids: Sequence[str]) -> list[PodReplica]:
-        """Return the replicas that these pods of a node are, for the pods that a watcher recorded, by uid.
+        """Return the replicas of these pods of a node, by uid, for pods that a watcher recorded.
 
-        Records that an agent made under the name of the pod are not counted. A replica that has no node yet counts for
-        its pod on any node. Where jobs of several projects claim a pod, none of them has it: anybody who may write into
-        a project can name any pod. Within a project the job that was written last has it. A replica that has ended
-        counts only where no other one has that pod.
+        Records that an agent made under the name of the pod are ignored. A replica without a node matches its pod on
+        any node. If jobs of several projects claim a pod, none gets it: anybody who may write into a project can name
+        any pod. Within a project the job that was written last gets it. A replica that has ended counts only if no
+        other replica has that pod.
         """
         question = (
             sa.select(
@@ -44,7 +44,7 @@ class PodTable:
                 _job.updated,
             )
             .join_from(replicas, jobs, sa.and_(_job.project == _replica.project, _job.id == _replica.job))
-            # The first condition is that of the index; a database uses it only where the question says so, too.
+            # The first condition repeats that of the index: a database uses a partial index only then.
             .where(
                 _replica.pod_id != "",
                 _replica.pod_id.in_(sorted(set(uids))),
@@ -66,7 +66,7 @@ class PodTable:
 
 
 def _undisputed(claims: Sequence[Row]) -> Row | None:
-    """The claim to a pod that counts, None where several projects have one."""
+    """Return the claim to a pod that counts; None if several projects claim it."""
     living = [row for row in claims if row.living] or claims
     if len({row.project for row in living}) > 1:
         return None

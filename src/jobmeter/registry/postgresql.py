@@ -1,21 +1,21 @@
-"""Connections to PostgreSQL. Only where the registry is there is its driver loaded."""
+"""Connections to PostgreSQL. Its driver is loaded only if the registry uses it."""
 
 from typing import Any
 
 import psycopg
 from psycopg import errors
 
-from jobmeter.registry.breaker import patience_seconds
+from jobmeter.registry.breaker import timeout_seconds
 
 
 class Connection(psycopg.Connection[Any]):
-    """One that is given up when an answer does not come in time: OperationalError."""
+    """A connection that is closed with OperationalError if an answer does not arrive in time."""
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ANN401 - psycopg's own
-        """See ``psycopg.Connection.wait``."""
+        """Wait for an answer within the time limit of the context."""
         if timeout is not None:
             return super().wait(gen, interval, timeout)
-        seconds = patience_seconds()
+        seconds = timeout_seconds()
         try:
             return super().wait(gen, interval, seconds)
         except errors._WaitTimeout as error:  # noqa: SLF001 - what the method is documented to raise
@@ -24,5 +24,5 @@ class Connection(psycopg.Connection[Any]):
 
 
 def connect(dialect: object, record: object, arguments: list[Any], options: dict[str, Any]) -> Connection:  # noqa: ARG001 - a listener's shape
-    """What SQLAlchemy is to take as a new connection."""
+    """Open a connection for SQLAlchemy."""
     return Connection.connect(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Which projects there are, each with its newest job."""
+"""Lists the projects, each with its newest job."""
 
 import sqlalchemy as sa
 
@@ -9,7 +9,7 @@ from jobmeter.registry.statements import within
 
 
 def list_projects(connection: sa.Connection, names: frozenset[str] | None, now_ms: int) -> list[Project]:
-    """See ``Registry.projects``."""
+    """Return the projects with these names (None: all), sorted."""
     question = sa.select(projects.c.name).where(within(projects.c.name, names)).order_by(projects.c.name)
     return [_project(connection, name, now_ms) for name in connection.scalars(question).all()]
 

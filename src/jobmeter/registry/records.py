@@ -1,4 +1,4 @@
-"""Merge what records say of jobs and their replicas into the tables, field by field."""
+"""Merges records of jobs and their replicas into the tables, field by field."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ _JOB_COLUMNS = (
 
 
 class PreparedJob(msgspec.Struct, frozen=True):
-    """A job record, checked and turned into rows: nothing in it can fail any more."""
+    """A job record, checked and converted to rows: no later step can reject it."""
 
     record: JobRecord
     values: dict[str, Any]
@@ -41,7 +41,7 @@ class PreparedJob(msgspec.Struct, frozen=True):
 
 
 def prepare(project: str, record: JobRecord) -> PreparedJob:
-    """Check and turn one record. Raises InvalidRequestError naming the field, LimitExceededError for a long text."""
+    """Check and convert one record. Raises InvalidRequestError naming the field, LimitExceededError for a long text."""
     if record.project is not None and record.project != project:
         raise InvalidRequestError(
             f"job {record.job_id!r} names project {record.project!r}, this is project {project!r}", "project"
@@ -59,12 +59,11 @@ def prepare(project: str, record: JobRecord) -> PreparedJob:
 def merge_jobs(
     connection: sa.Connection, project: str, prepared: Iterable[PreparedJob], now_ms: int
 ) -> list[dict[str, Any]]:
-    """Bring checked records into ``jobs``, ``replicas`` and ``allocations``, later ones over earlier ones.
+    """Merge checked records into ``jobs``, ``replicas`` and ``allocations``, later ones over earlier ones.
 
-    Gives the events of the states that changed. Raises LimitExceededError when what a job has of something gets too
-    much.
+    Returns the events of state changes. Raises LimitExceededError if a job exceeds a limit.
     """
-    # One order for everybody, so that two servers never wait for each other's rows.
+    # The same order in every server, so that two servers never wait for each other's rows.
     entries = sorted(prepared, key=lambda entry: entry.record.job_id)
     names = dict.fromkeys(entry.record.job_id for entry in entries)
     add_missing(connection, jobs, [_new_job(project, name, now_ms) for name in names])
@@ -91,7 +90,10 @@ def merge_jobs(
 def _merge_documents(
     entries: Iterable[PreparedJob], stored: Mapping[str, Mapping[str, Any]], changes: Mapping[str, dict[str, Any]]
 ) -> None:
-    """Put checkpoints and ``extra`` into the changes: each job's are read and written once, however many records."""
+    """Add checkpoints and ``extra`` to the changes.
+
+    Each job's are read and written once, whatever the number of records.
+    """
     checkpoints: defaultdict[str, list[Checkpoint]] = defaultdict(list)
     extra: defaultdict[str, list[merge.Extra]] = defaultdict(list)
     for entry in entries:
@@ -106,7 +108,7 @@ def _merge_documents(
 
 
 def _is_news(entry: PreparedJob, state: JobState, before: JobState | None) -> bool:
-    """Whether a state adds an event: a job has none for waiting unless a record said so."""
+    """Return True if a state adds an event: a job has none for waiting unless a record said so."""
     waits = entry.values["state"] is not None or entry.values["created"] is not None
     return state is not before and (state is not JobState.QUEUED or waits)
 
@@ -116,7 +118,7 @@ def _new_job(project: str, job: str, now_ms: int) -> dict[str, Any]:
 
 
 def _state_before(stored: Mapping[str, Any]) -> JobState | None:
-    """The state in the last event; None for a job that does not exist."""
+    """Return the state in the last event; None for a job that does not exist."""
     if stored["updated"] < 0 and stored["last_sample"] is None:
         return None
     return merge.job_state(stored)
@@ -127,7 +129,7 @@ def _job_event(
 ) -> dict[str, Any]:
     values = entry.values
     if state is JobState.QUEUED:
-        # One that is queued again was created long before.
+        # A job that is queued again was created long before.
         time_ms = values["created"] if before is None else None
     else:
         time_ms = values["end"] if state.finished else values["start"]
@@ -136,7 +138,10 @@ def _job_event(
 
 
 def _stored_jobs(connection: sa.Connection, project: str, entries: Sequence[PreparedJob]) -> dict[str, dict[str, Any]]:
-    """What the records build on, locked until the transaction ends; large texts only where a record adds to them."""
+    """Return the stored values that the records build on, locked until the transaction ends.
+
+    Large texts are read only if a record adds to them.
+    """
     found: dict[str, dict[str, Any]] = {}
     wide = {entry.record.job_id for entry in entries if entry.checkpoints is not None or entry.extra is not None}
     for ids, columns in (
@@ -152,7 +157,7 @@ def _stored_jobs(connection: sa.Connection, project: str, entries: Sequence[Prep
 
 
 def _job_change(project: str, entry: PreparedJob, stored: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """The parameters of ``_UPDATE_JOB`` for one record; ``stored`` is brought up to it."""
+    """Return the parameters of ``_UPDATE_JOB`` for one record, and update ``stored`` to match."""
     life = merge.life(stored, entry.values, restart=any(replica.attempt for replica, _ in entry.replicas))
     lease = merge.lease(stored, life["state"], entry.record.lease, now_ms)
     if lease is None:
@@ -175,7 +180,7 @@ def _allocations(record: JobRecord) -> Iterable[tuple[str, str, str, str, Interv
             raise InvalidRequestError("an allocation's end must not be before its start", "allocations.end")
         if entry.source not in set(AllocationSource):
             raise InvalidRequestError(
-                f"allocations.source {entry.source[:64]!r} is none of {', '.join(AllocationSource)}",
+                f"allocations.source {entry.source[:64]!r} is not one of {', '.join(AllocationSource)}",
                 "allocations.source",
             )
         yield (entry.replica, entry.node, entry.device, entry.source, Interval(start, end, entry.cluster, entry.rank))

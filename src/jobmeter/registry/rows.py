@@ -1,4 +1,4 @@
-"""Between the model's objects and the tables' rows: pure functions."""
+"""Converts between the model's objects and the tables' rows: pure functions."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -22,7 +22,7 @@ from jobmeter.model.time import MAX_TIME_MS, MINUTE, iso
 from jobmeter.registry.schema import SAMPLED
 
 ALIVE_MS = 5 * MINUTE
-"""A job or replica without a record runs while its last sample is younger than this; then its state is unknown."""
+"""Age of the last sample up to which a job or replica without a record runs; then its state is unknown."""
 MAX_SHORT_TEXT = 256
 """Longest text, in characters, of a field that listings sort or filter by."""
 
@@ -32,7 +32,7 @@ _INT64 = 2**63
 
 
 def job_values(record: JobRecord) -> dict[str, Any]:
-    """The columns of ``jobs`` that a record sets; None for one that it leaves alone.
+    """Return the columns of ``jobs`` that a record sets; None for a column that it leaves alone.
 
     Raises InvalidRequestError, or LimitExceededError for a text that is too long, naming the field.
     """
@@ -51,14 +51,14 @@ def job_values(record: JobRecord) -> dict[str, Any]:
 
 
 def checkpoint_of(record: CheckpointRecord) -> Checkpoint:
-    """The checkpoint that a record means. Raises as ``job_values``."""
+    """Return the checkpoint of a record. Raises as ``job_values``."""
     created = record_time(record.created, "checkpoints.created")
     size = _integer(record.size, "checkpoints.size")
     return Checkpoint(**{**msgspec.structs.asdict(record), "created": created, "size": size})
 
 
 def replica_values(record: ReplicaRecord) -> dict[str, Any]:
-    """The columns of ``replicas`` that a record sets; None for one that it leaves alone. Raises as ``job_values``."""
+    """Return the columns of ``replicas`` that a record sets; None for others. Raises as ``job_values``."""
     start, end = record_time(record.start, "replicas.start"), record_time(record.end, "replicas.end")
     _check_order(start, end, "replicas.end")
     return {
@@ -76,7 +76,7 @@ def replica_values(record: ReplicaRecord) -> dict[str, Any]:
 
 
 def node_values(record: NodeRecord) -> dict[str, Any]:
-    """The columns of ``nodes`` that a record sets; None for one that it leaves alone. Raises as ``job_values``."""
+    """Return the columns of ``nodes`` that a record sets; None for others. Raises as ``job_values``."""
     return {
         "info": _json(record.info or None, "nodes.info"),
         "resource_group": _bounded(record.resource_group or None, "nodes.resource_group", MAX_SHORT_TEXT),
@@ -84,7 +84,7 @@ def node_values(record: NodeRecord) -> dict[str, Any]:
 
 
 def job_of(row: sa.Row[Any], now_ms: int) -> Job:
-    """The job of a row of ``jobs`` at that time; fields without a record are derived from its samples."""
+    """Return the job of a row of ``jobs`` at that time; fields without a record are derived from its samples."""
     kind = row.instance_type
     return Job(
         id=row.id,
@@ -114,9 +114,9 @@ def job_of(row: sa.Row[Any], now_ms: int) -> Job:
 
 
 def replica_of(row: sa.Row[Any], job: Job, now_ms: int) -> Replica:
-    """The replica of a row of ``replicas`` at that time, as part of its job.
+    """Return the replica of a row of ``replicas`` at that time, as part of its job.
 
-    Without a recorded end it ends with its last sample when its job has ended or has no record.
+    Without a recorded end it ends with its last sample, if its job has ended or has no record.
     """
     state = JobState(row.state) if row.state else None
     ended = job.state.finished or not job.recorded or (state is not None and state.finished)
@@ -139,7 +139,7 @@ def replica_of(row: sa.Row[Any], job: Job, now_ms: int) -> Replica:
 
 
 def allocation_of(row: sa.Row[Any], job: Job) -> Allocation:
-    """The allocation of a row of ``allocations``. One without an end ends with its job."""
+    """Return the allocation of a row of ``allocations``. An open allocation ends with its job."""
     end = row.end
     if end is None and job.state.finished and job.end is not None:
         end = max(job.end, row.start)
@@ -156,7 +156,7 @@ def allocation_of(row: sa.Row[Any], job: Job) -> Allocation:
 
 
 def node_of(row: sa.Row[Any]) -> Node:
-    """The node that a row of ``nodes`` means."""
+    """Return the node of a row of ``nodes``."""
     return Node(
         name=row.name,
         project=row.project,
@@ -170,12 +170,12 @@ def node_of(row: sa.Row[Any]) -> Node:
 
 @lru_cache(maxsize=64)
 def _checkpoints(text: str) -> list[Checkpoint]:
-    # A job is queried often, and thousands of checkpoints take milliseconds to read.
+    # Cached: a job is queried often, and thousands of checkpoints take milliseconds to parse.
     return msgspec.json.decode(text, type=list[Checkpoint])
 
 
 def valid_until(status: str, last_sample: int | None, now_ms: int) -> int:
-    """The time from which on the state that is derived from samples may change."""
+    """Return the time from which the state that is derived from samples may change."""
     if _state(status, last_sample, now_ms) is not JobState.RUNNING or status != SAMPLED or last_sample is None:
         return MAX_TIME_MS
     return last_sample + ALIVE_MS
@@ -219,11 +219,11 @@ def _json(value: Mapping[str, Any] | None, field: str) -> str | None:
 
 
 def _instance_type(value: Mapping[str, Any]) -> InstanceType:
-    """The instance type of a record; names that it does not define go into ``extra``."""
+    """Return the instance type of a record; unknown names go into ``extra``."""
     fields = {name: value[name] for name in InstanceType.__struct_fields__ if name in value and name != "extra"}
     extra = {name: part for name, part in value.items() if name not in InstanceType.__struct_fields__}
     inner = value.get("extra", {})
     try:
         return msgspec.convert({**fields, "extra": {**inner, **extra}}, InstanceType)
     except (msgspec.ValidationError, TypeError) as error:
-        raise InvalidRequestError(f"instance_type is not one: {error}", "instance_type") from error
+        raise InvalidRequestError(f"instance_type is invalid: {error}", "instance_type") from error

@@ -1,16 +1,16 @@
 """The tables, as they stand after the last migration.
 
-Times are epoch milliseconds. A NULL means unknown; of a text, the empty one does. Structured values are JSON text,
-since only functions of ours look into them. Texts that are sorted use byte order in both databases. The generated
-columns hold what listings filter and sort by:
+Times are epoch milliseconds. NULL means unknown, and so does an empty text. Structured values are JSON text, because
+only Jobmeter's own functions read them. Sorted texts use byte order in both databases. The generated columns hold the
+values by which listings filter and sort:
 
-- ``created_sort``: created, else start, else first sample, else when the job was first heard of.
-- ``start_sort`` and ``end_sort``: the effective start and end, -1 where there is none.
-- ``status``: the recorded state or what a recorded end implies; ``Sampled`` where only the age of the last sample
-  tells whether the job runs.
+- ``created_sort``: created, else start, else first sample, else the time of the first record.
+- ``start_sort`` and ``end_sort``: the effective start and end, -1 if unknown.
+- ``status``: the recorded state, else the state that a recorded end implies; ``Sampled`` if the state follows from
+  the age of the last sample.
 
-Indexes of a part of a table have the same WHERE in PostgreSQL: the migrations say so. Here it stands for SQLite alone,
-as SQLAlchemy loads the dialect of each that is named.
+Partial indexes have the same WHERE in PostgreSQL; the migrations create it. Here it is given for SQLite alone, because
+SQLAlchemy loads every dialect that is named.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ from jobmeter.model.event import FINDING
 SAMPLED = "Sampled"
 """The ``status`` of a job whose state follows from the age of its last sample.
 
-A job with an end has a state: the program writes it, since the expression below is that of the first migration.
+A job with an end has a state: the program writes it, because the expression below is that of the first migration.
 """
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ jobs = Table(
     Column("recorded", Boolean, nullable=False),
     *_optional(number, "first_sample", "last_sample"),
     *_required(number, "noticed"),
-    # The lease of a run: its owner, its length from when it was renewed; and when the job was found lost.
+    # The lease of a run: its owner, its length from its last renewal; and the time at which the job was found lost.
     *_texts("lease_owner"),
     *_optional(number, "lease_ms", "lease_renewed", "lost"),
     _computed("created_sort", CREATED_SORT),
@@ -160,7 +160,7 @@ nodes = Table(
     *_texts("resource_group"),
     *_optional(number, "first_seen", "last_seen"),
     *_optional(text, "info"),
-    # When an event said that it fell silent; NULL while it sends.
+    # Time of the event that says that it fell silent; NULL while it sends.
     *_optional(number, "down"),
 )
 
@@ -179,14 +179,14 @@ events = Table(
     *_required(LargeBinary(), "digest"),
 )
 Index("events_digest", events.c.digest, unique=True)
-# An id of a job or a name of a node is rarely used by two projects: the project is there to be read, not to be sought.
+# Two projects rarely use the same job id or node name: the project is in the index to be read, not searched.
 Index("events_job", events.c.job, events.c.time, events.c.id, events.c.project)
 Index("events_node", events.c.node, events.c.time, events.c.id, events.c.project)
 Index("events_project", events.c.project, events.c.time, events.c.id)
 # Events of findings are few, and listings filter by them.
 Index("events_findings", events.c.project, events.c.job, sqlite_where=events.c.reason == sa_text(f"'{FINDING}'"))
 
-# One row a transaction that wrote jobs, see ``changes``: never empty, and in no backup.
+# One row for each transaction that wrote jobs, see ``changes``: never empty, and in no backup.
 job_changes = Table(
     "job_changes",
     metadata,
@@ -208,20 +208,20 @@ keys = Table(
     *_required(number, "created"),
     *_optional(number, "revoked", "last_used"),
     *_texts("policies"),
-    # Of a link: the one job that it opens, and until when.
+    # For links: the job that the key opens, and the time at which it expires.
     *_texts("job"),
     *_optional(number, "expires"),
 )
 Index("keys_token", keys.c.token_hash, unique=True)
 Index("keys_access_key", keys.c.access_key_id, unique=True)
 
-# Who does alone what of several servers one may do at a time, until when; in no backup.
+# Leases: work that only one server does at a time; in no backup.
 leases = Table("leases", metadata, *_key("name"), *_required(text, "owner"), *_required(number, "until"))
 
-# Calls by account and operation, in months of the zone that the settings name.
+# Calls by account and operation, by month in the time zone of the settings.
 usage = Table("usage", metadata, *_key("month", "account", "api", "operation"), *_required(number, "calls", "failed"))
 
-# The last batch of counts that each server's process added, so that one sent again adds nothing; in no backup.
+# The last batch of counts of each server process, so that a repeated batch adds nothing; in no backup.
 usage_writers = Table("usage_writers", metadata, *_key("writer"), *_required(number, "batch", "written"))
 
 diagnostic_tasks = Table(
@@ -235,7 +235,7 @@ diagnostic_tasks = Table(
 Index("diagnostic_tasks_state", diagnostic_tasks.c.state, diagnostic_tasks.c.created, diagnostic_tasks.c.id)
 Index("diagnostic_tasks_project", diagnostic_tasks.c.project, diagnostic_tasks.c.created, diagnostic_tasks.c.id)
 
-# A task's request to the agent of each of its nodes; the answer is NULL until it came.
+# A task's request to the agent of each of its nodes; the answer is NULL until it arrives.
 diagnostic_answers = Table(
     "diagnostic_answers",
     metadata,
@@ -246,7 +246,7 @@ diagnostic_answers = Table(
 )
 Index("diagnostic_answers_node", diagnostic_answers.c.node, diagnostic_answers.c.deadline, diagnostic_answers.c.task)
 
-# What goes where of the log lines of resource groups, and how far it has come.
+# The targets of the log lines of resource groups, and the progress of each.
 shippers = Table(
     "shippers",
     metadata,

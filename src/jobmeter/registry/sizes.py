@@ -1,4 +1,4 @@
-"""The sizes of many jobs, counted by the database, as a listing needs no names of replicas."""
+"""Sizes of many jobs, counted by the database because a listing needs no names of replicas."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from jobmeter.registry.statements import job_chunks
 
 
 def job_sizes(connection: sa.Connection, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
-    """See ``Registry.sizes``."""
+    """Return the number of replicas and GPUs of each job."""
     found: dict[tuple[str, str], JobSize] = {}
     for project, ids in job_chunks(jobs):
         members = _counted(connection, _replicas(project, ids))

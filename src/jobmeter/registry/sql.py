@@ -1,4 +1,4 @@
-"""The registry over SQL: each method one transaction, the work done in the modules beside this one."""
+"""The registry over SQL: each method is one transaction; the modules beside this one do the work."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,13 @@ from jobmeter.registry import (
     events,
     groups,
     jobs,
-    lapses,
-    node_lives,
+    lease_expiry,
+    node_liveness,
     nodes,
     observe,
     projects,
     sizes,
-    slices,
+    transactions,
 )
 from jobmeter.registry import records as recording
 from jobmeter.registry import rows as rows_
@@ -46,17 +46,17 @@ from jobmeter.registry.usage import UsageTable
 
 
 class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
-    """See ``Registry``. SQLite and PostgreSQL alike."""
+    """Implements ``Registry`` for SQLite and PostgreSQL."""
 
     memory: CachedAnswers
 
     def __init__(self, database: Database, retention: Retention) -> None:
-        """Take over a database and bring its tables up to date. ``retention`` serves projects without their own."""
+        """Use a database, and bring its tables up to date. ``retention`` is for projects without a setting."""
         self._database = database
         self._retention = retention
         self.shippers = Shippers(database)
         self._columns = ColumnStore(database)
-        # One process serves a SQLite database: nobody else writes its jobs.
+        # A single process serves a SQLite database: nobody else writes its jobs.
         alone = database.kind == SQLITE
         self.memory = CachedAnswers(alone=alone)
         self._intervals = IntervalCache(alone=alone)
@@ -67,22 +67,22 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
         migrate(database)
 
     def record(self, project: str, records: Records, now_ms: int) -> int:
-        """See ``Registry.record``."""
-        prepared = [recording.prepare(project, record) for record in slices.without_repeats(records.jobs)]
+        """Merge job and node records, and store events. Return the number of records."""
+        prepared = [recording.prepare(project, record) for record in transactions.without_repeats(records.jobs)]
         rows = nodes.prepare_nodes(project, records.nodes, now_ms)
         written = [events.event_row(project, record) for record in records.events]
-        for some in slices.slices(prepared):
+        for some in transactions.split(prepared):
             self._record_jobs(project, some, now_ms)
-        for described in chunks(rows, slices.SLICE_ROWS):
+        for described in chunks(rows, transactions.MOST_ROWS):
             with self._database.write(key=project) as connection:
                 nodes.add_projects(connection, [project])
                 dropped = events.add_events(connection, nodes.merge_nodes(connection, described, now_ms))
             self._drop(dropped)
-        for happened in chunks(written, slices.SLICE_ROWS):
+        for happened in chunks(written, transactions.MOST_ROWS):
             with self._database.write(key=project) as connection:
                 dropped = events.add_events(connection, happened)
             self._drop(dropped)
-        for renewals in chunks(records.leases, slices.SLICE_ROWS):
+        for renewals in chunks(records.leases, transactions.MOST_ROWS):
             self._renew(project, renewals, now_ms)
         return records.count
 
@@ -98,36 +98,36 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
 
     def _renew(self, project: str, renewals: Sequence[LeaseRecord], now_ms: int) -> None:
         with self._database.write(key=project) as connection:
-            found = lapses.renew(connection, project, renewals, now_ms)
+            found = lease_expiry.renew(connection, project, renewals, now_ms)
             dropped = events.add_events(connection, found.events)
             changes.notify(connection, recorded=found.jobs)
-        self._changed_lives(found, dropped)
+        self._changed_states(found, dropped)
 
     def lease(self, project: str, job: str) -> tuple[int, str] | None:
-        """See ``Registry.lease``."""
+        """Return the end of a job's lease and its owner; None without a lease."""
         with self._database.read() as connection:
-            return lapses.lease(connection, project, job)
+            return lease_expiry.lease(connection, project, job)
 
     def mark_lost(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
-        """See ``Registry.mark_lost``."""
+        """Mark the running jobs lost whose leases have expired. Return their number."""
         marked = 0
         while True:
             with self._database.write() as connection:
-                lost = lapses.mark_lost(connection, now_ms, heard_since_ms, least_ms)
+                lost = lease_expiry.mark_lost(connection, now_ms, heard_since_ms, least_ms)
                 dropped = events.add_events(connection, lost.events)
                 changes.notify(connection, recorded=lost.jobs)
-            self._changed_lives(lost, dropped)
+            self._changed_states(lost, dropped)
             marked += len(lost.jobs)
-            if len(lost.jobs) < lapses.MOST:
+            if len(lost.jobs) < lease_expiry.MOST:
                 return marked
 
-    def _changed_lives(self, changed: lapses.ChangedLives, dropped: int) -> None:
+    def _changed_states(self, changed: lease_expiry.StateChanges, dropped: int) -> None:
         if changed.jobs:
             self._intervals.forget(changed.jobs)
             self._written({job for _, job in changed.jobs}, dropped)
 
     def observe(self, observations: Sequence[Observation], now_ms: int) -> None:
-        """See ``Registry.observe``."""
+        """Create the jobs, replicas, nodes and allocations that samples name, and extend their times."""
         if observations:
             with self._database.write(OBSERVE_SECONDS) as connection:
                 happened, observed = observe.observe(connection, observations, now_ms, self._intervals)
@@ -139,33 +139,33 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
             self._written({sampled.job for sampled in observations}, dropped)
 
     def mark_nodes(self, now_ms: int, heard_since_ms: int, least_ms: int) -> int:
-        """See ``Registry.mark_nodes``."""
+        """Mark silent nodes down, and returned ones up. Return the number of events."""
         marked, more = 0, True
         while more:
             with self._database.write() as connection:
-                happened, more = node_lives.mark(connection, now_ms, heard_since_ms, least_ms)
+                happened, more = node_liveness.mark(connection, now_ms, heard_since_ms, least_ms)
                 self._drop(events.add_events(connection, happened))
             marked += len(happened)
         return marked
 
     def add_events(self, happened: Sequence[Event]) -> None:
-        """See ``Registry.add_events``."""
+        """Store events of the server itself, each once."""
         with self._database.write() as connection:
             self._drop(events.add_events(connection, [events.row_of(one) for one in happened]))
 
     def events(self, question: EventFilter) -> EventPage:
-        """See ``Registry.events``."""
+        """Return one page of events."""
         with self._database.read() as connection:
             return events.list_events(connection, question)
 
     @property
     def events_dropped(self) -> int:
-        """See ``Registry.events_dropped``."""
+        """Number of events deleted from jobs that had too many."""
         return self._events_dropped
 
     def prune(self, now_ms: int) -> int:
-        """See ``Registry.prune``."""
-        # What to delete is sought while others write: only the deletion itself blocks them.
+        """Delete old events of nodes, and events of jobs that do not exist. Return their number."""
+        # Search for deletable events while others write: only the deletion itself blocks them.
         with self._database.read(SLOW_SECONDS) as connection:
             found = []
             for project in (WHOLE_SERVER, *nodes.every_project(connection)):
@@ -180,26 +180,26 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
         return deleted
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
-        """See ``Registry.jobs``."""
+        """Return one page of jobs, and the exact number of all that match."""
         return self._columns.jobs(question, now_ms)
 
     def projects(self, names: frozenset[str] | None, now_ms: int) -> list[Project]:
-        """See ``Registry.projects``."""
+        """Return the projects with these names (None: all), sorted."""
         with self._database.read() as connection:
             return projects.list_projects(connection, names, now_ms)
 
     def sizes(self, jobs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], JobSize]:
-        """See ``Registry.sizes``."""
+        """Return the sizes of these jobs, (project, id)."""
         with self._database.read() as connection:
             return sizes.job_sizes(connection, jobs)
 
     def findings(self, jobs: Iterable[tuple[str, str]]) -> list[FindingSummary]:
-        """See ``Registry.findings``."""
+        """Return the stored findings of these jobs, (project, id)."""
         with self._database.read() as connection:
             return finding_summaries(connection, jobs)
 
     def job(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[JobView]:
-        """See ``Registry.job``."""
+        """Return every job of that id in those projects (None: all), with replicas and allocations."""
         views, generation = self.memory.views.get(job, projects, now_ms)
         if views is None:
             with self._database.read() as connection:
@@ -209,22 +209,22 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
         return list(views)
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
-        """See ``Registry.job_groups``."""
+        """Return the resource groups that jobs name, by project and name."""
         return self._columns.job_groups(projects)
 
     def group_jobs(
         self, projects: frozenset[str] | None, resource_group: str, span: TimeRange, now_ms: int
     ) -> list[JobView]:
-        """See ``Registry.group_jobs``."""
+        """Return the jobs of a resource group that live or are queued in the span."""
         return self._columns.group_jobs(projects, resource_group, span, now_ms)
 
     def job_views(self, jobs: Iterable[tuple[str, str]], span: TimeRange, now_ms: int) -> list[JobView]:
-        """See ``Registry.job_views``."""
+        """Return these jobs, (project, id), with replicas, and allocations that overlap the span."""
         with self._database.read() as connection:
             return groups.views_of(connection, jobs, span, now_ms)
 
     def job_head(self, projects: frozenset[str] | None, job: str, now_ms: int) -> list[Job]:
-        """See ``Registry.job_head``."""
+        """Return every job of that id, without replicas and allocations."""
         heads, generation = self.memory.heads.get(job, projects, now_ms)
         if heads is None:
             with self._database.read(SHORT_SECONDS) as connection:
@@ -243,14 +243,14 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
         self.memory.written(changed)
 
     def allocations(self, project: str, job: str) -> list[Allocation]:
-        """See ``Registry.allocations``."""
+        """Return the allocations of one job, by start."""
         with self._database.read() as connection:
-            # At a moment before everything: the devices of a job without records have not ended.
+            # At a time before everything: the devices of a job without records have not ended.
             heads = [rows_.job_of(row, 0) for row in jobs.job_rows(connection, frozenset({project}), job)]
             return [allocation for head in heads for allocation in jobs.job_allocations(connection, head)]
 
     def delete_job(self, project: str, job: str) -> bool:
-        """See ``Registry.delete_job``."""
+        """Delete a job's record and its events. Return False if there was no record."""
         with self._database.write() as connection:
             found = jobs.forget_job(connection, project, job)
             changes.notify(connection, recorded=[(project, job)])
@@ -259,12 +259,12 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
         return found
 
     def nodes(self, projects: frozenset[str] | None, names: frozenset[str] | None = None) -> list[Node]:
-        """See ``Registry.nodes``."""
+        """Return the nodes with these names (None: all), by cluster and name."""
         with self._database.read() as connection:
             return nodes.list_nodes(connection, projects, names)
 
     def retention(self, project: str) -> Retention:
-        """See ``Registry.retention``."""
+        """Return the retention of a project's samples."""
         retention, generation = self.memory.retentions.get(project, None, 0)
         if retention is None:
             retention = self._read_retention(project)
@@ -282,13 +282,13 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
             return last
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
-        """See ``Registry.set_retention``."""
+        """Set the retention of a project; None removes its setting."""
         with self._database.write() as connection:
             nodes.set_project_retention(connection, project, retention)
         self.memory.retentions.written([project])
 
     def recorded_since(self, mark: tuple[int, int] | None) -> tuple[list[tuple[str, str]] | None, tuple[int, int]]:
-        """See ``Registry.recorded_since``."""
+        """Return the jobs that were recorded or deleted since a mark, and the next mark."""
         with self._database.read() as connection:
             if mark is None:
                 now = changes.now(connection)
@@ -299,17 +299,17 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
         return list(changes.jobs_of(changed.recorded)), (after.last, after.open)
 
     def backup(self, directory: Path) -> None:
-        """See ``Registry.backup``."""
+        """Write a consistent copy of the database into a directory, while it is in use."""
         backup.backup(self._database, directory)
 
     def restore(self, directory: Path) -> None:
-        """See ``Registry.restore``."""
+        """Replace an empty registry with a copy made by ``backup``."""
         backup.restore(self._database, directory)
         self._intervals.clear()
         self.memory.clear()
 
     def prepare(self) -> None:
-        """See ``Registry.prepare``."""
+        """Prepare for the first queries, and start to read the columns of listings."""
         with suppress(UnavailableError):
             self.key_by_token(b"")
             with self._database.read(SHORT_SECONDS) as connection:
@@ -317,6 +317,6 @@ class SqlRegistry(KeyTable, LeaseTable, UsageTable, Registry):
         self._columns.prepare()
 
     def close(self) -> None:
-        """See ``Registry.close``."""
+        """Close the columns and the database."""
         self._columns.close()
         self._database.close()

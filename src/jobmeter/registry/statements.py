@@ -1,4 +1,4 @@
-"""Pieces of SQL that both databases take."""
+"""Pieces of SQL for both databases."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 CHUNK = 400
 """Most members of one IN list."""
 NUL = "\N{REPLACEMENT CHARACTER}"
-"""What a NUL in a text is stored as: PostgreSQL has none."""
+"""Stored instead of NUL in a text: PostgreSQL has none."""
 
 Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
 
 def insert(connection: sa.Connection, table: sa.Table) -> Insert:
-    """An INSERT with ON CONFLICT, which SQLAlchemy has in its dialects."""
+    """Return an INSERT with ON CONFLICT, which SQLAlchemy has only in its dialects."""
     if connection.dialect.name == POSTGRESQL:
         from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - a tenth of a start, which SQLite does not need
 
@@ -30,7 +30,7 @@ def insert(connection: sa.Connection, table: sa.Table) -> Insert:
 
 
 def add_missing(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert the rows whose primary key is not there yet."""
+    """Insert the rows whose primary key does not exist yet."""
     if rows:
         connection.execute(insert(connection, table).on_conflict_do_nothing(), list(rows))
 
@@ -42,9 +42,9 @@ def widen(
     times: tuple[str, str],
     fill: Sequence[str] = (),
 ) -> None:
-    """Insert the rows, or move the two ``times`` of those that are there outwards and ``fill`` texts that are empty.
+    """Insert rows; for existing ones widen the two ``times`` and fill empty ``fill`` texts.
 
-    A row that says nothing new is not written (PostgreSQL locks it all the same, until the transaction ends).
+    A row without changes is not written (PostgreSQL still locks it until the transaction ends).
     """
     if not rows:
         return
@@ -68,12 +68,12 @@ def widen(
 
 
 def given(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """The value handed over for a column of an UPDATE: a parameter named ``new_`` and the column."""
+    """Return the parameter for a column of an UPDATE, named ``new_`` and the column."""
     return sa.bindparam(f"new_{column.name}", type_=column.type)
 
 
 def coalesce_to_stored(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """What is handed over, or what stands there when that is None."""
+    """Return the given value of a column, or the stored one if that is NULL."""
     return sa.func.coalesce(given(column), column)
 
 
@@ -96,7 +96,10 @@ def update_each(
     plain: Sequence[str],
     **fixed: sa.ColumnElement[Any],
 ) -> RowUpdates:
-    """``plain`` columns become what is handed over, the others where it is not None, ``fixed`` ones as said."""
+    """Make an UPDATE of single rows.
+
+    ``plain`` columns get the given value, other columns get it unless it is None, ``fixed`` ones get their expressions.
+    """
     changes = {name: given(table.c[name]) if name in plain else coalesce_to_stored(table.c[name]) for name in columns}
     named = (table.c[name] == sa.bindparam(f"key_{name}") for name in keys)
     return RowUpdates(
@@ -105,17 +108,17 @@ def update_each(
 
 
 def one_of(element: sa.ColumnElement[Any], values: Iterable[str]) -> sa.ColumnElement[bool]:
-    """IN with literal words, in the form that executemany takes."""
+    """Return an IN with literal words, in the form that executemany accepts."""
     return sa.or_(*(element == sa.literal_column(f"'{value}'") for value in values))
 
 
 def within(column: sa.Column[Any], names: Collection[str] | None) -> sa.ColumnElement[bool]:
-    """The condition that a column has one of those names; None: any."""
+    """Return the condition that a column has one of these names; None: any."""
     return sa.true() if names is None else column.in_(sorted(names))
 
 
 def by_project(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The ids of jobs, (project, id), of each project."""
+    """Group jobs, (project, id), as ids by project."""
     found: dict[str, list[str]] = {}
     for project, job in keys:
         found.setdefault(project, []).append(job)
@@ -123,23 +126,23 @@ def by_project(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def job_chunks(keys: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Sequence[str]]]:
-    """The jobs, (project, id), as runs of ids of one project."""
+    """Yield the jobs, (project, id), as runs of ids of one project."""
     return ((project, some) for project, ids in by_project(keys).items() for some in chunks(ids))
 
 
 def chunks(items: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
-    """The items in runs of at most ``size``."""
+    """Yield the items in runs of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def clean(text: str) -> str:
-    """The text as it is stored: without what a database cannot keep."""
+    """Return the text in its stored form: without characters that a database cannot store."""
     if text.isascii() and "\0" not in text:
         return text
     return text.replace("\0", NUL).encode("utf-8", "replace").decode()
 
 
 def renamed(values: Mapping[str, Any], names: Iterable[str], prefix: str) -> dict[str, Any]:
-    """Those values under ``prefix`` and their names: parameters must not be called like columns."""
+    """Prefix the names of values: parameters must not be named like columns."""
     return {f"{prefix}{name}": values[name] for name in names}

@@ -10,19 +10,22 @@ from jobmeter.registry.schema import diagnostic_answers, diagnostic_tasks
 from jobmeter.registry.statements import insert, within
 
 KEEP = 10_000
-"""Tasks of a project that stay; the oldest finished ones give way."""
+"""Most tasks stored for a project; the oldest finished ones are deleted."""
 _OPEN = (TaskState.WAITING.value, TaskState.RUNNING.value)
 _task, _answer = diagnostic_tasks.c, diagnostic_answers.c
 
 
 class TaskTable:
-    """Tasks. Every method is one transaction and may be called from any thread; see ``Registry``."""
+    """Diagnostic tasks. Every method is one transaction and may be called from any thread; see ``Registry``."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, task: DiagnosticTask) -> None:
-        """Store a new task and its requests to agents. ThrottledError where its project has too many under way."""
+        """Store a new task and its requests to agents.
+
+        Raises ThrottledError if its project has too many unfinished tasks.
+        """
         with self._database.write(key=task.project) as connection:
             own = _task.project == task.project
             count = sa.select(sa.func.count()).select_from(diagnostic_tasks).where(own, _task.state.in_(_OPEN))
@@ -39,12 +42,12 @@ class TaskTable:
             self._trim(connection, task.project)
 
     def save(self, task: DiagnosticTask) -> None:
-        """Write a task anew."""
+        """Replace a stored task."""
         with self._database.write(key=task.project) as connection:
             connection.execute(sa.update(diagnostic_tasks).where(_task.id == task.id).values(_row(task)))
 
     def find(self, question: TaskFilter) -> TaskPage:
-        """One page of tasks, the newest first. Raises InvalidRequestError (``after``) for a cursor that is none."""
+        """Return one page of tasks, newest first. Raises InvalidRequestError (``after``) for an unknown cursor."""
         with self._database.read() as connection:
             conditions = _conditions(connection, question)
             count = sa.select(sa.func.count()).select_from(diagnostic_tasks).where(*conditions)
@@ -56,7 +59,7 @@ class TaskTable:
         return TaskPage([msgspec.json.decode(text, type=DiagnosticTask) for text in texts], total)
 
     def due(self, now_ms: int, limit: int) -> list[DiagnosticTask]:
-        """Return open tasks that can go on now: the oldest one of each project, then the next one of each.
+        """Return open tasks that can continue now: the oldest one of each project, then the next one of each.
 
         A running task whose nodes may still answer waits for that, or for its deadline.
         """
@@ -71,14 +74,17 @@ class TaskTable:
         return [msgspec.json.decode(text, type=DiagnosticTask) for text in texts]
 
     def waiting_for(self, project: str, cluster: str, node: str, now_ms: int, limit: int) -> list[str]:
-        """The tasks that wait for an answer of that node; a task of no cluster is for nodes of all."""
+        """Return the tasks that wait for an answer of that node.
+
+        A task without a cluster is for nodes of all clusters.
+        """
         own = (_answer.project == project, _answer.node == node, _answer.cluster.in_(["", cluster]))
         question = sa.select(_answer.task).where(*own, _answer.answer.is_(None), _answer.deadline > now_ms)
         with self._database.read() as connection:
             return list(connection.scalars(question.order_by(_answer.task).limit(limit)))
 
     def answer(self, project: str, task: str, answer: NodeAnswer) -> bool:
-        """Store a node's first answer; False where none is requested, or no longer."""
+        """Store a node's first answer. Return False if no answer is requested, or no longer."""
         own = (_answer.project == project, _answer.task == task, _answer.node == answer.node)
         open_ = (_answer.answer.is_(None), _answer.deadline > (answer.time or 0))
         text = msgspec.json.encode(answer).decode()
@@ -87,7 +93,7 @@ class TaskTable:
             return connection.execute(given).rowcount > 0
 
     def answers(self, task: str) -> list[NodeAnswer]:
-        """What the nodes answered so far; one that did not has no time."""
+        """Return the answers of all nodes. A node that has not answered has no time."""
         question = sa.select(_answer.node, _answer.cluster, _answer.answer).where(_answer.task == task)
         with self._database.read() as connection:
             rows = connection.execute(question.order_by(_answer.node)).all()
@@ -135,13 +141,13 @@ def _conditions(connection: sa.Connection, question: TaskFilter) -> list[sa.Colu
     if question.clusters:
         conditions.append(_cluster(connection).in_(question.clusters))
     if question.nodes:
-        # Every node of a task has a row there, whether or not its agent is asked.
+        # Every node of a task has a row there, even if its agent gets no request.
         conditions.append(_task.id.in_(sa.select(_answer.task).where(_answer.node.in_(question.nodes))))
     return conditions
 
 
 def _cluster(connection: sa.Connection) -> sa.ColumnElement[str]:
-    """The cluster that a task names, which is in its JSON alone; empty for none."""
+    """Return the cluster that a task names, which is in its JSON alone; empty for none."""
     if connection.dialect.name == POSTGRESQL:
         named = sa.cast(_task.body, sa.JSON)["cluster"].as_string()
     else:

@@ -22,13 +22,13 @@ class UsageTable:
     _database: Database
 
     def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
-        """See ``Registry.add_usage``."""
+        """Add counts of calls, unless this batch of the writer was added before."""
         with self._database.write(SHORT_SECONDS) as connection:
             last = connection.execute(sa.select(usage_writers.c.batch).where(usage_writers.c.writer == writer)).scalar()
             if last is not None and last >= batch:
                 return
             statement = insert(connection, usage)
-            # In one order everywhere: servers that add at one time wait for each other, and none locks another out.
+            # In the same order everywhere: servers that add at the same time wait for each other without a deadlock.
             values = sorted(map(msgspec.structs.asdict, rows), key=itemgetter(*_NAMES))
             connection.execute(
                 statement.on_conflict_do_update(
@@ -47,7 +47,7 @@ class UsageTable:
                 connection.execute(sa.delete(usage_writers).where(usage_writers.c.written < now_ms - DAY))
 
     def usage(self, month: str, accounts: frozenset[str] | None = None) -> list[Usage]:
-        """See ``Registry.usage``."""
+        """Return the calls of a month by account (None: every account), API and operation, sorted."""
         question = sa.select(usage).where(usage.c.month == month, within(usage.c.account, accounts))
         with self._database.read() as connection:
             rows = connection.execute(question.order_by(*(usage.c[name] for name in _NAMES)))

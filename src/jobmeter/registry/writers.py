@@ -1,4 +1,4 @@
-"""Whose turn it is to write where only one may: keys take turns, whatever each of them has waiting."""
+"""Gives turns to writers where only one may write: keys take turns, whatever each has waiting."""
 
 import threading
 from collections import OrderedDict, deque
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 
 class WriterQueue:
-    """A lock that is handed from key to key: of each the writer that came first. Safe for any threads.
+    """A lock that passes from key to key, to the first waiting writer of each. Safe for any number of threads.
 
-    A writer that has let go and comes again is behind every other key that waits.
+    A writer that returns is queued behind every other waiting key.
     """
 
     def __init__(self) -> None:
@@ -19,13 +19,13 @@ class WriterQueue:
 
     @property
     def waiting(self) -> int:
-        """How many writers wait."""
+        """Number of waiting writers."""
         with self._mutex:
             return sum(map(len, self._waiting.values()))
 
     @contextmanager
     def turn(self, key: str) -> Iterator[None]:
-        """Wait for a turn of that key; it ends with the block."""
+        """Wait for a turn of that key, which ends with the block."""
         self._acquire(key)
         try:
             yield
@@ -40,7 +40,7 @@ class WriterQueue:
             ticket = threading.Lock()
             ticket.acquire()
             self._waiting.setdefault(key, deque()).append(ticket)
-        # Handed over by the current owner; the lock stays taken meanwhile.
+        # The previous owner hands the lock over, and it stays taken meanwhile.
         ticket.acquire()
 
     def _release(self) -> None:

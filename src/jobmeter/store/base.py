@@ -35,11 +35,11 @@ class Tier(IntEnum):
 
 
 class Selector(msgspec.Struct, frozen=True, kw_only=True):
-    """Which series. Every part that is given must match.
+    """Selects series. Every given part must match.
 
-    ``projects`` None means every project: the caller has checked access (``jobmeter.access``).
-    ``jobs`` are job keys (``NO_JOB`` for node series); ``nodes`` are (cluster, node) pairs. ``since`` leaves out
-    series that were last written before that time, in epoch milliseconds; an engine may give more.
+    ``projects`` None means every project: the caller has checked access (``jobmeter.access``). ``jobs`` are job keys
+    (``NO_JOB`` for node series); ``nodes`` are (cluster, node) pairs. ``since`` leaves out series whose last write was
+    before that time, in epoch ms; an engine may return more.
     """
 
     projects: frozenset[str] | None = None
@@ -50,7 +50,10 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 1_000_000
 
     def by_names(self) -> Callable[[Series], bool]:
-        """Whether a series has a given metric, project and node; its job and its times are not looked at."""
+        """Return a function that is True for series with a selected metric, project and node.
+
+        It ignores job and times.
+        """
         metrics, projects = self.metrics, self.projects
         nodes = None if self.nodes is None else frozenset(self.nodes)
 
@@ -65,7 +68,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names_of(series: Series, part: NamePart) -> list[str]:
-    """What a series has in a field that holds names; of labels all of them."""
+    """Return the names that a series has in a field; for labels all of them."""
     if part is NamePart.LABEL:
         return [name for name, _ in series.labels]
     if part is NamePart.LABEL_VALUE:
@@ -75,24 +78,24 @@ def names_of(series: Series, part: NamePart) -> list[str]:
 
 
 class SeriesPage(NamedTuple):
-    """Some series. ``following`` asks for the next page; None where this is the last one. A page may be empty."""
+    """Some series. ``following`` selects the next page; None on the last page. A page may be empty."""
 
     keys: SeriesKeys
     following: "SeriesPlace | None"
 
 
 SeriesPlace = tuple[int, int, int]
-"""Where a page of series begins: a day since the epoch, a job key, a series id."""
+"""Start of a page of series: a day since the epoch, a job key, a series id."""
 NEWEST: SeriesPlace = (2**32 - 1, 0, 0)
-"""Where the first page begins: no series was written as late as that day."""
+"""Start of the first page: later than the last write of any series."""
 PAGE_BYTES = 64 * 2**20
 """Most bytes of text in one page of log lines."""
 
 
 class LogSelector(LogFilter, frozen=True, kw_only=True):
-    """Which lines of one job, and which part of them in which order.
+    """Selects lines of one job, and a page of them in an order.
 
-    With a ``node`` and no job: which lines of the system log of that node, of these ``projects``.
+    With a ``node`` and no job: lines of the system log of that node, in these ``projects``.
     """
 
     project: str = ""
@@ -102,14 +105,14 @@ class LogSelector(LogFilter, frozen=True, kw_only=True):
 
     @property
     def keys(self) -> dict[int, str]:
-        """The keys under which the lines lie, each with its project."""
+        """The keys under which the lines are stored, each with its project."""
         if self.job:
             return {job_key(self.project, self.job): self.project}
         return {node_key(project, self.node): project for project in sorted(self.projects)}
 
 
 class ReadBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one question.
+    """The limits of one query.
 
     Past ``rows`` a read raises LimitExceededError, past ``seconds`` QueryTimeoutError.
     """
@@ -121,15 +124,13 @@ class ReadBudget(msgspec.Struct, frozen=True, kw_only=True):
 class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes for operators: rows and bytes on disk by table.
 
-    Tables are ``samples``, ``minutes``, ``hours``, ``series``, ``logs``, ``spans``,
-    ``outbox``.
+    Tables are ``samples``, ``minutes``, ``hours``, ``series``, ``logs``, ``spans``, ``outbox``.
 
-    ``window`` describes the samples in memory, empty where there are none: ``series``, ``bytes``, and the ``seconds``
-    that they reach back. ``parts`` and ``merges``, by table where the engine has such: parts on disk that questions
-    read, merges under way. ``journal`` describes samples that are durable and not yet in the engine, empty where there
-    is none: ``rows`` and new ``series`` that wait, their ``bytes`` in memory and on ``disk``, ``flushes`` and
-    ``failures`` since the start. ``rows`` and ``bytes`` of the tables include them.
-    ``damaged``: see ``Store.damaged``.
+    ``window`` describes the samples in memory: ``series``, ``bytes``, and the ``seconds`` that they reach back. It is
+    empty without a window. ``parts`` and ``merges`` count active parts on disk and running merges by table, if the
+    engine has any. ``journal`` describes durable samples that are not yet in the engine: waiting ``rows`` and new
+    ``series``, their ``bytes`` in memory and on ``disk``, ``flushes`` and ``failures`` since the start. It is empty
+    without a journal. ``rows`` and ``bytes`` of the tables include it. ``damaged``: see ``Store.damaged``.
     """
 
     rows: dict[str, int]
@@ -142,7 +143,7 @@ class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memory(Protocol):
-    """A store's data in memory. No method waits; each gives None when memory lacks what it needs.
+    """A store's data in memory. No method waits: each returns None if memory lacks the data.
 
     Every method may be called from any thread.
     """
@@ -156,27 +157,27 @@ class Memory(Protocol):
         references: References,
         most: int | None = None,
     ) -> BucketColumns | None:
-        """The samples of a span in buckets of ``step_ms``; None too where there are more than ``most`` samples.
+        """Return the samples of a span in buckets of ``step_ms``; None also for more than ``most`` samples.
 
-        ``counters`` bool[k] says which series have increases. These are counted from ``references``, the last samples
-        before; where an answer is given they become the last samples of the span.
+        ``counters`` bool[k] marks the series that have increases. Increases count from ``references``, the last samples
+        before the span. If the result is not None, ``references`` become the last samples of the span.
         """
         ...
 
     def lines(self, keys: SeriesKeys, grid: Grid, span: TimeRange, step_ms: int, most: int) -> LineColumns | None:
-        """The means of gauges in buckets of ``step_ms``, joined by line; None too for more than ``most`` samples.
+        """Return the means of gauges in buckets of ``step_ms``, joined by line.
 
-        ``grid`` says which line each series belongs to, and how those of a line are joined. What is not finite is left
-        out.
+        None also for more than ``most`` samples. ``grid`` has the line of each series, and the function that joins the
+        series of a line. Values that are not finite are left out.
         """
         ...
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
-        """See ``Store.previous``; None too where one of the series has no sample before."""
+        """Return the last samples before a time; None also if any series has none. See ``Store.previous``."""
         ...
 
     def written(self, keys: SeriesKeys) -> int | None:
-        """A number that grows with every write to one of these series, of any time."""
+        """Return a number that grows with every write to one of these series, at any time."""
         ...
 
 
@@ -188,141 +189,150 @@ class Outbox(Protocol):
         ...
 
     def read(self, shipper: int, after: int, lines: int, size: int) -> list[OutboxRow]:
-        """The rows after a number, by number, each once: so many, and so many bytes or one row."""
+        """Return the rows after a number, in order, each once.
+
+        At most ``lines`` rows and ``size`` bytes, but at least one row.
+        """
         ...
 
     def trim(self, shipper: int, until: int | None) -> None:
-        """Delete the rows up to a number, None: all of them."""
+        """Delete the rows up to a number; None: all of them."""
         ...
 
 
 class Store(Protocol):
-    """A telemetry engine. Every method may be called from any thread; reads do not wait for each other or for writes.
+    """A telemetry engine. Every method may be called from any thread; reads wait neither for each other nor for writes.
 
-    A sample's identity is (job key, series id, time); written again, the last write wins, in any grouping. Failure
-    of the engine (disk full, read-only, connection lost) is UnavailableError, and then nothing of the call may be taken
-    as stored.
+    A sample's identity is (job key, series id, time). Written again, the last write wins, in any grouping. A failure of
+    the engine (disk full, read-only, connection lost) is UnavailableError; the caller may then assume nothing of the
+    call stored.
     """
 
     @property
     def memory(self) -> Memory | None:
-        """The part of it in memory; None for an engine without one."""
+        """The part of the store in memory; None for an engine without one."""
         ...
 
     @property
     def outbox(self) -> Outbox:
-        """Log lines that wait for the sinks of shippers. They expire by themselves, and ``delete_job`` leaves them."""
+        """Log lines that wait for the sinks of shippers. They expire; ``delete_job`` leaves them."""
         ...
 
     def append(self, batch: SampleBatch, retention: Retention = ...) -> None:
-        """Store samples and the series they belong to. On return they are durable: they survive kill -9 and power loss.
+        """Store samples and the series they belong to. On return they survive kill -9 and power loss.
 
-        All rows or, after an error, possibly some: the caller repeats the call and each sample still counts once. Hours
-        that are rolled up already and that the batch touches are marked before the samples become visible, so that no
-        reader trusts a roll-up that lacks them.
+        After an error some rows may be stored: the caller repeats the call, and each sample still counts once. If
+        samples belong to hours that are already rolled up, these hours are marked before the samples become visible. So
+        no reader trusts a roll-up that lacks them.
         """
         ...
 
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = ...) -> None:
-        """The same as ``append`` for each of them, in their order, and all of them durable on return."""
+        """Append each batch in order. On return all of them are durable. See ``append``."""
         ...
 
-    def unwritten(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
-        """bool[k]: the series that certainly have no samples at or after a time, without a search for any."""
+    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
+        """Return bool[k]: the series that certainly have no samples at or after a time, without searching for any."""
         ...
 
     def find(self, selector: Selector) -> list[Series]:
-        """The series that match, in no order. Raises LimitExceededError past ``selector.limit``."""
+        """Return the series that match, in no order. Raises LimitExceededError past ``selector.limit``."""
         ...
 
     def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
-        """Return the keys of at most ``most`` series that may have samples since a time, those of the last day first.
+        """Return the keys of at most ``most`` series that may have samples since a time, latest day first.
 
-        ``place``: where the page begins. A series may come on several pages, and one that was written since the first
-        page on none.
+        ``place`` is the start of the page. A series may be on several pages. A series that is written after the first
+        page was read may be on none.
         """
         ...
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
-        """What occurs as that part of the series that match: each once, sorted, those that begin with ``prefix``.
+        """Return the distinct names of a field in the matching series, sorted, that begin with ``prefix``.
 
-        The first ``selector.limit`` of them. A part that is empty, as it does not apply, is no name.
+        At most ``selector.limit`` names. Empty fields are left out.
         """
         ...
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
-        """Raw samples with ``span.start_ms <= time < span.end_ms``, in blocks.
+        """Yield raw samples with ``span.start_ms <= time < span.end_ms``, in blocks.
 
         Blocks are sorted by (index, time) and follow each other in that order: a series may continue in the next block.
-        Duplicates are already gone. Memory stays bounded by the block size. Closing the iterator early stops the
+        Duplicates are already removed. Memory stays bounded by the block size. Closing the iterator early stops the
         engine's work.
         """
         ...
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """Roll-up rows whose bucket start lies in ``span``. Only what ``rolled`` vouches for may be trusted."""
+        """Return roll-up rows whose bucket start lies in ``span``. Only ``rolled_up_ranges`` are reliable."""
         ...
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
-        """For each series the last sample before that time, at most one row each; series without one are left out."""
+        """Return for each series its last sample before that time; series without such a sample are left out."""
         ...
 
-    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
-        """The hour-aligned parts of ``span``, sorted, where roll-ups of all these jobs contain every stored sample."""
+    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """Return the hour-aligned parts of ``span``, sorted, with complete roll-ups of all these jobs.
+
+        Complete roll-ups include every stored sample.
+        """
         ...
 
     def revision(self, jobs: Sequence[int]) -> Hashable | None:
-        """A value that changes once the series or the roll-ups of these jobs, or what ``rolled`` says, may differ.
+        """Return a value that changes when the series, roll-ups or rolled-up ranges of these jobs may have changed.
 
-        None when others write to the same engine. Data that was read after the revision was taken stay valid until it
-        changes.
+        None if others write to the same engine. Data that was read after the revision was taken stays valid until the
+        revision changes.
         """
         ...
 
     def roll_up(self, until_ms: int) -> int:
-        """Compute what is missing: hours that end at or before ``until_ms``, and marked hours.
+        """Compute missing roll-ups: hours that end at or before ``until_ms``, and marked hours.
 
-        Gives the number of hours done. One roll-up runs at a time: where several servers share an engine, one of them
-        calls this.
+        Return the number of hours computed. One roll-up runs at a time. If several servers share an engine, only one of
+        them calls this.
         """
         ...
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """For each job key that has samples: the times of its first and its last one, in milliseconds."""
+        """Return the times of the first and the last sample of each job key that has samples, in milliseconds."""
         ...
 
     def append_logs(self, lines: Sequence[LogLine], retention: Retention = ...) -> None:
         """Store log lines, for as long as raw samples. On return they are durable.
 
-        A line that is there already counts once; which node and which level it has is what was written last. After an
-        error possibly some are stored: the caller repeats the call.
+        A line that is already stored counts once, with the node and the level of its last write. After an error some
+        lines may be stored: the caller repeats the call.
         """
         ...
 
     def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
-        """One page of the lines of a job or a node.
+        """Return one page of the lines of a job or a node.
 
-        Only the budget's seconds count, and its rows where words are looked for: then LimitExceededError (``range``).
-        Memory stays bounded by the page, whatever the offset. Raises LimitExceededError (field ``limit``) when its
-        lines have more than ``PAGE_BYTES`` of text.
+        Only the budget's seconds count; its rows count in searches for words, with LimitExceededError (``range``).
+        Memory stays bounded by the page, whatever the offset. Raises LimitExceededError (field ``limit``) if the page
+        has more than ``PAGE_BYTES`` of text.
         """
         ...
 
     def append_spans(self, spans: Sequence[Span], retention: Retention = ...) -> None:
         """Store spans, for as long as raw samples. On return they are durable.
 
-        A span that is there already counts once. After an error possibly some are stored: the caller repeats the call.
+        A span that is already stored counts once. After an error some spans may be stored: the caller repeats the call.
         """
         ...
 
     def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
-        """One page of traces. Raises LimitExceededError past the budget's rows, QueryTimeoutError past its seconds."""
+        """Return one page of traces.
+
+        Raises LimitExceededError past the budget's rows, QueryTimeoutError past its seconds.
+        """
         ...
 
     def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
-        """One page of the spans of some traces, each once.
+        """Return one page of the spans of some traces, each once.
 
-        Raises LimitExceededError (field ``limit``) when they have more than about ``PAGE_BYTES``, or past the budget.
+        Raises LimitExceededError (field ``limit``) for more than about ``PAGE_BYTES``, or past the budget.
         """
         ...
 
@@ -331,22 +341,22 @@ class Store(Protocol):
         ...
 
     def damaged(self) -> Sequence[DamagedPart]:
-        """The parts that could not be read when the engine was opened, or since: their rows are missing from answers.
+        """Return the unreadable parts that were found when the engine was opened, or since. Answers lack their rows.
 
-        From memory, cheap enough for every answer; up to ten seconds old once there are some.
+        From memory, cheap enough for every answer. A list with parts is up to ten seconds old.
         """
         ...
 
     def statistics(self) -> StoreStatistics:
-        """The sizes of the stored data."""
+        """Return the sizes of the stored data."""
         ...
 
     def backup(self, directory: Path) -> None:
-        """Write a copy of everything into an empty directory, while others read and write. Restored by ``restore``."""
+        """Write a copy of everything into an empty directory, during reads and writes. ``restore`` reads it."""
         ...
 
     def restore(self, directory: Path) -> None:
-        """Replace what there is (which must be nothing) with a backup. Raises ConflictError when there is something."""
+        """Restore a backup into an empty store. Raises ConflictError if the store is not empty."""
         ...
 
     def close(self) -> None:

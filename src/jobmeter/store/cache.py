@@ -1,8 +1,8 @@
-"""The cache of queries: results of one that are valid for the next.
+"""The cache of queries: intermediate results of one query that are valid for the next.
 
-An entry has a name and is valid while its validator is the same: what it was made from, as the store and the
-registry name it. In it lie lists of series and which hours are rolled up (``jobmeter.store.window``), and of
-``jobmeter.query`` the layouts of jobs, roll-up rows, values of hours that are over, and encoded answers.
+An entry has a name, and is valid while its validator is unchanged: the revision of the data it was made from. The cache
+holds lists of series and rolled-up ranges (``jobmeter.store.window``). For ``jobmeter.query`` it holds layouts of jobs,
+roll-up rows, values of past hours, and encoded answers.
 """
 
 import threading
@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 BOUND = 256 * 2**20
-"""Bytes, where no setting says more."""
+"""Default bound in bytes."""
 _ENTRY = 500
-"""What an entry takes besides its value, about."""
+"""Bytes of an entry besides its value, about."""
 
 
 class _Entry(msgspec.Struct, frozen=True, eq=False):
@@ -25,7 +25,7 @@ class _Entry(msgspec.Struct, frozen=True, eq=False):
 
 
 class CacheStatistics(msgspec.Struct, frozen=True):
-    """Bytes in use, about; how often something was found, and how often not."""
+    """Bytes in use, about; and the numbers of entries, hits and misses."""
 
     bytes: int
     entries: int
@@ -34,7 +34,7 @@ class CacheStatistics(msgspec.Struct, frozen=True):
 
 
 class Cache:
-    """Values by name, the least recently used going first. Safe to use from any thread."""
+    """Values by name; the least recently used ones are dropped first. Safe for several threads."""
 
     def __init__(self, bound: int = BOUND) -> None:
         """``bound``: bytes of all values together."""
@@ -45,11 +45,11 @@ class Cache:
 
     @property
     def statistics(self) -> CacheStatistics:
-        """How much there is, and of how much use it was."""
+        """Return the size of the cache, and its hits and misses."""
         return CacheStatistics(self._bytes, len(self._entries), self._hits, self._misses)
 
     def get(self, name: Hashable, validator: object) -> Any | None:  # noqa: ANN401 - as it was put
-        """The value of that name; None where there is none, or where its validator was another."""
+        """Return the value of that name. None without a value, or if its validator differs."""
         with self._lock:
             entry = self._entries.get(name)
             if entry is None or entry.validator != validator:
@@ -60,7 +60,7 @@ class Cache:
             return entry.value
 
     def put(self, name: Hashable, validator: object, value: object, size: int) -> None:
-        """Add a value of about ``size`` bytes, or replace the one of that name. ``validator`` was taken before."""
+        """Add or replace a value of about ``size`` bytes. ``validator`` was taken before the value was computed."""
         entry = _Entry(validator, value, size + _ENTRY)
         with self._lock:
             self._drop(name)

@@ -1,4 +1,4 @@
-"""What a telemetry engine could not read of what it stored."""
+"""Parts of the stored data that the telemetry engine could not read."""
 
 from dataclasses import dataclass, field
 
@@ -7,12 +7,11 @@ from jobmeter.model.time import TimeRange, iso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedPart:
-    """A part of a table that cannot be read, wholly or in places: its rows are missing from answers.
+    """A part of a table that cannot be read, wholly or partly: answers lack its rows.
 
-    ``table`` is ``journal`` for a file of samples that were not in the engine yet. ``span`` has the times of the
-    part's rows, ``jobs`` the lowest and the highest of their job keys, ``rows`` their number; None where the damage
-    leaves it unknown. With ``at_most`` the number is an upper bound. ``place`` is for the operator alone: the folder of
-    what is left.
+    ``table`` is ``journal`` for a file of samples that were not in the engine yet. ``span`` has the times of the part's
+    rows, ``jobs`` the lowest and the highest of their job keys, ``rows`` their number; None if unknown. With
+    ``at_most`` the number is an upper bound. ``place`` is for the operator alone: the folder of the remaining files.
     """
 
     table: str
@@ -25,12 +24,12 @@ class DamagedPart:
     place: str = field(default="", repr=False)
 
     def may_concern(self, job: int) -> bool:
-        """Whether rows of that job key may have been in it."""
+        """Return True if it may have had rows of that job key."""
         return self.jobs is None or self.jobs[0] <= job <= self.jobs[1]
 
     @property
     def summary(self) -> str:
-        """``samples 20455_2_2_0 (broken-on-start), 10000 rows from ... to ...``, without any path."""
+        """Describe the part without any path: ``samples 20455_2_2_0 (broken-on-start), 10000 rows from ... to ...``."""
         rows = "" if self.rows is None else f", {'at most ' if self.at_most else ''}{self.rows} rows"
         span = "" if self.span is None else f" from {iso(self.span.start_ms)} to {iso(self.span.end_ms)}"
         return f"{self.table} {self.name} ({self.reason}){rows}{span}"

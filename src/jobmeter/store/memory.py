@@ -1,6 +1,6 @@
-"""The obvious engine: samples in dictionaries, roll-ups computed by brute force from raw whenever they are read.
+"""A simple engine: samples in dictionaries, roll-ups computed from samples at each read.
 
-It is the oracle that the real engines are tested against, and what ``memory://`` opens. Nothing outlives the process.
+It is the oracle for tests of the real engines, and the engine of ``memory://``. Its data ends with the process.
 """
 
 import threading
@@ -72,24 +72,24 @@ class _Saved(msgspec.Struct):
 
 
 class MemoryOutbox:
-    """See ``jobmeter.store.base.Outbox``."""
+    """Implements ``jobmeter.store.base.Outbox`` in memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rows: dict[int, dict[int, OutboxRow]] = {}
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         with self._lock:
             return sum(map(len, self._rows.values()))
 
     def append(self, shipper: int, rows: Sequence[OutboxRow]) -> None:
-        """See ``Outbox.append``."""
+        """Store rows."""
         with self._lock:
             self._rows.setdefault(shipper, {}).update({row.number: row for row in rows})
 
     def read(self, shipper: int, after: int, lines: int, size: int) -> list[OutboxRow]:
-        """See ``Outbox.read``."""
+        """Return the rows after a number, in order."""
         with self._lock:
             own = self._rows.get(shipper, {})
             found = [own[number] for number in sorted(own) if number > after][:lines]
@@ -97,24 +97,24 @@ class MemoryOutbox:
         return [row for place, (row, total) in enumerate(zip(found, taken, strict=True)) if not place or total <= size]
 
     def trim(self, shipper: int, until: int | None) -> None:
-        """See ``Outbox.trim``."""
+        """Delete the rows up to a number; None: all of them."""
         with self._lock:
             own = self._rows.get(shipper, {})
             self._rows[shipper] = {} if until is None else {at: row for at, row in own.items() if at > until}
 
 
 class MemoryStore:
-    """See ``jobmeter.store.base.Store``. "Durable" means for as long as the process lives."""
+    """Implements ``jobmeter.store.base.Store`` in memory. "Durable" means for the life of the process."""
 
     memory: Memory | None = None
-    """See ``Store.memory``."""
+    """Always None: this engine has no window."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._series: dict[_Key, Series] = {}
         self._samples: dict[_Key, dict[int, float]] = {}
         self._sorted: dict[_Key, list[tuple[int, float]]] = {}
-        self._rolled: dict[tuple[_Key, Tier], list[_Bucket]] = {}
+        self._rollups: dict[tuple[_Key, Tier], list[_Bucket]] = {}
         self._stale: set[tuple[int, int]] = set()  # (job key, start of an hour whose roll-up lacks samples)
         self._until = 0
         self._spans = MemorySpans()
@@ -122,39 +122,39 @@ class MemoryStore:
         self._logs: dict[int, dict[tuple[int, str, int, str, bytes], LogLine]] = {}
 
     def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:  # noqa: ARG002
-        """See ``Store.append``; nothing expires here."""
+        """Store samples and their series; they never expire."""
         keys = [(series.job_key, series.id) for series in batch.series]
         with self._lock:
             self._series.update(zip(keys, batch.series, strict=True))
             rows = zip(batch.index.tolist(), batch.time.tolist(), batch.value.tolist(), strict=True)
-            touched: set[tuple[_Key, int]] = set()
+            late_hours: set[tuple[_Key, int]] = set()
             for index, time, value in rows:
                 self._samples.setdefault(keys[index], {})[time] = value
-                touched.add((keys[index], floor_to(time, HOUR)))
+                late_hours.add((keys[index], floor_to(time, HOUR)))
             for key in keys:
                 self._forget(key)
-            self._mark(touched)
+            self._mark(late_hours)
 
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
-        """See ``Store.append_all``."""
+        """Append each batch in order."""
         for batch in batches:
             self.append(batch, retention)
 
-    def _mark(self, touched: set[tuple[_Key, int]]) -> None:
-        """Mark hours, and for counters the next hour with samples too: its first increase counts from what came."""
-        for key, hour in touched:
+    def _mark(self, late_hours: set[tuple[_Key, int]]) -> None:
+        """Mark hours, and for counters the next hour with samples: its first increase counts from the new samples."""
+        for key, hour in late_hours:
             self._stale.add((key[0], hour))
             if self._is_counter(key):
                 samples = self._row(key)
                 following = samples[_place(samples, hour + HOUR) :][:1]
                 self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
 
-    def unwritten(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:  # noqa: ARG002
-        """See ``Store.unwritten``: it does not say."""
+    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:  # noqa: ARG002
+        """Return False for every series: this engine does not know."""
         return np.zeros(len(keys), np.bool_)
 
     def find(self, selector: Selector) -> list[Series]:
-        """See ``Store.find``."""
+        """Return the series that match."""
         with self._lock:
             found = [series for key, series in self._series.items() if self._matches(key, series, selector)]
         if len(found) > selector.limit:
@@ -162,7 +162,7 @@ class MemoryStore:
         return found
 
     def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
-        """See ``Store.live``."""
+        """Return a page of series with samples since a time."""
         with self._lock:
             last = ((max(own) // DAY, key) for key, own in self._samples.items() if own and max(own) >= since_ms)
             # The last day first, and in it by their keys.
@@ -173,7 +173,7 @@ class MemoryStore:
         return SeriesPage(SeriesKeys(job, series), following)
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
-        """See ``Store.names``."""
+        """Return the distinct names of a field in the matching series, sorted."""
         with self._lock:
             found = {
                 name
@@ -198,7 +198,7 @@ class MemoryStore:
         return self._sorted[key]
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
-        """See ``Store.read``."""
+        """Yield raw samples in blocks."""
         rows = [
             (index, time, value)
             for index, samples in enumerate(self._rows(keys))
@@ -209,7 +209,7 @@ class MemoryStore:
             yield _columns(rows[at : at + _BLOCK])
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """See ``Store.read_buckets``; right at any time, whatever ``rolled`` says."""
+        """Return roll-up rows, correct at any time, whatever ``rolled_up_ranges`` says."""
         rows = [
             (index, bucket)
             for index, (key, samples) in enumerate(zip(_pairs(keys), self._rows(keys), strict=True))
@@ -226,16 +226,16 @@ class MemoryStore:
         return BucketColumns(index=np.array([index for index, _ in rows], np.uint32), count=count, **arrays)
 
     def _buckets(self, key: _Key, samples: list[tuple[int, float]], tier: Tier) -> list[_Bucket]:
-        """What was computed since the last write to the series is not computed again."""
+        """Return roll-up rows, cached since the last write to the series."""
         with self._lock:
-            if (key, tier) not in self._rolled:
-                self._rolled[key, tier] = _buckets(samples, int(tier), counter=self._is_counter(key))
-            return self._rolled[key, tier]
+            if (key, tier) not in self._rollups:
+                self._rollups[key, tier] = _buckets(samples, int(tier), counter=self._is_counter(key))
+            return self._rollups[key, tier]
 
     def _forget(self, key: _Key) -> None:
         self._sorted.pop(key, None)
         for tier in Tier:
-            self._rolled.pop((key, tier), None)
+            self._rollups.pop((key, tier), None)
 
     def _is_counter(self, key: _Key) -> bool:
         series = self._series.get(key)
@@ -243,7 +243,7 @@ class MemoryStore:
         return metric is not None and metric.kind is Kind.COUNTER
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
-        """See ``Store.previous``."""
+        """Return for each series its last sample before that time."""
         rows: list[tuple[int, int, float]] = []
         for index, samples in enumerate(self._rows(keys)):
             place = _place(samples, before_ms)
@@ -251,8 +251,8 @@ class MemoryStore:
         _check(len(rows), budget)
         return _columns(rows)
 
-    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
-        """See ``Store.rolled``."""
+    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """Return the hour-aligned parts of ``span`` without marked hours."""
         with self._lock:
             stale = {hour for job, hour in self._stale if job in set(jobs)}
             end = min(floor_to(span.end_ms, HOUR), self._until)
@@ -267,10 +267,10 @@ class MemoryStore:
         return parts
 
     def revision(self, jobs: Sequence[int]) -> None:
-        """See ``Store.revision``: others may write to the same samples."""
+        """Return None: others may write to the same samples."""
 
     def roll_up(self, until_ms: int) -> int:
-        """See ``Store.roll_up``."""
+        """Remove the marks of hours up to a time. Return the number of hours."""
         with self._lock:
             self._until = max(self._until, floor_to(until_ms, HOUR))
             done = {entry for entry in self._stale if entry[1] + HOUR <= self._until}
@@ -278,7 +278,7 @@ class MemoryStore:
         return len({hour for _, hour in done})
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """See ``Store.last_times``."""
+        """Return the times of the first and the last sample of each job key that has samples."""
         times: dict[int, tuple[int, int]] = {}
         with self._lock:
             for (job, _), samples in self._samples.items():
@@ -288,13 +288,13 @@ class MemoryStore:
         return times
 
     def append_logs(self, lines: Sequence[LogLine], retention: Retention = _RETENTION) -> None:  # noqa: ARG002
-        """See ``Store.append_logs``; nothing expires here."""
+        """Store log lines; they never expire."""
         with self._lock:
             for line in lines:
                 self._logs.setdefault(line.key, {})[line.order] = line
 
     def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:  # noqa: ARG002
-        """See ``Store.read_logs``."""
+        """Return one page of the lines of a job or a node."""
         with self._lock:
             lines = [line for key in selector.keys for line in self._logs.get(key, {}).values()]
         found = sorted((line for line in lines if _selects(line, selector)), key=lambda line: line.order)
@@ -306,19 +306,19 @@ class MemoryStore:
         return LogPage(page, len(found), sum(len(line.text.encode()) for line in found))
 
     def append_spans(self, spans: Sequence[Span], retention: Retention = _RETENTION) -> None:  # noqa: ARG002
-        """See ``Store.append_spans``; nothing expires here."""
+        """Store spans; they never expire."""
         self._spans.append(spans)
 
     def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:  # noqa: ARG002
-        """See ``Store.read_traces``."""
+        """Return one page of traces."""
         return self._spans.traces(selector)
 
     def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:  # noqa: ARG002
-        """See ``Store.read_spans``."""
+        """Return one page of the spans of some traces."""
         return self._spans.spans(selector)
 
     def delete_job(self, job: int) -> None:
-        """See ``Store.delete_job``."""
+        """Delete everything of a job key."""
         with self._lock:
             self._logs.pop(job, None)
             self._spans.delete(job)
@@ -329,11 +329,11 @@ class MemoryStore:
             self._stale = {entry for entry in self._stale if entry[0] != job}
 
     def damaged(self) -> Sequence[DamagedPart]:
-        """See ``Store.damaged``: memory has no files."""
+        """Return no parts: memory has no files."""
         return ()
 
     def statistics(self) -> StoreStatistics:
-        """See ``Store.statistics``; roll-ups take no room, and bytes are those of the bare numbers."""
+        """Return the number of rows, and the bytes of their bare numbers; roll-ups take none."""
         with self._lock:
             samples = sum(map(len, self._samples.values()))
             logs = sum(map(len, self._logs.values()))
@@ -343,7 +343,7 @@ class MemoryStore:
         return StoreStatistics(rows=rows, bytes={name: 16 * count for name, count in rows.items()})
 
     def backup(self, directory: Path) -> None:
-        """See ``Store.backup``."""
+        """Write a copy of everything into a directory."""
         with self._lock:
             saved = _Saved(
                 series=list(self._series.values()),
@@ -357,7 +357,7 @@ class MemoryStore:
         (directory / _FILE).write_bytes(msgspec.json.encode(saved))
 
     def restore(self, directory: Path) -> None:
-        """See ``Store.restore``."""
+        """Restore a copy into an empty store."""
         saved = msgspec.json.decode((directory / _FILE).read_bytes(), type=_Saved)
         with self._lock:
             if self._series or self._logs or self._spans.all():
@@ -372,7 +372,7 @@ class MemoryStore:
         self.append_spans(saved.spans)
 
     def close(self) -> None:
-        """See ``Store.close``; what there is stays readable."""
+        """Do nothing: the data stays readable."""
 
 
 _TYPES: dict[str, type[np.generic]] = {
@@ -385,7 +385,7 @@ _TYPES: dict[str, type[np.generic]] = {
 
 
 def _place(samples: list[tuple[int, float]], time_ms: int) -> int:
-    """Where the samples at or after that time begin."""
+    """Return the position of the first sample at or after that time."""
     return bisect_left(samples, time_ms, key=itemgetter(0))
 
 
@@ -438,7 +438,7 @@ def _check(rows: int, budget: ReadBudget) -> None:
 
 
 def _buckets(samples: list[tuple[int, float]], step_ms: int, *, counter: bool) -> list[_Bucket]:
-    """The roll-up rows of one series, sample by sample: slow, and easy to believe."""
+    """Compute the roll-up rows of one series, sample by sample: slow, and easy to verify."""
     done: list[_Bucket] = []
     previous = samples[0] if samples else (0, 0.0)
     for time, value in samples:

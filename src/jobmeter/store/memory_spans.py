@@ -1,4 +1,4 @@
-"""Spans in a dictionary: the oracle that the engine is tested against."""
+"""Spans in a dictionary: the oracle for tests of the engine."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -10,30 +10,30 @@ from jobmeter.wire.otlp.values import text_of
 
 
 class MemorySpans:
-    """See the methods of ``Store`` of the same names. Safe to use from several threads."""
+    """Implements the ``Store`` methods for spans. Safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._spans: dict[tuple[str, int, str, str, str], Span] = {}
 
     def append(self, spans: Iterable[Span]) -> None:
-        """See ``Store.append_spans``."""
+        """Store spans."""
         with self._lock:
             self._spans.update((span.order, span) for span in spans)
 
     def all(self) -> list[Span]:
-        """Every span, in order."""
+        """Return every span, in order."""
         with self._lock:
             return [self._spans[key] for key in sorted(self._spans)]
 
     def delete(self, job: int) -> None:
-        """Forget the spans of a job key."""
+        """Delete the spans of a job key."""
         with self._lock:
             remaining = {key: span for key, span in self._spans.items() if job_key(span.project, span.job) != job}
             self._spans = remaining
 
     def traces(self, selector: TraceFilter) -> TracePage:
-        """See ``Store.read_traces``."""
+        """Return one page of traces."""
         groups: dict[tuple[str, str], list[Span]] = {}
         for span in self.all():
             if _of(span, selector):
@@ -50,7 +50,7 @@ class MemorySpans:
         return TracePage(found[selector.offset : selector.offset + selector.limit], total)
 
     def spans(self, selector: SpanFilter) -> list[Span]:
-        """See ``Store.read_spans``."""
+        """Return one page of the spans of some traces."""
         found = [
             span
             for span in self.all()

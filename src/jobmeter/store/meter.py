@@ -1,4 +1,4 @@
-"""The rest of a read's budget."""
+"""Meters the budget of a read."""
 
 from time import monotonic
 from typing import Self
@@ -10,7 +10,7 @@ from jobmeter.store.base import ReadBudget
 
 
 class BudgetMeter(msgspec.Struct):
-    """The rest of a budget: rows, and the moment (of ``monotonic``) at which its ``seconds`` are over."""
+    """The rest of a budget: rows, and the time (of ``monotonic``) at which its ``seconds`` are over."""
 
     rows: int
     deadline: float
@@ -18,7 +18,7 @@ class BudgetMeter(msgspec.Struct):
 
     @classmethod
     def of(cls, budget: ReadBudget) -> Self:
-        """Begin to use a budget now."""
+        """Start a budget now."""
         return cls(budget.rows, monotonic() + budget.seconds, round(budget.seconds, 3))
 
     def take(self, rows: int) -> None:
@@ -29,12 +29,12 @@ class BudgetMeter(msgspec.Struct):
         self.seconds_left()
 
     def seconds_left(self) -> float:
-        """Return the time that is left. Raises QueryTimeoutError when nothing is."""
+        """Return the remaining time. Raises QueryTimeoutError if none is left."""
         left = self.deadline - monotonic()
         if left <= 0:
             raise QueryTimeoutError("the question took longer than it may and was stopped")
         return left
 
     def left(self) -> ReadBudget:
-        """Return what is left as a budget. Raises QueryTimeoutError when no time is."""
+        """Return the rest as a budget. Raises QueryTimeoutError if no time is left."""
         return ReadBudget(rows=self.rows, seconds=self.seconds_left())

@@ -1,4 +1,4 @@
-"""The only file that names engines."""
+"""Opens telemetry engines by DSN: the only file that names them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,20 +9,20 @@ from jobmeter.store.base import Store
 
 
 def open_store(dsn: str, clock: Clock) -> Store:
-    """The engine of a DSN, its schema brought up to this program.
+    """Open the engine of a DSN, and update its schema to this program.
 
-    ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server,
-    ``memory://`` forgets everything at its end. Raises ConfigurationError for anything else, UnavailableError when the
-    engine cannot be opened.
+    ``chdb://PATH`` is embedded, ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE[?cluster=NAME]`` a server.
+    ``memory://`` loses everything at the end of the process. Raises ConfigurationError for anything else,
+    UnavailableError if the engine cannot be opened.
     """
     return opener(dsn, clock)()
 
 
 def opener(dsn: str, clock: Clock) -> Callable[[], Store]:
-    """What opens the engine of a DSN; see ``open_store``. The engine's modules are loaded here, none of them there.
+    """Return the function that opens the engine of a DSN, after loading the engine's modules; see ``open_store``.
 
-    So a thread may open it while another one loads modules: loading them in two threads can wait for each other.
-    Raises ConfigurationError for a DSN that is none.
+    So a thread may open the engine while another one loads modules: loading modules in two threads can deadlock. Raises
+    ConfigurationError for an invalid DSN.
     """
     scheme = dsn.partition("://")[0]
     if scheme in {"chdb", "clickhousedb"}:
@@ -35,7 +35,7 @@ def opener(dsn: str, clock: Clock) -> Callable[[], Store]:
 
 
 def is_shared(dsn: str) -> bool:
-    """Whether other servers may use the same engine at the same time."""
+    """Return True if other servers may use the same engine at the same time."""
     return dsn.partition("://")[0] == "clickhousedb"
 
 

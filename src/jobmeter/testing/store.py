@@ -92,12 +92,12 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def test_no_series_that_has_samples_is_called_unwritten(self, store: Store, slot: Slot) -> None:
         series = [slot.gauge(f"worker-{n}") for n in range(4)]
         for count in range(4):
-            unwritten = store.unwritten(SeriesKeys.of(series))
+            unwritten = store.lacks_descriptor(SeriesKeys.of(series))
             assert not unwritten[:count].any()
             store.append(batch_of({(series[count], slot.start): 1.0}), FOREVER)
         store.delete_job(series[0].job_key)
         store.append(batch_of({(series[1], slot.start): 2.0}), FOREVER)
-        assert not store.unwritten(SeriesKeys.of(series))[1]
+        assert not store.lacks_descriptor(SeriesKeys.of(series))[1]
         assert read_all(store, series, slot.span) == {(series[1], slot.start): 2.0}
 
     def test_live_series_come_page_by_page_those_of_the_last_day_first(self, store: Store, slot: Slot) -> None:
@@ -268,12 +268,12 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def test_hours_are_rolled_up_when_they_are_whole(self, store: Store, slot: Slot) -> None:
         one = slot.gauge()
         store.append(batch_of({(one, slot.start + minute * MINUTE): 1.0 for minute in range(200)}), FOREVER)
-        assert store.rolled([slot.key], slot.span) == []
+        assert store.rolled_up_ranges([slot.key], slot.span) == []
         assert store.roll_up(slot.start + 3 * HOUR + 59 * MINUTE) >= 3
-        assert store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 3 * HOUR)]
+        assert store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 3 * HOUR)]
         inner = TimeRange(slot.start + 1, slot.start + 2 * HOUR + 1)
-        assert store.rolled([slot.key], inner) == [TimeRange(slot.start + HOUR, slot.start + 2 * HOUR)]
-        assert store.rolled([slot.key], TimeRange(slot.start + 1, slot.start + HOUR)) == []
+        assert store.rolled_up_ranges([slot.key], inner) == [TimeRange(slot.start + HOUR, slot.start + 2 * HOUR)]
+        assert store.rolled_up_ranges([slot.key], TimeRange(slot.start + 1, slot.start + HOUR)) == []
         assert store.roll_up(slot.start + 3 * HOUR) == 0
 
     def test_a_late_sample_takes_an_hour_back_until_it_is_rolled_up_again(self, store: Store, slot: Slot) -> None:
@@ -283,11 +283,11 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         store.roll_up(slot.start + 5 * HOUR)
         late = {(one, slot.start + 2 * HOUR + 5): 7.0}
         store.append(batch_of(late), FOREVER)
-        trusted = store.rolled([slot.key], slot.span)
+        trusted = store.rolled_up_ranges([slot.key], slot.span)
         assert not any(part.intersect(TimeRange(slot.start + 2 * HOUR, slot.start + 3 * HOUR)) for part in trusted)
-        assert store.rolled([other.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
+        assert store.rolled_up_ranges([other.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
         assert store.roll_up(slot.start + 5 * HOUR) >= 1
-        assert store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
+        assert store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
         self._check_buckets(store, slot.span, [one], {**rows, **late})
 
     def test_roll_ups_equal_those_made_by_hand(self, store: Store, slot: Slot) -> None:
@@ -328,9 +328,9 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         old = slot.start - 90 * DAY
         rows = {(one, old + hour * HOUR + 7): hour * 2.0 for hour in range(60)}
         store.append(batch_of(rows), FOREVER)
-        assert store.rolled([slot.key], TimeRange(old, old + 60 * HOUR)) == []
+        assert store.rolled_up_ranges([slot.key], TimeRange(old, old + 60 * HOUR)) == []
         store.roll_up(slot.start)
-        assert store.rolled([slot.key], TimeRange(old, old + 60 * HOUR)) == [TimeRange(old, old + 60 * HOUR)]
+        assert store.rolled_up_ranges([slot.key], TimeRange(old, old + 60 * HOUR)) == [TimeRange(old, old + 60 * HOUR)]
         self._check_buckets(store, TimeRange(old, old + 60 * HOUR), [one], rows)
 
     def test_a_deleted_job_is_gone_and_may_come_back(self, store: Store, slot: Slot) -> None:
@@ -394,8 +394,8 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
                 store.roll_up(slot.start + min(hour, 6) * HOUR)
                 hour += 1
 
-        roller = threading.Thread(target=roll)
-        roller.start()
+        rollup_job = threading.Thread(target=roll)
+        rollup_job.start()
         generator = np.random.default_rng(slot.number)
         try:
             for _ in range(40):
@@ -407,10 +407,10 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
                 rows.update(part)
         finally:
             stop.set()
-            roller.join()
+            rollup_job.join()
         self._check_trusted(store, slot, [one], rows)
         store.roll_up(slot.start + 6 * HOUR)
-        assert store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
+        assert store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
         self._check_buckets(store, slot.span, [one], rows)
 
     @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
@@ -447,8 +447,8 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
 
     @staticmethod
     def _check_trusted(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
-        """Check that all hours that ``rolled`` lists are rolled up correctly."""
-        for part in store.rolled([slot.key], slot.span):
+        """Check that all hours that ``rolled_up_ranges`` lists are rolled up correctly."""
+        for part in store.rolled_up_ranges([slot.key], slot.span):
             StoreTests._check_buckets(store, part, series, stored)
 
     @staticmethod

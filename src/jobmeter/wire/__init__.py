@@ -1,1 +1,1 @@
-"""Bytes to batches and back; no sockets."""
+"""Converts between bytes and batches, without sockets."""

@@ -1,7 +1,7 @@
-"""The size of a JSON text once decoded, estimated before it is decoded.
+"""Estimates the decoded size of a JSON text before it is decoded.
 
-A text of 1 MiB can stand for 350,000 objects, which take a hundred times its memory. So bodies are measured first:
-records and lines against their limits, and all values against the memory budget of requests.
+A text of 1 MiB can stand for 350,000 objects, which take a hundred times its memory. So each body is measured first:
+records and lines against their limits, all values against the memory budget of requests.
 """
 
 import re
@@ -13,15 +13,16 @@ from jobmeter.kernel.json import count
 
 DEPTHS = 8
 _CONTAINER, _VALUE, _WIDEST = 512, 96, 4
-"""Bytes of an object or an array with what is made of it, of any other value, and of a character at most."""
+"""Bytes of an object or array with the structures made from it, of any other value, and of a character at most."""
 _RECORDED = 6
 _TOKEN = re.compile(rb'[^"{}\[\],]*+(?:"(?:[^"\\]++|\\.)*+"?[^"{}\[\],]*+)*+([{}\[\],])', re.DOTALL)
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """``opened[d]``: objects and arrays that begin at depth d, 0 being the whole; those below 7 count there.
+    """Counts of a JSON text, from which its decoded size follows.
 
-    ``commas``: those between values. ``text_bytes``: the bytes of the texts at most.
+    ``opened[d]``: objects and arrays that begin at depth d (0: the whole text); the last entry also counts deeper ones.
+    ``commas``: commas between values. ``text_bytes``: most bytes of the texts.
     """
 
     opened: list[int]
@@ -30,32 +31,32 @@ class Shape(msgspec.Struct, frozen=True):
 
     @property
     def read_bytes(self) -> int:
-        """About how many bytes the values and the objects made from them take at most until they are stored."""
+        """Most bytes, about, of the values and the objects made from them until they are stored."""
         return sum(self.opened) * _CONTAINER + self.commas * _VALUE + self.text_bytes
 
     @property
     def recorded_bytes(self) -> int:
-        """The same for records, including the database's share."""
+        """Most bytes, about, of records, including the database's share."""
         return _RECORDED * self.read_bytes
 
     def check(self, depth: int, most: int, what: str) -> None:
-        """Raises LimitExceededError when more than ``most`` objects and arrays begin at that depth.
+        """Raise LimitExceededError if more than ``most`` objects and arrays begin at that depth.
 
-        ``what`` they are is the field: ``records``.
+        ``what`` names them in the error, for example ``records``.
         """
         if self.opened[depth] > most:
             raise LimitExceededError(f"a request may bring {most} {what}, this one has {self.opened[depth]}", what)
 
 
 def shape_of(data: bytes) -> Shape:
-    """The shape of a JSON text. For invalid JSON it has no meaning: decoding fails later."""
+    """Count a JSON text. The result of invalid JSON has no meaning: decoding fails later."""
     counted = count(data, DEPTHS)
     opened, commas = _tokens(data) if counted is None else counted
     return Shape(opened, commas, len(data) * (1 if data.isascii() else _WIDEST))
 
 
 def _tokens(data: bytes) -> tuple[list[int], int]:
-    """The same as ``count`` in plain Python."""
+    """Count in plain Python, as ``count`` does in the compiled library."""
     opened, commas, depth, at = [0] * DEPTHS, 0, 0, 0
     while (found := _TOKEN.match(data, at)) is not None:
         token, at = found[1], found.end()

@@ -1,4 +1,4 @@
-"""Protocol buffers in plain Python, one field after the other: for remote write and OTLP.
+"""Reads and writes protocol buffers in plain Python, one field after the other: for remote write and OTLP.
 
 https://protobuf.dev/programming-guides/encoding/
 """
@@ -12,16 +12,16 @@ _FIXED = {FIXED64: 8, FIXED32: 4}
 _LONGEST = 10
 
 Field = tuple[int, int, int, int]
-"""Its tag, where the tag begins, where its content begins (a varint has it in between), and where it ends."""
+"""The tag, the positions of the tag and of the content (a varint has it in between), and the end."""
 
 
 def damaged(what: str) -> InvalidRequestError:
-    """The error for bytes that are no message."""
+    """Return the error for bytes that are no message."""
     return InvalidRequestError(f"the body is not the message that Content-Type says: {what}", "body")
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """An unsigned varint of at most 64 bits, and where the next field begins."""
+    """Return an unsigned varint of at most 64 bits, and the start of the next field."""
     if at < end and data[at] < 128:  # nearly every one
         return data[at], at + 1
     value = 0
@@ -39,7 +39,7 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """A number that is not negative, seven bits a byte."""
+    """Encode a number that is not negative, seven bits a byte."""
     if value < 128:
         return bytes((value,))
     out = bytearray()
@@ -51,7 +51,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def fields(data: bytes, at: int, end: int) -> Iterator[Field]:
-    """The fields of a message, in their order. Raises InvalidRequestError (field ``body``)."""
+    """Yield the fields of a message, in their order. Raises InvalidRequestError (field ``body``)."""
     while at < end:
         begin = at
         tag, at = varint(data, at, end)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmeter.ingest.exporters.table import round_significant
+from jobmeter.ingest.exporters.label_resolver import round_significant
 
 
 @given(st.integers(0, 10_000))

@@ -5,14 +5,14 @@ import pytest
 
 from jobmeter.kernel import samples, sort_dedupe
 from jobmeter.model.batch import SampleColumns
-from jobmeter.store.window.pages import Pages, Rows
+from jobmeter.store.window.pages import Pages, SeriesRows
 from jobmeter.store.window.pages import PageWriter as Writer
 
 pytestmark = pytest.mark.skipif(not samples.AVAILABLE, reason="the compiled library is off")
 
 
 def test_a_sample_of_no_series_is_an_error() -> None:
-    writer = Writer(Pages(4), Rows())
+    writer = Writer(Pages(4), SeriesRows())
     columns = SampleColumns(np.array([0, 2], np.uint32), np.array([1, 2]), np.array([1.0, 2.0]))
     with pytest.raises(IndexError, match="series 2"):
         writer.append(np.array([-1, -1]), columns, 0)
@@ -29,6 +29,6 @@ def test_a_sample_of_no_series_is_an_error() -> None:
     ],
 )
 def test_runs_that_do_not_fit_their_rows_are_an_error(slots, counts, error) -> None:
-    runs = sort_dedupe.Runs(np.array(slots), np.array(counts), np.array([1, 2, 3]), np.array([1.0, 2.0, 3.0]))
+    runs = sort_dedupe.SeriesSlices(np.array(slots), np.array(counts), np.array([1, 2, 3]), np.array([1.0, 2.0, 3.0]))
     with pytest.raises(error):
         sort_dedupe.sort_dedupe([runs], 2, origin=False)

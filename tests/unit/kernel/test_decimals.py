@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmeter.kernel import decimals
-from jobmeter.kernel.decimals import Decimals, Split, plainly
+from jobmeter.kernel.decimals import Decimals, Split, reference
 
 COMPILED = pytest.mark.skipif(decimals._decimals is None, reason="there is no compiled kernel")
 DECIMALS = st.builds(lambda number, digits: number / 10**digits, st.integers(-(2**53), 2**53), st.integers(0, 17))
@@ -38,7 +38,7 @@ def test_nothing_is_lost_whatever_came_before(rows, earlier):
 @given(st.lists(VALUES, max_size=100))
 def test_nothing_is_lost_without_the_library(values):
     value = np.array(values, np.float64)
-    assert same(joined(plainly(value)), value)
+    assert same(joined(reference(value)), value)
 
 
 def power(rows: int) -> np.ndarray:
@@ -73,7 +73,7 @@ def test_long_values_that_come_again_and_noise_stay_as_they_are():
 
 
 @pytest.mark.parametrize(
-    "split", [plainly, pytest.param(lambda value: Decimals().split(SERIES, value), marks=COMPILED)]
+    "split", [reference, pytest.param(lambda value: Decimals().split(SERIES, value), marks=COMPILED)]
 )
 def test_decimals_become_numbers(split):
     value = np.round(np.random.default_rng(4).random(len(SERIES)) * 100 + 1, 2)

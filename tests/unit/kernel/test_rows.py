@@ -85,7 +85,7 @@ def test_pieces_are_of_bounded_size_and_the_whole_text():
 
 def test_columns_that_do_not_fit_are_refused():
     lines = rows.Lines([("", ",", "\n")])
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="do not match"):
         list(lines.add(np.array([1], np.uint32), np.array([0]), np.array([0.0])))
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="do not match"):
         list(lines.add(np.array([0, 0], np.uint32), np.array([0]), np.array([0.0])))

@@ -294,7 +294,7 @@ def test_a_bug_in_bringing_columns_up_to_date_is_reported_and_leaves_none_that_a
     two: tuple[SqlRegistry, SqlRegistry], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(table.Table, "drop", lambda *_: 1 // 0)
+        broken.setattr(table.JobTable, "drop", lambda *_: 1 // 0)
         two[0].record("p", Records(jobs=[JobRecord(job_id="second", user="u")]), NOW)
         wait_until(lambda: "the columns of jobs are not up to date" in caplog.text, "a line in the log")
     two[0].delete_job("p", "second")
@@ -304,14 +304,14 @@ def test_a_bug_in_bringing_columns_up_to_date_is_reported_and_leaves_none_that_a
 
 def test_a_listing_does_not_wait_for_ever_while_every_job_is_read(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, go_on = threading.Event(), threading.Event()
-    load = table.Table.load
+    load = table.JobTable.load
 
     def slow(*arguments: Any) -> None:
         reading.set()
         assert go_on.wait(60)
         load(*arguments)
 
-    monkeypatch.setattr(table.Table, "load", slow)
+    monkeypatch.setattr(table.JobTable, "load", slow)
     monkeypatch.setattr(column_store, "WAIT_SECONDS", 0.01)
     with closing(SqlRegistry(Database(url), Retention())) as registry, ThreadPoolExecutor(1) as pool:
         registry.record("p", Records(jobs=[JobRecord(job_id="j")]), NOW)

@@ -73,7 +73,7 @@ def test_those_without_any_are_the_others(filled):
 
 
 def test_a_severity_that_is_none_is_refused(filled):
-    with pytest.raises(InvalidRequestError, match="none of info, warning, critical"):
+    with pytest.raises(InvalidRequestError, match="not one of info, warning, critical"):
         matching(filled, "loud/")
     with pytest.raises(InvalidRequestError, match="compared by its severity and rule"):
         matching(filled, "/", operator=Operator.CONTAINS)

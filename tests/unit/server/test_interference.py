@@ -248,6 +248,7 @@ OF_OWNER: Mapping[str, Any] = {
     "uid": lambda who, _: f"{who.name}-uid",
     "Dimensions": lambda who, _: json.dumps([{"jobId": who.job}]),
     "m": lambda who, _: f"sum:cpu.usage{{job={who.job}}}",
+    "match[]": lambda who, _: f'{{job_id="{who.job}"}}',
 }
 OF_ALL: Mapping[str, Any] = {
     "MetricType": "GpuCoreUsage",
@@ -279,6 +280,9 @@ OF_ALL: Mapping[str, Any] = {
         "queries": [{"metric": "fetched_delay", "downsample": "60s-avg", "granularity": "60s"}],
     },
     "body": {},
+    "query": 'count by (job_id, node, device, __name__) (last_over_time({__name__=~".+"}[2h]))',
+    "step": "60",
+    "label": "node",
     "Content-Type": "application/json",
     **dict.fromkeys(("link", "key", "shipper"), "none-such"),
 }

@@ -52,7 +52,7 @@ def test_what_is_too_far_ahead_is_counted_and_reported(server):
     body = snappy(request_1([*sent(server, offset=3_600_000), *sent(server, 1.0)]))
     reply = server.raw("POST", PATH, body, {**HEADERS_1, **bearer(server.admin)})
     assert reply.status == 400
-    assert reply.body == b"1 samples were kept, 1 were refused: 1 for future\n"
+    assert reply.body == b"1 samples were stored, 1 were refused: 1 for future\n"
     metrics = server.raw("GET", "/metrics", headers=bearer(server.admin)).body.decode()
     assert 'jobmeter_ingest_samples_rejected_total{reason="future"} 1.0' in metrics
     assert "jobmeter_ingest_samples_accepted_total 1.0" in metrics

@@ -113,11 +113,11 @@ def _fall(owner: Any, name: str, *, after: bool) -> None:
 def risen(folder: str) -> None:
     """What is there after that; and that a newer sample stays the newer one."""
     store = open_folder(folder)
-    stored = store.unwritten(SeriesKeys.of([LATE])).tolist() == [False]
+    stored = store.lacks_descriptor(SeriesKeys.of([LATE])).tolist() == [False]
     described = store.find(Selector(jobs=(LATE.job_key,))) == [LATE] and stored
     found = read_all(store, SERIES, SPAN)
     span = TimeRange(START, START + HOUR)
-    rolled = store.rolled(JOBS, span)
+    rolled = store.rolled_up_ranges(JOBS, span)
     store.append(batch_of({(SERIES[1], START): 9.0}), FOREVER)
     store.roll_up(START + HOUR)
     expected = found | {(SERIES[1], START): 9.0}
@@ -147,16 +147,16 @@ def after_damage(folder: str) -> None:
     store = open_folder(folder)
     span = TimeRange(START, START + 3 * DAY)
     damaged = [(part.table, part.name, part.rows) for part in store.damaged()]
-    trusted = store.rolled(JOBS, span) == [span]
+    trusted = store.rolled_up_ranges(JOBS, span) == [span]
     marked = len(cast("ClickHouseStore", store)._rollup_state.take())
     store.roll_up(START + 3 * DAY)
     found = read_all(store, SERIES, SPAN)
     right = all(
         stored_buckets(store, SERIES, part, tier) == brute_buckets(found, SERIES, part, tier)
-        for part in store.rolled(JOBS, span)
+        for part in store.rolled_up_ranges(JOBS, span)
         for tier in Tier
     )
-    whole = store.rolled(JOBS, span) == [span]
+    whole = store.rolled_up_ranges(JOBS, span) == [span]
     say(damaged=damaged, trusted=trusted, marked=marked, right=right, whole=whole, found=len(found))
     store.close()
 
@@ -214,7 +214,7 @@ def check(folder: str, until: str) -> None:
     extra = {time for key in found if key not in expected for time in (key[1],)}
     original = set(store.find(Selector(jobs=JOBS)))
     wrong = 0
-    for part in store.rolled(JOBS, SPAN):
+    for part in store.rolled_up_ranges(JOBS, SPAN):
         for tier in Tier:
             wrong += stored_buckets(store, SERIES, part, tier) != brute_buckets(found, SERIES, part, tier)
     say(
@@ -326,7 +326,7 @@ def read_as_before(folder: str, source: str) -> None:
     if source:
         store.restore(Path(source))
     expected = {(AS_BEFORE, START + at * 15_000): value for at, value in enumerate(AS_BEFORE_VALUES)}
-    say(same=_same(store, expected), trusted=store.rolled((AS_BEFORE.job_key,), SPAN) != [])
+    say(same=_same(store, expected), trusted=store.rolled_up_ranges((AS_BEFORE.job_key,), SPAN) != [])
     late = {(AS_BEFORE, START + 7): 0.125, (AS_BEFORE, START + 15_000): 12.5}
     store.append(batch_of(late), FOREVER)
     store.roll_up(START + 3 * HOUR)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.retention import Retention
-from jobmeter.store.clickhouse.rows import Rows, Table, joined
+from jobmeter.store.clickhouse.rows import InsertBlock, SampleRuns, joined
 
 Sample = tuple[int, int, float]
 """Series number, time, value. Series ``n`` belongs to job ``n // 3``."""
@@ -19,14 +19,14 @@ SAMPLES = st.lists(
 GROUPS = st.lists(st.tuples(SAMPLES, st.sampled_from([SHORT, LONG])), min_size=1, max_size=5)
 
 
-def rows_of(samples: Sequence[Sample], retention: Retention = LONG) -> Rows:
+def rows_of(samples: Sequence[Sample], retention: Retention = LONG) -> SampleRuns:
     """Rows in that order, one run where one series goes on."""
     numbers = [number for number, _, _ in samples]
     starts = [at for at, number in enumerate(numbers) if not at or numbers[at - 1] != number]
     series = np.array([numbers[at] for at in starts], np.uint64)
     count = np.diff([*starts, len(samples)]).astype(np.int64)
     time = np.array([time for _, time, _ in samples], np.int64)
-    return Rows(
+    return SampleRuns(
         SeriesKeys(series // 3, series),
         count,
         time,
@@ -35,12 +35,12 @@ def rows_of(samples: Sequence[Sample], retention: Retention = LONG) -> Rows:
     )
 
 
-def listed(groups: Iterable[Rows]) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
+def listed(groups: Iterable[SampleRuns]) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
     """Every row with all its columns."""
     return in_table(joined(list(groups)))
 
 
-def in_table(table: Table) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
+def in_table(table: InsertBlock) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
     """Every row of a table: job, series, time, value, days."""
     job, series, time, value, *days = (column.tolist() for column in table.columns())
     return list(zip(job, series, time, value, zip(*days, strict=True), strict=True))

@@ -25,10 +25,14 @@ class TestEmbedded(StoreTests):
         before = Catalog(here._read, chdb_store._maintenance._target, here._clock, here._pending)
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         keys = SeriesKeys.of([one, two])
-        assert chdb_store.unwritten(keys).tolist() == before.unwritten(keys.series).tolist() == [True, True]
+        assert (
+            chdb_store.lacks_descriptor(keys).tolist() == before.lacks_descriptor(keys.series).tolist() == [True, True]
+        )
         chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
         after = Catalog(here._read, chdb_store._maintenance._target, here._clock, here._pending)
-        assert chdb_store.unwritten(keys).tolist() == after.unwritten(keys.series).tolist() == [False, True]
+        assert (
+            chdb_store.lacks_descriptor(keys).tolist() == after.lacks_descriptor(keys.series).tolist() == [False, True]
+        )
 
     def test_a_series_is_found_before_its_first_samples_are_in_the_engine(self, chdb_store, slot, monkeypatch):
         monkeypatch.setattr(chdb_store._commit_log, "_limits", JournalLimits(flush_seconds=10**6))

@@ -121,7 +121,7 @@ def test_samples_are_the_same_wherever_they_lie(chdb_store, data):
         assert list(zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True)) == expected
         times = [time for _, time in written]
         assert chdb_store.last_times([slot.key]) == {slot.key: (min(times), max(times))}
-        for trusted in chdb_store.rolled([slot.key], slot.span):
+        for trusted in chdb_store.rolled_up_ranges([slot.key], slot.span):
             for tier in Tier:
                 assert stored_buckets(chdb_store, series, trusted, tier) == brute_buckets(
                     written, series, trusted, tier
@@ -135,18 +135,18 @@ def test_hours_that_are_marked_themselves_are_refused_without_a_search_for_those
     chdb_store.roll_up(slot.start + 6 * HOUR)
     chdb_store.append(batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in hours}), FOREVER)
     searched = []
-    search = rollups.Roller._following
+    search = rollups.RollupJob._following
 
     def noted(*given):
         searched.append(given)
         return search(*given)
 
-    monkeypatch.setattr(rollups.Roller, "_following", noted)
-    assert chdb_store.rolled([slot.key], TimeRange(slot.start + 4 * HOUR, slot.start + 6 * HOUR)) == []
+    monkeypatch.setattr(rollups.RollupJob, "_following", noted)
+    assert chdb_store.rolled_up_ranges([slot.key], TimeRange(slot.start + 4 * HOUR, slot.start + 6 * HOUR)) == []
     assert searched == []
     # Later marks do not reach back.
     before = TimeRange(slot.start - 2 * HOUR, slot.start)
-    assert chdb_store.rolled([slot.key], before) == [before]
+    assert chdb_store.rolled_up_ranges([slot.key], before) == [before]
     assert searched == []
 
 
@@ -161,14 +161,14 @@ def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(ch
         raise UnavailableError("the disk is full")
 
     monkeypatch.setattr(chdb_store._commit_log, "_insert", refuse)
-    assert chdb_store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + HOUR)]
+    assert chdb_store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + HOUR)]
     assert read_all(chdb_store, [one], slot.span)[one, slot.start + HOUR + 1] == 2.0
     assert chdb_store.statistics().journal["rows"] == 1
     with pytest.raises(UnavailableError):
         chdb_store.roll_up(slot.start + 6 * HOUR)
     monkeypatch.undo()
     chdb_store.roll_up(slot.start + 6 * HOUR)
-    assert chdb_store.rolled([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
+    assert chdb_store.rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 6 * HOUR)]
     assert chdb_store.statistics().journal["failures"] >= 1
 
 

@@ -22,7 +22,7 @@ from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.record import RecordWriter
-from jobmeter.store.clickhouse.rows import Rows, descriptors_of
+from jobmeter.store.clickhouse.rows import SampleRuns, descriptors_of
 from jobmeter.store.clickhouse.segments import lost_rows
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
@@ -360,7 +360,9 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
                 clock += count
                 new = [one for one in own.series.tolist() if one not in described]
                 described.update(new)
-                rows = Rows(own, np.full(len(own), count), time, time / 4, LONG, None, names_of(new) if new else None)
+                rows = SampleRuns(
+                    own, np.full(len(own), count), time, time / 4, LONG, None, names_of(new) if new else None
+                )
                 group.append(rows)
                 samples += [(one, at) for one in own.series.tolist() for at in range(clock - count, clock)]
             journal.append(group)
@@ -511,7 +513,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(time=st.integers(0, 5), values=st.lists(st.integers(0, 99).map(float), min_size=4, max_size=4))
     def commit_the_same_series_again(self, time, values):
-        self.journal.append([Rows(KEYS, np.ones(4, np.int64), np.full(4, time), np.array(values), LONG)])
+        self.journal.append([SampleRuns(KEYS, np.ones(4, np.int64), np.full(4, time), np.array(values), LONG)])
         self.stored.update({(series, time): value for series, value in zip(SERIES.tolist(), values, strict=True)})
 
     @rule(rows=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.just(-1.0)), min_size=1), sync=st.booleans())
@@ -523,7 +525,7 @@ class Lives(RuleBasedStateMachine):
             patch.setattr(os, "fdatasync" if sync else "write", refuse)
             for group in (
                 rows_of(rows),
-                Rows(KEYS, np.ones(4, np.int64), np.zeros(4, np.int64), np.full(4, -1.0), LONG),
+                SampleRuns(KEYS, np.ones(4, np.int64), np.zeros(4, np.int64), np.full(4, -1.0), LONG),
             ):
                 with pytest.raises(UnavailableError):
                     self.journal.append([group])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from jobmeter.kernel.window import PAGE
 from jobmeter.store.window.merge import in_order, merge
-from jobmeter.store.window.pages import NO_PAGE, Pages, Rows
+from jobmeter.store.window.pages import NO_PAGE, Pages, SeriesRows
 
 SERIES = 3
 RUNS = st.tuples(
@@ -40,7 +40,7 @@ def content(pages, rows, row):
 @given(WRITES, st.sampled_from([400, 9]))
 @example([[(0, 0, 1, 64)], [(0, 1, 5, 1)], [(0, -1, 1, 1)], [(0, 30, 1, 1)]], 400)
 def test_every_series_has_what_was_written_last_or_is_given_up_as_a_whole(writes, size):
-    pages, rows = Pages(size), Rows()
+    pages, rows = Pages(size), SeriesRows()
     numbers = np.arange(SERIES, dtype=np.uint64)
     every = rows.add_all(numbers, numbers, 0)
     expected = [dict[int, float]() for _ in every]

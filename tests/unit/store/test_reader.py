@@ -9,14 +9,14 @@ from jobmeter.model.time import TimeRange
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.pending import NOTHING
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.reader import Reader
+from jobmeter.store.clickhouse.reader import SampleReader
 from jobmeter.store.clickhouse.target import Target
 
 KINDS = (np.uint64, np.int64, np.float64, np.uint64)
 WRITTEN = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), max_size=40)
 
 
-class Blocks(Reader):
+class Blocks(SampleReader):
     """A reader whose engine gives some rows, ``size`` at a time."""
 
     def __init__(self, rows, size):

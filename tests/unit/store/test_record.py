@@ -16,7 +16,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.record import HEAD_BYTES, Position, RecordWriter
-from jobmeter.store.clickhouse.rows import Rows, descriptors_of
+from jobmeter.store.clickhouse.rows import SampleRuns, descriptors_of
 from jobmeter.store.clickhouse.segment_content import scan
 
 SALT = 0x1122334455667788
@@ -264,7 +264,7 @@ def test_damage_across_two_records_leaves_those_behind_them(boundary):
     for at in range(6):
         descriptors = described().descriptors if not at else None
         segment.append(
-            [Rows(keys, np.ones(100, np.int64), np.full(100, at), np.full(100, 0.5), LONG, None, descriptors)]
+            [SampleRuns(keys, np.ones(100, np.int64), np.full(100, at), np.full(100, 0.5), LONG, None, descriptors)]
         )
     content = bytearray(segment.content)
     middle = sum(map(len, segment.parts[: boundary + 1]))
@@ -329,7 +329,7 @@ def test_keys_are_repeated_ever_more_rarely():
     keys = SeriesKeys(np.zeros(1000, np.uint64), np.arange(1000, dtype=np.uint64))
     segment = Segment()
     for at in range(400):
-        segment.append([Rows(keys, np.ones(1000, np.int64), np.full(1000, at), np.full(1000, 0.5), LONG)])
+        segment.append([SampleRuns(keys, np.ones(1000, np.int64), np.full(1000, at), np.full(1000, 0.5), LONG)])
     with_keys = [at for at, part in enumerate(segment.parts) if len(part) > 16_000]
     assert len(with_keys) < 12
     assert with_keys[:4] == [0, 1, 2, 3]

@@ -13,7 +13,7 @@ from tests.unit.store.rows import GROUPS, LONG, SHORT, days_of, listed, rows_of
 from jobmeter.model.batch import SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.store.clickhouse.record_before import scan
-from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.rows import SampleRuns
 
 RECORDED = Path(__file__).parent / "segments" / "jmj3.journal"
 """A segment as the last program wrote it that had this format: descriptors, and lists that are named again."""
@@ -38,8 +38,8 @@ def test_the_last_program_with_this_format_is_read():
     labels = (("b", "\n"), ("é", "1"))
     series = [Series("gpu.power", job="a", device="gpu0", labels=labels), Series("app.loss", job="b")]
     keys = SeriesKeys.of(series)
-    first = Rows(keys, np.array([2, 1]), np.array([1000, 2000, 5]), np.array([1.5, 2.5, -1.0]), LONG)
-    again = Rows(keys, np.ones(2, np.int64), np.array([3000, 3000]), np.array([3.5, 4.5]), SHORT)
+    first = SampleRuns(keys, np.array([2, 1]), np.array([1000, 2000, 5]), np.array([1.5, 2.5, -1.0]), LONG)
+    again = SampleRuns(keys, np.ones(2, np.int64), np.array([3000, 3000]), np.array([3.5, 4.5]), SHORT)
     assert listed(found.groups) == listed([first, again, rows_of([(1, 7, 0.5)])])
     (descriptors,) = [rows.descriptors for rows in found.groups if rows.descriptors is not None]
     assert list(descriptors.series) == series

@@ -29,7 +29,7 @@ def late(store, value):
 
 def stored(state):
     """The marks that a process which starts now would find."""
-    return {(mark.job, mark.hour) for mark in state._read_dirty_hours(None)}
+    return {(mark.job, mark.hour) for mark in state._read_marks(None)}
 
 
 def test_marks_reach_the_engine_with_their_samples(store):
@@ -44,7 +44,7 @@ def test_marks_do_not_grow_while_roll_ups_fail(store, monkeypatch):
     state = store._rollup_state
     late(store, 2.0)
     with monkeypatch.context() as patch:
-        patch.setattr(store._roller, "_flush", refuse)
+        patch.setattr(store._rollup_job, "_flush", refuse)
         for value in range(5):
             with pytest.raises(UnavailableError):
                 store.roll_up(START + HOUR)
@@ -70,21 +70,21 @@ def test_marks_wait_for_an_engine_that_refuses_them(store, monkeypatch):
 def test_samples_whose_mark_was_taken_are_acknowledged_with_a_durable_one(store):
     """Another writer's new mark of that hour may not be in the engine yet."""
     state = store._rollup_state
-    before = state.dirty_before({PAIR})
+    before = state.mark_before({PAIR})
     state.clear(state.take())
-    state.dirty_before({PAIR})
+    state.mark_before({PAIR})
     assert stored(state) == set()
-    state.dirty_after({PAIR}, before)
+    state.mark_after({PAIR}, before)
     assert stored(state) == {PAIR}
 
 
 def test_samples_of_an_hour_that_is_rolled_up_meanwhile_are_acknowledged_with_a_durable_mark(store):
     state = store._rollup_state
-    before = state.dirty_before(set())
+    before = state.mark_before(set())
     state.raise_intent(START + 2 * HOUR)
-    state.dirty_before({(ONE.job_key, START + HOUR)})
+    state.mark_before({(ONE.job_key, START + HOUR)})
     assert stored(state) == set()
-    state.dirty_after({(ONE.job_key, START + HOUR)}, before)
+    state.mark_after({(ONE.job_key, START + HOUR)}, before)
     assert stored(state) == {(ONE.job_key, START + HOUR)}
 
 
@@ -95,7 +95,7 @@ def test_a_shared_engine_that_refuses_a_mark_is_left_without_it(store, monkeypat
         patch.setattr(state, "_insert", refuse)
         for _ in range(3):
             with pytest.raises(UnavailableError):
-                state.dirty_before({PAIR})
+                state.mark_before({PAIR})
     assert state.take() == []
-    state.dirty_before({PAIR})
+    state.mark_before({PAIR})
     assert len(state.take()) == 1

@@ -14,7 +14,7 @@ from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.pending import Pending, overlaid
-from jobmeter.store.clickhouse.rows import Rows, Section, by_days, joined, portions
+from jobmeter.store.clickhouse.rows import JournalBlock, SampleRuns, by_days, joined, portions
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 from jobmeter.store.clickhouse.written_days import WrittenDays
 
@@ -77,8 +77,8 @@ def test_many_rows_against_the_order_of_time_are_sorted():
     count = 200_000
     keys = SeriesKeys(np.array([1], np.uint64), np.array([4], np.uint64))
     time = np.arange(count, 0, -1, dtype=np.int64)
-    group = [Rows(keys, np.array([count]), time, time / 4, day_columns) for day_columns in (SHORT, LONG)]
-    group.append(Rows(keys, np.array([2]), np.array([7, 7]), np.array([0.5, 0.75]), SHORT))
+    group = [SampleRuns(keys, np.array([count]), time, time / 4, day_columns) for day_columns in (SHORT, LONG)]
+    group.append(SampleRuns(keys, np.array([2]), np.array([7, 7]), np.array([0.5, 0.75]), SHORT))
     table = sort_dedupe(group)
     assert table.time.tolist() == list(range(1, count + 1))
     assert [at for at, value in enumerate(table.value.tolist(), 1) if value != at / 4] == [7]
@@ -90,14 +90,14 @@ def test_a_batch_becomes_runs():
     series = [Series("gpu.power", job="a"), Series("gpu.power", job="b")]
     index = np.array([1, 1, 0, 1], np.uint32)
     time = np.array([3 * HOUR, 5 * HOUR + 1, 4 * HOUR, 3 * HOUR + 7], np.int64)
-    rows = Rows.of(SampleBatch(series, index, time, np.arange(4.0)), None, LONG)
+    rows = SampleRuns.of(SampleBatch(series, index, time, np.arange(4.0)), None, LONG)
     a, b = (one.job_key for one in series)
     assert rows.count.tolist() == [2, 1, 1]
     assert rows.job.tolist() == [b, a, b]
     assert joined([rows]).series.tolist() == [series[at].id for at in index]
-    assert rows.touched(3 * HOUR) == set()
-    assert rows.touched(5 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR)}
-    assert rows.touched(9 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR), (b, 5 * HOUR)}
+    assert rows.late_hours(3 * HOUR) == set()
+    assert rows.late_hours(5 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR)}
+    assert rows.late_hours(9 * HOUR) == {(b, 3 * HOUR), (a, 4 * HOUR), (b, 5 * HOUR)}
 
 
 @given(
@@ -138,7 +138,7 @@ def dated(days, serial):
     time = np.array(days, np.int64) * DAY + np.arange(len(days))
     counts = np.array([size for size in (len(days) // 2, len(days) - len(days) // 2) if size])
     keys = SeriesKeys(np.ones(len(counts), np.uint64), np.arange(len(counts), dtype=np.uint64))
-    return Rows(keys, counts, time, np.array([next(serial) for _ in days], np.float64), LONG)
+    return SampleRuns(keys, counts, time, np.array([next(serial) for _ in days], np.float64), LONG)
 
 
 KEYS = SeriesKeys(np.array([1, 0, 1, 0], np.uint64), np.array([4, 1, 3, 2], np.uint64))
@@ -156,7 +156,7 @@ def test_what_waits_is_found(compiled, groups, low, high, piece):
 
 def check_what_waits(groups, low, high):
     span = TimeRange(min(low, high), max(low, high))
-    pending = Pending([Section(rows_of(samples, retention)) for samples, retention in groups])
+    pending = Pending([JournalBlock(rows_of(samples, retention)) for samples, retention in groups])
     day_columns = {(number, time): value for (_, number, time), (value, _) in last_written(groups).items()}
     expected = [
         (index, time, day_columns[number, time])
@@ -204,7 +204,7 @@ def triples(found):
 
 def test_what_waits_is_given_in_pieces_of_bounded_size():
     samples = [(number, at, float(at)) for number in KEYS.series.tolist() for at in range(40_000)]
-    pieces = list(Pending([Section(rows_of(samples, SHORT))]).pieces(KEYS, TimeRange(0, 40_000)))
+    pieces = list(Pending([JournalBlock(rows_of(samples, SHORT))]).pieces(KEYS, TimeRange(0, 40_000)))
     assert [len(piece) for piece in pieces] == [40_000] * 4
     assert [int(piece.index[0]) for piece in pieces] == [0, 1, 2, 3]
 
@@ -212,7 +212,7 @@ def test_what_waits_is_given_in_pieces_of_bounded_size():
 def test_what_waits_of_other_series_makes_no_more_pieces():
     samples = [(number, 1, 1.0) for number in KEYS.series.tolist()]
     others = [(99, at, 1.0) for at in range(100_000)]
-    sections = [Section(rows_of(rows, SHORT)) for rows in (samples + others, others)]
+    sections = [JournalBlock(rows_of(rows, SHORT)) for rows in (samples + others, others)]
     assert [len(piece) for piece in Pending(sections).pieces(KEYS, TimeRange(0, 100_000))] == [4]
 
 

@@ -455,12 +455,12 @@ def test_samples_that_come_in_while_their_hour_is_rolled_up_invalidate_it() -> N
         clock.now = BEGIN + 2 * HOUR
         store.roll_up(hour.end_ms)
         taken.append(store.revision([one.job_key]))
-        assert store.rolled([one.job_key], hour) == [hour]
+        assert store.rolled_up_ranges([one.job_key], hour) == [hour]
 
     engine.meanwhile = roll_up_and_ask
     store.append(batch_of({(one, BEGIN + 2 * MINUTE): 2.0}), FOREVER)
     assert store.revision([one.job_key]) not in taken
-    assert store.rolled([one.job_key], hour) == engine.rolled([one.job_key], hour) == []
+    assert store.rolled_up_ranges([one.job_key], hour) == engine.rolled_up_ranges([one.job_key], hour) == []
 
 
 def test_hours_that_were_rolled_up_before_the_clock_was_set_back_are_found_after_a_restart() -> None:
@@ -478,7 +478,7 @@ def test_the_state_of_the_roll_ups_of_many_jobs_takes_bounded_memory() -> None:
     windowed = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**20, cache=cache)
     for first in range(0, 1_000, 50):
         jobs, span = list(range(first, first + 100)), TimeRange(0, (first + 1) * HOUR)
-        assert windowed.rolled(jobs, span) == windowed.rolled(jobs, span)
+        assert windowed.rolled_up_ranges(jobs, span) == windowed.rolled_up_ranges(jobs, span)
         assert cache.statistics.bytes <= 50_000
     assert cache.statistics.entries
 

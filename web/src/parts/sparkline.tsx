@@ -49,8 +49,8 @@ function runs(points: readonly Point[], step: number): Point[][] {
   const found: Point[][] = [];
   let before = Number.NEGATIVE_INFINITY;
   for (const point of points) {
-    if (step && point[0] - before > 2.5 * step) found.push([]);
-    found[found.length - 1]?.push(point) ?? found.push([point]);
+    if (!found.length || (step && point[0] - before > 2.5 * step)) found.push([]);
+    found[found.length - 1]!.push(point);
     before = point[0];
   }
   return found;

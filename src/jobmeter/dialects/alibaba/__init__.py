@@ -1,4 +1,4 @@
-"""Shared by Alibaba Cloud's APIs: how a call names its operation, values, answers and errors.
+"""Shared by Alibaba Cloud's APIs: operations in calls, values, answers and errors.
 
-Each product is a dialect of its own, in a folder beside this one, made of its tables (``product.Product``).
+Each product is a separate dialect, in a folder beside this one, made of its tables (``product.Product``).
 """

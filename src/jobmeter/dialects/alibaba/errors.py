@@ -1,8 +1,8 @@
 """Our errors as the vendor's Code, Message and status.
 
-Codes: https://api.aliyun.com/document/pai-dlc/2020-12-03/errorCode and the gateway's common ones. What the vendor's SDK
-needs of an error body (always a JSON object with exactly these keys) and of the three throttling headers was measured
-with ``alibabacloud-tea-openapi`` 0.3.16, 0.4.4 and 0.4.6. The URL form has the codes and statuses of its own page.
+Codes: https://api.aliyun.com/document/pai-dlc/2020-12-03/errorCode and the gateway's common ones. The vendor's SDK
+needs an error body that is a JSON object with exactly these keys, and three throttling headers, as measured with
+``alibabacloud-tea-openapi`` 0.3.16, 0.4.4 and 0.4.6. The URL form has the codes and statuses of its own page.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class _Problem(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-# reason -> status, code, the vendor's sentence. The colon in the first one is needed: an older core of the vendor's SDK
+# reason -> status, code, the vendor's sentence. The first sentence needs its colon: an older core of the vendor's SDK
 # splits the message of SignatureDoesNotMatch there and fails without it.
 _CREDENTIALS: Mapping[str, tuple[int, str, str]] = MappingProxyType(
     {
@@ -64,7 +64,10 @@ def render(
     not_found: Mapping[str, str],
     forbidden: str,
 ) -> Answer:
-    """The error as the vendor's answer, a JSON object whatever the status, with the words of a ``product.Product``."""
+    """Render the error as the vendor's answer, with the words of a ``product.Product``.
+
+    It is a JSON object for every status.
+    """
     problem = _problem(error, fields, not_found)
     if url_form(call.raw_path):
         problem = _in_url_form(error, problem)

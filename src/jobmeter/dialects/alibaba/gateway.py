@@ -1,4 +1,4 @@
-"""The fallback of the vendor's dialects: calls of its SDKs for a product or a version that is not supported."""
+"""The fallback of the vendor's dialects: calls of its SDKs for an unsupported product or version."""
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.alibaba.operation import url_form
@@ -8,10 +8,10 @@ from jobmeter.errors import NotFoundError
 
 
 class Gateway(Product, frozen=True, kw_only=True):
-    """It has no operations, and answers with the vendor's error."""
+    """A product without operations, which answers with the vendor's error."""
 
     def match(self, call: Call) -> Match | None:
-        """See ``Dialect.match``."""
+        """Raise NotFoundError for a call in the vendor's form; None for any other call."""
         version, action = named(call)
         form = url_form(call.raw_path)
         if form is not None:

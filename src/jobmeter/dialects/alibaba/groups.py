@@ -1,4 +1,4 @@
-"""Resource groups in a list: which ones a call means, in which order, and their sizes."""
+"""Lists of resource groups: filters, order, and sizes."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -22,13 +22,13 @@ from jobmeter.query.group import (
 from jobmeter.query.request import GroupRef
 
 NOW_MS = 5 * MINUTE
-"""How far back a state of now reaches."""
+"""Length of the range for a current state."""
 MOST_SIZED = 1_000
-"""Groups that are sorted by their sizes: these have to be computed for every one."""
+"""Most groups that are sorted by their sizes: each size must be computed."""
 
 
 class SizedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource group, how many nodes it has, their size, and what the running replicas of its jobs are allowed."""
+    """A resource group with its number of nodes, their capacity, and the limits of its jobs' running replicas."""
 
     group: ResourceGroup
     nodes: int
@@ -48,7 +48,7 @@ def groups_named(*filters: Collection[str]) -> Lookup[Sequence[ResourceGroup]]:
 
 
 def one_group(name: str) -> Lookup[ResourceGroup]:
-    """Return the group of that name. Raises NotFoundError where nobody names it."""
+    """Return the group of that name. Raises NotFoundError if no record names it."""
     found = yield from groups_named((name,))
     if not found:
         raise NotFoundError(f"there is no resource group {name!r}", "resource_group", name)
@@ -56,7 +56,7 @@ def one_group(name: str) -> Lookup[ResourceGroup]:
 
 
 def node_count(group: ResourceGroup, span: TimeRange) -> Lookup[int]:
-    """Return how many nodes a group has: those that name it, else those on which its jobs ran lately."""
+    """Return the number of nodes of a group: those that name it, else those on which its jobs ran lately."""
     if group.nodes:
         return group.nodes
     try:
@@ -74,9 +74,9 @@ def page_of_groups(
     *,
     descending: bool,
 ) -> Lookup[list[SizedGroup]]:
-    """Return a page (offset, size) of groups with their sizes, sorted by what they are or by their sizes.
+    """Return a page (offset, size) of groups with their sizes, sorted by a field or by their sizes.
 
-    Raises LimitExceededError where more than ``MOST_SIZED`` would have to be sorted by their sizes.
+    Raises LimitExceededError if more than ``MOST_SIZED`` groups would be sorted by their sizes.
     """
     offset, size = page
     if by_size is None:
@@ -93,7 +93,7 @@ def page_of_groups(
 def sort_of(
     arguments: Arguments, name: str, plain: Mapping[str, GroupSort], sizes: Mapping[str, SizeSort], default: str
 ) -> tuple[GroupSort | None, SizeSort | None]:
-    """Return the sort that the parameter names, as ``page_of_groups`` takes it."""
+    """Return the sort of a parameter, in the form of ``page_of_groups``."""
     chosen = arguments.word(name, (*plain, *sizes), default)
     return plain.get(chosen), sizes.get(chosen)
 
@@ -114,7 +114,7 @@ def _size(group: ResourceGroup, span: TimeRange) -> Lookup[SizedGroup]:
 
 
 def requests_of(group: ResourceGroup, span: TimeRange, *states: JobState) -> Lookup[Amounts]:
-    """Return what the replicas of a group's jobs are allowed that are in one of those states."""
+    """Return the limits of the replicas of a group's jobs in any of these states."""
     return (yield from _amounts(RequestsQuestion(group=GroupRef(group.name), range=span, states=frozenset(states))))
 
 

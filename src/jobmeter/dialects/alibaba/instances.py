@@ -1,16 +1,16 @@
-"""Replicas as the instances of a job, in the names that callers have for them."""
+"""Replicas as the instances of a job, by the names that callers use for them."""
 
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import JobView
 
 CONTAINER = "main"
-"""An instance's one container: what its processes write is stored by replica."""
+"""The single container of an instance: output of its processes is stored by replica."""
 
 
 def replicas_named(view: JobView, instance: str, field: str = "InstanceId") -> frozenset[str]:
-    """Return the replica of an instance: of any attempt's pod, of ``<job>-<replica>``, or of its own name.
+    """Return the replica of an instance: by any attempt's pod, by ``<job>-<replica>``, or by its own name.
 
-    None of no text. Raises NotFoundError (``instance``) in the words of the vendor's ``field``.
+    Empty for an empty text. Raises NotFoundError (``instance``) in the words of the vendor's ``field``.
     """
     if not instance:
         return frozenset()

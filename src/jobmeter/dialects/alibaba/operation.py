@@ -1,14 +1,14 @@
-"""Operations as functions of the parameters of a call, wherever it has them, and their answers.
+"""Operations as functions of the parameters of a call, wherever the call has them, and their answers.
 
 Parameters come in the path, the query, a form body or the JSON body of the URL form.
 
 Encodings were measured with the vendor's SDKs for Python: booleans come as ``True``, lists as comma text, maps as JSON
 text, numbers often as text.
 
-The URL form is ``/api/{Product}/{version}/{Action}``, which plain HTTP clients use beside the paths of the SDKs: all
-parameters, those of the path included, are in the query (GET, DELETE) or in a JSON body (POST).
+The URL form is ``/api/{Product}/{version}/{Action}``, which plain HTTP clients use beside the paths of the SDKs. All
+parameters, the path's included, are in the query (GET, DELETE) or in a JSON body (POST).
 
-A successful answer is always a JSON object, since the SDKs take an empty body for a failure. PAI's products answer in
+A successful answer is always a JSON object, because the SDKs take an empty body for a failure. PAI's products answer in
 percent and MB/s. Utilisations are percent: the sample answer of
 https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobmetrics is 23.45. That page
 gives rates no unit; PaiStudio's ListTrainingJobInstanceMetrics documents MB/s for the same metric names.
@@ -43,12 +43,12 @@ from jobmeter.query.request import Line
 
 T = TypeVar("T")
 Lookup = Generator[Question[Any], Any, T]
-"""A part of an operation: questions on the way to a value."""
+"""A part of an operation: yields questions, returns a value."""
 MAX_FIELDS = 1000
 JSON = "application/json;charset=utf-8"
 _UNITS = {"1": 100.0, "By/s": 1e-6}
 _FACTORS = {name: _UNITS[one.answer_unit] for name, one in CATALOG.items() if one.answer_unit in _UNITS}
-"""What a metric's values are multiplied by, to be percent or MB/s."""
+"""Factors that convert a metric's values to percent or MB/s."""
 _URL = re.compile(r"/api/(?P<product>[A-Za-z][A-Za-z-]*)/(?P<version>\d{4}-\d{2}-\d{2})/(?P<action>[A-Za-z]+)")
 
 _FORM = "application/x-www-form-urlencoded"
@@ -58,7 +58,7 @@ _STEP_UNITS = {"h": HOUR, "m": MINUTE, "s": SECOND}
 
 
 def url_form(raw_path: str) -> re.Match[str] | None:
-    """The groups ``product``, ``version`` and ``action`` of a path of the URL form; None for another path."""
+    """Match a path of the URL form, with the groups ``product``, ``version`` and ``action``; None for another path."""
     return _URL.fullmatch(raw_path)
 
 
@@ -81,21 +81,21 @@ class Arguments:
         }
 
     def text(self, name: str, default: str = "") -> str:
-        """The parameter, or the default where it is absent."""
+        """Return the parameter, or the default if it is absent."""
         value = self._values.get(name)
         if value is None or value == "":
             return default
         return value if isinstance(value, str) else json_text(value)
 
     def required(self, name: str) -> str:
-        """The parameter; MissingFieldError where it is absent."""
+        """Return the parameter. Raises MissingFieldError if it is absent."""
         value = self.text(name)
         if not value:
             raise missing(name)
         return value
 
     def choice(self, name: str, choices: Mapping[str, T], default: T) -> T:
-        """The meaning of the parameter, which is case-insensitive."""
+        """Return the meaning of the parameter, which is case-insensitive."""
         text = self.text(name)
         if not text:
             return default
@@ -105,7 +105,7 @@ class Arguments:
         return folded[text.casefold()]
 
     def integer(self, name: str, default: int | None, lowest: int, highest: int) -> int:
-        """A whole number within bounds; without a default it is required."""
+        """Return a whole number within bounds; without a default it is required."""
         text = self.text(name) if default is not None else self.required(name)
         if not text:
             return default if default is not None else 0
@@ -114,28 +114,28 @@ class Arguments:
         return int(text)
 
     def word(self, name: str, words: Iterable[str], default: str = "") -> str:
-        """One of the words, which are case-insensitive."""
+        """Return one of the words, which are case-insensitive."""
         return self.choice(name, {word: word for word in words}, default)
 
     def page(self, default_size: int, largest_size: int, last: int) -> tuple[int, int]:
-        """How many members are before the page that PageNumber (1 to ``last``) and PageSize name, and its size."""
+        """Return the offset of the page that PageNumber (1 to ``last``) and PageSize name, and its size."""
         size = self.integer("PageSize", default_size, 1, largest_size)
         return (self.integer("PageNumber", 1, 1, last) - 1) * size, size
 
     def descending(self, *, default: bool) -> bool:
-        """True where Order is ``desc``, False where it is ``asc``; its letter case does not matter."""
+        """Return True if Order is ``desc``, False if it is ``asc``, in any letter case."""
         return self.choice("Order", {"asc": False, "desc": True}, default)
 
     def lately(self, back_ms: int) -> TimeRange:
-        """From ``back_ms`` ago until now."""
+        """Return the range from ``back_ms`` ago until now."""
         return TimeRange(max(0, self.context.now_ms - back_ms), self.context.now_ms)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """``true`` or ``false`` in any letter case."""
+        """Return ``true`` or ``false`` in any letter case as a truth value."""
         return self.choice(name, {"true": True, "false": False}, default)
 
     def names(self, name: str, most: int | None = None) -> tuple[str, ...]:
-        """The members of a comma separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ...
+        """Return the members of a comma-separated text, of a list in a JSON body, or of ``Name.1``, ``Name.2``, ...
 
         Raises InvalidRequestError for more than ``most``.
         """
@@ -150,7 +150,7 @@ class Arguments:
         return found
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
-        """Keys and values of ``Name.1.Key``, ``Name.1.Value``, ..., or of a JSON list of objects with these names."""
+        """Return keys and values of ``Name.1.Key``, ``Name.1.Value``, ..., or of a JSON list of such objects."""
         value = self._values.get(name)
         try:
             listed = msgspec.json.decode(value) if isinstance(value, str) and value else value or []
@@ -162,11 +162,11 @@ class Arguments:
         return tuple(flat or [(one.key, one.value) for one in given])
 
     def given(self, *names: str) -> frozenset[str]:
-        """The values of those parameters that are not empty, for a filter."""
+        """Return the values of those parameters that are not empty, for a filter."""
         return frozenset(filter(None, map(self.text, names)))
 
     def mapping(self, name: str) -> dict[str, str]:
-        """A map of texts, sent as JSON text."""
+        """Return a map of texts, sent as JSON text."""
         value = self._values.get(name)
         try:
             decoded = msgspec.json.decode(value) if isinstance(value, str) and value else value or {}
@@ -175,12 +175,12 @@ class Arguments:
             raise InvalidRequestError(f"{name} is not a JSON object of texts", name) from error
 
     def time(self, name: str, default: T) -> int | T:
-        """Epoch milliseconds of an ISO 8601 time, UTC where it names no zone."""
+        """Return epoch milliseconds of an ISO 8601 time, UTC by default."""
         text = self.text(name)
         return parse_time(text, name) if text else default
 
     def time_range(self, back_ms: int) -> TimeRange:
-        """From StartTime (by default ``back_ms`` ago) to EndTime (by default now).
+        """Return the range from StartTime (by default ``back_ms`` ago) to EndTime (by default now).
 
         For an EndTime before the default StartTime the range starts ``back_ms`` before EndTime.
         """
@@ -190,14 +190,14 @@ class Arguments:
         return ordered_range(start, end)
 
     def times(self) -> tuple[int | None, int | None]:
-        """StartTime and EndTime, each None where it is not given. Raises as ``ordered_range``."""
+        """Return StartTime and EndTime, each None if it is absent. Raises as ``ordered_range``."""
         start, end = self.time("StartTime", None), self.time("EndTime", None)
         if start is not None and end is not None:
             ordered_range(start, end)
         return start, end
 
     def step(self, name: str, default_ms: int, bare_unit_ms: int) -> int:
-        """Milliseconds of a step such as ``30s``, ``5m``, ``1h``; a bare number counts ``bare_unit_ms``."""
+        """Return milliseconds of a step such as ``30s``, ``5m``, ``1h``; a bare number counts ``bare_unit_ms``."""
         text = self.text(name)
         if not text:
             return default_ms
@@ -211,7 +211,7 @@ class Arguments:
         return step
 
     def body(self, shape: type[T]) -> T:
-        """The JSON body as that type; in the URL form its member ``body``, or else the whole of it."""
+        """Decode the JSON body as that type; in the URL form its member ``body``, or else the whole body."""
         raw = self.call.body or b"{}"
         try:
             if self._url_form and isinstance(inner := msgspec.json.decode(raw), dict) and "body" in inner:
@@ -220,20 +220,20 @@ class Arguments:
         except (UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequestError("the body is not UTF-8, or is nested too deeply", "body") from error
         except msgspec.DecodeError as error:
-            # No shape has a required field: what is absent is looked at by those who need it.
+            # No shape has required fields: the operations check for missing ones.
             message = str(error)
             field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else "body"
             raise InvalidRequestError(f"the body is not valid: {message}", field) from error
 
 
 def _numbered(key: str, name: str, ending: str = "") -> str:
-    """The number of ``Name.12`` and what follows it; empty for another key."""
+    """Return the number of ``Name.12`` followed by ``ending``; empty for another key."""
     number = key.removeprefix(f"{name}.").removesuffix(ending) if key.startswith(f"{name}.") else ""
     return number if key == f"{name}.{number}{ending}" and re.fullmatch(r"[1-9][0-9]{0,5}", number) else ""
 
 
 def parse_time(text: str, field: str) -> int:
-    """Epoch milliseconds of ISO 8601 text. Raises InvalidRequestError naming ``field``."""
+    """Return epoch milliseconds of ISO 8601 text. Raises InvalidRequestError naming ``field``."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -252,7 +252,7 @@ def _wrong_time(text: str, field: str) -> InvalidRequestError:
 
 
 def missing(name: str) -> MissingFieldError:
-    """The error of a required parameter that is absent or empty."""
+    """Return the error for a required parameter that is absent or empty."""
     return MissingFieldError(f"{name} is mandatory for this action", name)
 
 
@@ -282,9 +282,9 @@ def operation(
     body_bytes: int = 1 << 20,
     read: Callable[[Call, Context], Arguments] = Arguments,
 ) -> Callable[[Callable[[Arguments], Steps]], Operation]:
-    """Makes an operation of the function that answers it, ``get_job`` of ``GetJob``; its docstring is the page's text.
+    """Make an operation of the function that answers it, ``get_job`` of ``GetJob``. Its docstring documents it.
 
-    ``route`` is a method and a path, ``GET /api/v1/jobs/{JobId}``; the other values are those of ``Operation``.
+    ``route`` is a method and a path, ``GET /api/v1/jobs/{JobId}``; see ``Operation`` for the other values.
     """
     method, _, path = route.partition(" ")
 
@@ -306,58 +306,58 @@ def operation(
 
 
 def in_path(name: str, text: str) -> Parameter:
-    """A parameter of the path, which is always required."""
+    """Return a parameter of the path, which is always required."""
     return Parameter(name, "path", text, required=True)
 
 
 def in_query(name: str, text: str, *, required: bool = False) -> Parameter:
-    """A parameter of the query."""
+    """Return a parameter of the query."""
     return Parameter(name, "query", text, required)
 
 
 def in_body(name: str, text: str, *, required: bool = False) -> Parameter:
-    """A parameter of the body."""
+    """Return a parameter of the body."""
     return Parameter(name, "body", text, required)
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as the text of a parameter lists them."""
+    """List names for the text of a parameter."""
     return ", ".join(f"`{name}`" for name in names)
 
 
 def ordered_range(start_ms: int, end_ms: int) -> TimeRange:
-    """The range between both. Raises InvalidRequestError (EndTime) when the end is earlier than the start."""
+    """Return the range between both. Raises InvalidRequestError (EndTime) if the end is earlier than the start."""
     if end_ms < start_ms:
         raise InvalidRequestError("EndTime must not be earlier than StartTime", "EndTime")
     return TimeRange(start_ms, end_ms)
 
 
 def answer(body: dict[str, Any], arguments: Arguments, *, id_key: str = "RequestId") -> Answer:
-    """The body with the request's id under ``id_key`` (empty: not in the body); a header repeats it."""
+    """Return the body with the request's id under ``id_key`` (empty: not in the body); a header repeats it."""
     request_id = arguments.context.request_id
     full = {**body, id_key: request_id} if id_key else body
     return Answer(200, msgspec.json.encode(full), (("x-acs-request-id", request_id),), JSON)
 
 
 def json_text(value: object) -> str:
-    """A value as the JSON text that some answers hold as a text."""
+    """Encode a value as JSON text, which some answers hold as a text."""
     return msgspec.json.encode(value).decode()
 
 
 def pod_ids(view: JobView) -> dict[str, str]:
-    """The pod of each replica's newest attempt, by the replica's name; empty where its record names none."""
+    """Return the pod of each replica's newest attempt, by the replica's name; empty if its record names none."""
     return {replica.name: replica.pod_id for replica in sorted(view.replicas, key=lambda one: one.attempt)}
 
 
 def member_name(line: Line) -> str:
-    """What a line by replica is called after its job: the replica, else the node, where samples name no replica."""
+    """Return the name of a line's member: the replica, else the node if samples name no replica."""
     return line.replica or line.node or "worker-0"
 
 
 def in_their_unit(line: Line) -> list[float]:
-    """A line's values as percent or MB/s (10^6 bytes a second), to 12 significant digits, none below 0.
+    """Return a line's values as percent or MB/s (10^6 bytes a second), to 12 significant digits, none below 0.
 
-    A percentage is above 100 where more was used than is allowed, as a burst of CPU is.
+    A percentage is above 100 if the usage exceeds the limit, for example in a burst of CPU.
     """
     factor = _FACTORS[line.metric]
     return [rounded(not_negative(value)) for value in (line.value * factor).tolist()]

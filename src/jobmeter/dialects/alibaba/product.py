@@ -1,8 +1,8 @@
-"""A product of Alibaba Cloud as a dialect: its tables, and the ways in which a call names one of its operations.
+"""A product of Alibaba Cloud as a dialect: its tables, and the forms in which a call names an operation.
 
-A call comes in one of three forms: with ``x-acs-version`` and ``x-acs-action`` (or, in the RPC style, ``Version`` and
-``Action`` in the query), as every SDK sends it; without them, by its path alone (curl with a token); or in the URL
-form. Paths alone collide between products, so that the headers take precedence.
+A call has one of three forms. Every SDK sends ``x-acs-version`` and ``x-acs-action`` (or, in the RPC style, ``Version``
+and ``Action`` in the query). Without them, the path alone names the operation (curl with a token). The third is the URL
+form. Paths alone collide between products, so the headers take precedence.
 """
 
 import re
@@ -22,15 +22,15 @@ from jobmeter.errors import JobmeterError, NotFoundError
 RPC_PATH = "/"
 """The path of every operation in the RPC style."""
 URL_FORM: Sequence[Scheme] = (BEARER,)
-"""The credential of the URL form."""
+"""The credential schemes of the URL form."""
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """See ``jobmeter.dialects.base.Dialect``.
+    """A product's tables; implements ``jobmeter.dialects.base.Dialect``.
 
-    ``url_names`` are the product's names in the URL form. ``fields`` gives its name of a field that one of our own
-    errors names, ``not_found`` the codes for what is not there, by kind, ``forbidden`` its own code for what a
-    credential does not allow, where it has one.
+    ``url_names`` are the product's names in the URL form. ``fields`` maps the fields of our errors to the product's.
+    ``not_found`` has its codes for missing objects, by kind. ``forbidden`` is its own code for a forbidden call, empty
+    for the common one.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return Routes([operation for operation in self.operations if operation.path != RPC_PATH])
 
     def match(self, call: Call) -> Match | None:
-        """See ``Dialect.match``."""
+        """Return the operation of the call; None if the call is for another dialect."""
         form = url_form(call.raw_path)
         if form is not None:
             return self._by_url(form, call)
@@ -59,7 +59,7 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self._at_path(self._named(action), call) if version == self.version else None
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
-        """See ``Dialect.render_error``."""
+        """Render the error as the product's answer."""
         return errors.render(call, context, error, self.fields, self.not_found, self.forbidden)
 
     def _named(self, action: str) -> Operation:
@@ -95,12 +95,12 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def never(what: str, reason: str) -> Gap:
-    """A part of the product's API that makes no sense here."""
+    """Return a gap for a part of the product's API that makes no sense here."""
     return Gap(what, reason, GapStatus.NEVER)
 
 
 def named(call: Call) -> tuple[str, str]:
-    """The version and the action that a call names, in its headers or, in the RPC style, in its query."""
+    """Return the version and the action of a call, from its headers or, in the RPC style, from its query."""
     version, action = call.header("x-acs-version"), call.header("x-acs-action")
     if call.raw_path == RPC_PATH:
         version, action = version or call.parameter("Version") or "", action or call.parameter("Action") or ""
@@ -108,7 +108,7 @@ def named(call: Call) -> tuple[str, str]:
 
 
 def _check_method(operation: Operation, call: Call) -> None:
-    """An operation in the RPC style is requested by GET or POST alike."""
+    """Check the method. An operation in the RPC style accepts GET and POST alike."""
     allowed = {"GET", "POST"} if operation.path == RPC_PATH else {operation.method}
     if call.method not in allowed:
         methods = ", ".join(sorted(allowed))

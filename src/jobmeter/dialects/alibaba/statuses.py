@@ -8,7 +8,7 @@ from jobmeter.model.job import Condition, Job, JobState, Operator
 
 
 class Statuses(msgspec.Struct, frozen=True, kw_only=True):
-    """The words of one product: ``meanings`` of each, and the default one for each of our states.
+    """The words of one product: the meaning of each, and the default word for each of our states.
 
     A job's record may hold a finer word as ``extra["<dialect>"]["Status"]``. It counts while its meaning has the same
     default word as the job's state.
@@ -33,12 +33,12 @@ class Statuses(msgspec.Struct, frozen=True, kw_only=True):
         return states, (Condition(field, Operator.NOT_IN, finer),) if finer else ()
 
     def _default(self, status: str) -> str | None:
-        """The default word for the meaning of a word; None for an unknown word."""
+        """Return the default word for the meaning of a word; None for an unknown word."""
         return self.words[self.meanings[status]] if status in self.meanings else None
 
 
 def states_of(job: Job) -> list[tuple[int, JobState]]:
-    """Return the states that a job went through, each with its beginning in epoch ms, as far as its times say it."""
+    """Return the states of a job so far, each with its start in epoch ms, as far as the job's times show them."""
     end = job.end if job.state.finished else None
     times = ((job.created, JobState.QUEUED), (job.start, JobState.RUNNING), (end, job.state))
     return [(time, state) for time, state in times if time is not None]

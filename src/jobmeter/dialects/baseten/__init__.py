@@ -1,4 +1,4 @@
-"""Baseten v1: its training API, as ``truss`` and the ``baseten`` SDK use it. Sources and gaps: SPEC.md."""
+"""Baseten v1: its training API, in the form that ``truss`` and the ``baseten`` SDK use. Sources and gaps: SPEC.md."""
 
 from jobmeter.access.signatures import BEARER
 from jobmeter.dialects.baseten import errors, names
@@ -10,7 +10,7 @@ _OWN = frozenset({"training_projects", "training_jobs", "training"})
 
 
 def _owns(path: str) -> bool:
-    """Of ``/v1/`` only paths of the training API are Baseten's: other dialects have paths there too."""
+    """Return True for paths of the training API. Other dialects also have paths below ``/v1/``."""
     parts = path.split("/", 5)
     if len(parts) < 3 or parts[:2] != ["", "v1"]:
         return False

@@ -1,4 +1,4 @@
-"""The parameters of a call: the query of a GET, the JSON body of everything else, whatever its content type says.
+"""The parameters of a call: the query of a GET, the JSON body of any other method, whatever its content type.
 
 The vendor's own curl examples send their JSON as ``application/x-www-form-urlencoded``. A body may be absent, ``null``
 or ``{}``, and a member that is ``null`` counts as absent. Unknown members are ignored.
@@ -19,7 +19,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class Arguments:
-    """Parameters by their exact name; every reader raises InvalidRequestError naming the one that is wrong."""
+    """Parameters by their exact name; every reader raises InvalidRequestError naming the invalid one."""
 
     def __init__(self, call: Call) -> None:
         self._values: Mapping[str, Any] = (
@@ -27,7 +27,7 @@ class Arguments:
         )
 
     def integer(self, name: str, lowest: int, highest: int) -> int | None:
-        """A whole number within bounds; None where there is none."""
+        """Return a whole number within bounds; None if it is absent."""
         value = self._values.get(name)
         if value is None:
             return None
@@ -37,27 +37,27 @@ class Arguments:
         return number
 
     def time(self, name: str) -> int | None:
-        """A time in epoch milliseconds."""
+        """Return a time in epoch milliseconds."""
         return self.integer(name, 0, MAX_TIME_MS)
 
     def text(self, name: str) -> str | None:
-        """A text."""
+        """Return a text."""
         return self._typed(name, str, "a text")
 
     def texts(self, name: str) -> Sequence[str]:
-        """A list of texts; empty where there is none."""
+        """Return a list of texts; empty if it is absent."""
         return self._typed(name, list[str], "a list of texts") or ()
 
     def objects(self, name: str) -> Sequence[dict[str, Any]]:
-        """A list of objects; empty where there is none."""
+        """Return a list of objects; empty if it is absent."""
         return self._typed(name, list[dict[str, Any]], "a list of objects") or ()
 
     def object(self, name: str) -> dict[str, Any] | None:
-        """An object."""
+        """Return an object."""
         return self._typed(name, dict[str, Any], "an object")
 
     def choice(self, name: str, choices: Mapping[str, T]) -> T | None:
-        """The meaning of one of some words, case-insensitive."""
+        """Return the meaning of a word, case-insensitive."""
         text = self.text(name)
         if text is None:
             return None

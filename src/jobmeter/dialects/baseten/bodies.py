@@ -1,4 +1,4 @@
-"""Jobs and projects as Baseten writes them. The order of the keys is that of its documents."""
+"""Jobs and projects as Baseten's bodies. The order of the keys is that of its documents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,9 +12,9 @@ _MIB = 1 << 20
 
 
 def job_body(job: Job, size: JobSize) -> dict[str, Any]:
-    """A ``TrainingJobV1``.
+    """Return a ``TrainingJobV1``.
 
-    Unknown fields are null, or 0 or empty where null is not allowed; ``user`` is then absent.
+    Unknown fields are null, or 0 or empty if null is not allowed; ``user`` is then absent.
     """
     fields = extra(job)
     body = {
@@ -37,7 +37,7 @@ def job_body(job: Job, size: JobSize) -> dict[str, Any]:
 
 
 def project_body(project: Project, size: JobSize) -> dict[str, Any]:
-    """A ``TrainingProjectV1``: its id is its name. One without jobs has the epoch as its creation.
+    """Return a ``TrainingProjectV1``: its id is its name. A project without jobs has the epoch as its creation.
 
     ``size`` is its newest job's.
     """
@@ -54,35 +54,35 @@ def project_body(project: Project, size: JobSize) -> dict[str, Any]:
 
 
 def summary(project: str) -> dict[str, str]:
-    """A ``TrainingProjectSummaryV1``."""
+    """Return a ``TrainingProjectSummaryV1``."""
     return {"id": project, "name": project}
 
 
 def extra(job: Job) -> Mapping[str, Any]:
-    """The fields of the job's record that are Baseten's own."""
+    """Return Baseten's own fields in the job's record."""
     return job.extra.get(NAME, {})
 
 
 def status(job: Job) -> str:
-    """The job's status: the finer one in its record, if it matches the job's state."""
+    """Return the job's status: the finer one in its record, if it matches the job's state."""
     fields = _text(extra(job), STATUS_KEY)
     return fields if fields is not None and STATUSES.get(fields) is job.state else DEFAULT_STATUS[job.state]
 
 
 def created(job: Job) -> int:
-    """When the job was created: as recorded, else its start, else its last update."""
+    """Return the creation of the job: as recorded, else its start, else its last update."""
     moment = job_created(job)
     return moment if moment is not None else job.updated or 0
 
 
 def updated(job: Job) -> int:
-    """When the job changed last."""
+    """Return the time of the job's last change."""
     times = (job.updated, job.end, job.last_sample, job.start)
     return max((time for time in times if time is not None), default=created(job))
 
 
 def size_of(view: JobView) -> JobSize:
-    """The size of a job with its replicas and allocations."""
+    """Return the size of a job with its replicas and allocations."""
     devices: dict[tuple[str, str, str], set[str]] = {}
     for one in view.allocations:
         if one.device.startswith("gpu"):
@@ -92,12 +92,12 @@ def size_of(view: JobView) -> JobSize:
 
 
 def view_body(view: JobView) -> dict[str, Any]:
-    """As ``job_body``."""
+    """Return a ``TrainingJobV1`` of a job with its replicas."""
     return job_body(view.job, size_of(view))
 
 
 def instance_type(job: Job, size: JobSize) -> dict[str, Any]:
-    """An ``InstanceTypeV1``.
+    """Return an ``InstanceTypeV1``.
 
     From the record's instance type, else from the job's limits and allocations of one replica.
     """

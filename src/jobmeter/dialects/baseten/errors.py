@@ -1,8 +1,8 @@
 """Our errors as Baseten's code, message and status.
 
 ``{"code", "message"}`` is the form that its clients read (``truss`` prints ``message``); the body of a 429 is its own,
-https://docs.baseten.co/reference/management-api/rate-limits. Of the codes only VALIDATION_ERROR is known from the
-vendor; SPEC.md lists the others.
+https://docs.baseten.co/reference/management-api/rate-limits. VALIDATION_ERROR is the only code known from the vendor;
+SPEC.md lists the others.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ from jobmeter.errors import (
 
 
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001, PLR0911 - one line a kind
-    """The error as an answer: a JSON object whatever the status."""
+    """Render the error as an answer, a JSON object for every status."""
     match error:
         case ThrottledError():
             return _throttled(error)

@@ -8,11 +8,11 @@ from jobmeter.model.job import JobState
 NAME = "baseten"
 
 METRICS: Mapping[str, str] = {name: metric.name for name, metric in by_dialect_name(NAME).items()}
-"""Our metric of each of theirs. A dot parts the name of an object from that of its member."""
+"""Our metric of each of their names. A dot separates the name of an object from that of its member."""
 CACHE_METRICS = tuple(metric for name, metric in METRICS.items() if name.startswith("cache."))
-"""What is reported for the whole job."""
+"""Metrics that are reported for the whole job."""
 NODE_METRICS = tuple(metric for metric in METRICS.values() if metric not in CACHE_METRICS)
-"""What is reported for each node, and of the GPUs in it."""
+"""Metrics that are reported for each node and its GPUs."""
 
 STATUSES: Mapping[str, JobState] = {
     "TRAINING_JOB_PENDING": JobState.QUEUED,
@@ -25,13 +25,13 @@ STATUSES: Mapping[str, JobState] = {
     "TRAINING_JOB_DEPLOY_FAILED": JobState.FAILED,
     "TRAINING_JOB_STOPPED": JobState.STOPPED,
 }
-"""The state that each of their statuses is a finer word for."""
+"""Our state of each of their statuses."""
 DEFAULT_STATUS: Mapping[JobState, str] = {
     **{state: status for status, state in reversed(tuple(STATUSES.items()))},
-    # Theirs have none for an unknown end: this one means neither success nor failure.
+    # They have no status for an unknown end: this one means neither success nor failure.
     JobState.UNKNOWN: "TRAINING_JOB_STOPPED",
 }
-"""The status of a job of which only the state is known: the first one above."""
+"""The default status of each state: the first one above."""
 STATUS_KEY = "current_status"
 """The key of the finer status in ``Job.extra["baseten"]``."""
 
@@ -43,4 +43,4 @@ FIELDS: Mapping[str, str] = {
     "step": "step_seconds",
     "range": "start_epoch_millis",
 }
-"""Their name of a field that one of our own errors names."""
+"""Their names of fields in our own errors."""

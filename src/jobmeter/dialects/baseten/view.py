@@ -8,7 +8,7 @@ _SHOWN = frozenset(METRICS.values())
 
 
 def view_call(view: View) -> ViewCall | None:
-    """The job's metrics; None for a metric that they do not include."""
+    """Return the call for the job's metrics; None for a metric that they lack."""
     if view.metric.name not in _SHOWN:
         return None
     path = f"/v1/training_projects/{encoded(view.job.project)}/jobs/{encoded(view.job.id)}/metrics"

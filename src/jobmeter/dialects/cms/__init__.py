@@ -1,4 +1,4 @@
-"""Alibaba Cloud CloudMonitor (CMS) 2019-01-01, as far as PAI-DLC's documents refer to it. Sources: SPEC.md.
+"""Alibaba Cloud CloudMonitor (CMS) 2019-01-01, to the extent that PAI-DLC's documents refer to it. Sources: SPEC.md.
 
 Its metrics are in ``dialects.alibaba.cloudmonitor``.
 """

@@ -1,4 +1,4 @@
-"""DescribeMetricMetaList and DescribeProjectMeta: the metrics, and the namespaces that have some.
+"""DescribeMetricMetaList and DescribeProjectMeta: the metrics, and the namespaces that have any.
 
 https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-describemetricmetalist
 https://www.alibabacloud.com/help/en/cms/developer-reference/api-cms-2019-01-01-describeprojectmeta
@@ -31,7 +31,7 @@ class _Label(msgspec.Struct, frozen=True):
     in_query("PageSize", f"1 to {MAX_PAGE}. Default: {DEFAULT_PAGE}."),
 )
 def describe_metric_meta_list(arguments: Arguments) -> Steps:
-    """The metrics, each with its unit.
+    """Lists the metrics, each with its unit.
 
     `{TotalCount, Resources: {Resource: [{MetricName, Periods, Description, Dimensions, Labels, Unit, Statistics,
     Namespace}]}, Code, Success, RequestId}`.
@@ -57,7 +57,7 @@ def describe_metric_meta_list(arguments: Arguments) -> Steps:
     in_query("PageSize", f"1 to {MAX_PAGE}. Default: {DEFAULT_PAGE}."),
 )
 def describe_project_meta(arguments: Arguments) -> Steps:
-    """The namespaces: one, that of PAI-DLC.
+    """Lists the namespaces. There is one, that of PAI-DLC.
 
     `{Resources: {Resource: [{Namespace, Description, Labels}]}, Total, PageNumber, PageSize, Code, Success,
     RequestId}`, numbers as texts.

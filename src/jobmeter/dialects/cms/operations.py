@@ -31,7 +31,7 @@ DEFAULT_TOP = 10
 ORDERS = ("Average", "Minimum", "Maximum")
 _LATELY_MS = 2 * HOUR
 _LONGEST_MS: Mapping[int, int] = MappingProxyType({5: 20 * MINUTE, 15: 20 * MINUTE, 3600: 2 * DAY})
-"""How long the range of DescribeMetricData and DescribeMetricTop may be, by the period; else ``_LATELY_MS``."""
+"""Longest range of DescribeMetricData and DescribeMetricTop, by the period; else ``_LATELY_MS``."""
 
 _TIME = "Epoch milliseconds, `YYYY-MM-DD hh:mm:ss` or ISO 8601, UTC where no zone is named."
 _METRIC = (
@@ -65,10 +65,10 @@ _SHORT_RANGE = (
     by_resource=True,
 )
 def describe_metric_list(arguments: Arguments) -> Steps:
-    """One metric's points as JSON text: `{NextToken, Code, Datapoints, Period, Success, RequestId}`.
+    """Returns one metric's points as JSON text: `{NextToken, Code, Datapoints, Period, Success, RequestId}`.
 
-    The points are those of PAI-DLC's GetMetrics. A job that is not there has none. GET and POST, the parameters in the
-    query or in a form body.
+    The points are the same as in PAI-DLC's GetMetrics. A job that does not exist has none. GET and POST, the parameters
+    in the query or in a form body.
     """
     request = _request(arguments, "DescribeMetricList", HOUR)
     points, token = yield from page(request, strict=False)
@@ -84,7 +84,7 @@ def describe_metric_list(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def describe_metric_last(arguments: Arguments) -> Steps:
-    """The newest point of each line in the range, in the form of DescribeMetricList, by job, pod and card."""
+    """Returns the newest point of each line in the range, in the form of DescribeMetricList, by job, pod and card."""
     request = _request(arguments, "DescribeMetricLast", _LATELY_MS)
     points, token = yield from newest(request)
     return _points(arguments, request, points, token)
@@ -99,9 +99,9 @@ def describe_metric_last(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def describe_metric_data(arguments: Arguments) -> Steps:
-    """The newest point of each line in the range as JSON text: `{Code, Datapoints, Period, RequestId}`.
+    """Returns the newest point of each line in the range as JSON text: `{Code, Datapoints, Period, RequestId}`.
 
-    The points are those of DescribeMetricLast, in one page.
+    The points are the same as in DescribeMetricLast, in one page.
     """
     request = _in_short_range(arguments, "DescribeMetricData", DEFAULT_LENGTH)
     points = yield from newest_points(request)
@@ -119,9 +119,9 @@ def describe_metric_data(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def describe_metric_top(arguments: Arguments) -> Steps:
-    """The lines whose newest point in the range is the greatest, or the least: `{Code, Datapoints, Period, RequestId}`.
+    """Returns the lines with the greatest or least newest point in the range: `{Code, Datapoints, Period, RequestId}`.
 
-    The points are those of DescribeMetricLast with their place, from 1, as `order`.
+    The points are the same as in DescribeMetricLast, with their place, from 1, as `order`.
     """
     arguments.required("Orderby")
     field, ascending = arguments.word("Orderby", ORDERS), arguments.flag("OrderDesc")

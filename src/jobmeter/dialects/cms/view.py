@@ -12,9 +12,9 @@ from jobmeter.query.request import By
 
 
 def view_call(view: View) -> ViewCall | None:
-    """DescribeMetricList by card, or by pod for a metric without devices; None where it has no name for it.
+    """Return DescribeMetricList by card, or by pod for a metric without devices; None for an unsupported metric.
 
-    Of its few periods, the shortest one not below the step of the view. A range is limited to 31 days.
+    The period is the shortest one not below the step of the view. A range is limited to 31 days.
     """
     by = By.DEVICE if view.metric.scope is Scope.DEVICE else By.REPLICA
     own = (

@@ -11,9 +11,9 @@ from jobmeter.model.order import natural
 NAME = "eas"
 DEFAULT_PAGE, MAX_PAGE = 100, 1_000
 READY, UNAVAILABLE = "ResourceReady", "ResourceUnavailable"
-"""The status of a resource group; of its shipper too, which is unavailable while its sink takes no lines."""
+"""Statuses of a resource group and of its shipper. A shipper is unavailable while its sink accepts no lines."""
 NO_CLUSTER = "default"
-"""Stands for a cluster where nobody names one: paths need a text there, and every one means this server."""
+"""Placeholder for an unnamed cluster: paths need a text there, and any text means this server."""
 PAGES = (
     in_query("PageNumber", "From 1, the default."),
     in_query("PageSize", f"1 to {MAX_PAGE}. Default: {DEFAULT_PAGE}."),
@@ -44,5 +44,5 @@ STATUS = Statuses(
 
 
 def cluster_of(clusters: Iterable[str]) -> str:
-    """Return the first of some clusters, or ``NO_CLUSTER``: a text that paths take."""
+    """Return the first of some clusters, or ``NO_CLUSTER``: a text for paths."""
     return min(filter(None, clusters), key=natural, default=NO_CLUSTER)

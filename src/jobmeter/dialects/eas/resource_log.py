@@ -1,6 +1,6 @@
 """CreateResourceLog, DescribeResourceLog and DeleteResourceLog: the log shipper of a resource group.
 
-The rates are those of the page "PAI monitoring", per account.
+The rates come from the page "PAI monitoring", per account.
 """
 
 import msgspec
@@ -33,7 +33,8 @@ class _Body(msgspec.Struct, frozen=True):
 def create_resource_log(arguments: Arguments) -> Steps:
     """Ships the log lines of a resource group from now on: `{Message, RequestId}`.
 
-    One that is so already stays; where its lines go elsewhere it is a conflict. It takes a key of role admin.
+    Repeating a call changes nothing. If the group has a shipper to another sink, it is a conflict. It takes a key of
+    role admin.
     """
     group = _group(arguments)
     fields = arguments.body(_Body)
@@ -46,10 +47,10 @@ def create_resource_log(arguments: Arguments) -> Steps:
 
 @operation(f"GET {_PATH}", "shippers:read", *_PARAMETERS, rate=Rate(100, 100, Per.ACCOUNT))
 def describe_resource_log(arguments: Arguments) -> Steps:
-    """Where the lines go and how far that has come: `{ProjectName, LogStore, Status, Message, RequestId}`.
+    """Returns the sink of the lines and the progress: `{ProjectName, LogStore, Status, Message, RequestId}`.
 
-    `Status` is `ResourceReady` or, while the sink does not take lines, `ResourceUnavailable`; `Message` tells how many
-    lines were shipped, how many wait and for how long, and what was lost. It takes a key of role admin.
+    `Status` is `ResourceReady` or, while the sink does not accept lines, `ResourceUnavailable`. `Message` gives the
+    numbers of shipped, waiting and lost lines, and the age of the oldest waiting one. It takes a key of role admin.
     """
     found = yield from execute(ShipperQuestion(_group(arguments)))
     body = {
@@ -63,9 +64,9 @@ def describe_resource_log(arguments: Arguments) -> Steps:
 
 @operation(f"DELETE {_PATH}", "shippers:write", *_PARAMETERS, rate=Rate(10, 10, Per.ACCOUNT))
 def delete_resource_log(arguments: Arguments) -> Steps:
-    """Ships them no more: `{Message, RequestId}`.
+    """Stops shipping the lines: `{Message, RequestId}`.
 
-    Lines that wait are not shipped; in Jobmeter they stay. It takes a key of role admin.
+    Waiting lines are not shipped; they stay in Jobmeter. It takes a key of role admin.
     """
     group = _group(arguments)
     gone = yield from execute(DeleteShipper(group))
@@ -79,7 +80,7 @@ def _group(arguments: Arguments) -> str:
 
 
 def _message(shipper: Shipper, now_ms: int) -> str:
-    """The state in a sentence or two: the vendor's answer has no field for the lag."""
+    """Describe the state in a sentence or two: the vendor's answer has no field for the lag."""
     parts = [f"{shipper.shipped} lines shipped, {shipper.waiting} wait"]
     if shipper.waiting and shipper.oldest is not None:
         parts[0] += f", the oldest for {max(0, now_ms - shipper.oldest) // 1000} s"

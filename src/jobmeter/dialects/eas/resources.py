@@ -47,17 +47,17 @@ SIZE_SORTS: Mapping[str, SizeSort] = MappingProxyType(
     in_query("ResourceId", "The group of that name. Default: all."),
     in_query("ResourceName", "Another name of ResourceId."),
     in_query("ResourceStatus", f"Groups in that status. Every group is `{READY}`."),
-    in_query("ResourceType", f"{listed(RESOURCE_TYPES)}; changes nothing: nobody says of which type a group is."),
+    in_query("ResourceType", f"{listed(RESOURCE_TYPES)}; changes nothing: the type of a group is unknown."),
     in_query("Sort", f"One of {listed((*SORTS, *SIZE_SORTS))}. Default: `CreateTime`."),
     in_query("Order", "`Desc` (default) or `Asc`."),
     *PAGES,
     by_resource=True,
 )
 def list_resources(arguments: Arguments) -> Steps:
-    """The resource groups: `{Resources, TotalCount, PageNumber, PageSize, RequestId}`.
+    """Lists the resource groups: `{Resources, TotalCount, PageNumber, PageSize, RequestId}`.
 
     A member is `{ResourceId, ResourceName, ClusterId, Status, InstanceCount, CpuCount, GpuCount, CreateTime,
-    UpdateTime}`: an instance is a node, and what is unknown is left out.
+    UpdateTime}`: an instance is a node, and unknown fields are left out.
     """
     offset, size = arguments.page(DEFAULT_PAGE, MAX_PAGE, 10**6)
     arguments.word("ResourceType", RESOURCE_TYPES)
@@ -78,7 +78,7 @@ def list_resources(arguments: Arguments) -> Steps:
 
 def _resource(one: SizedGroup) -> dict[str, Any]:
     capacity = one.capacity
-    # Machines without a core and without memory are those of which nothing is known.
+    # Machines without cores and without memory are those with unknown sizes.
     known = bool(capacity.cpu or capacity.memory or capacity.devices)
     return present(
         {

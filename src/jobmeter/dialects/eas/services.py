@@ -27,6 +27,7 @@ from jobmeter.dialects.eas.names import DEFAULT_PAGE, MAX_PAGE, NAME, PAGES, STA
 from jobmeter.errors import NotFoundError
 from jobmeter.model.job import Condition, Job, JobFilter, JobPage, JobState, JobView, Operator, Replica
 from jobmeter.model.log import LogPage
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.query.defaults import job_created
 from jobmeter.query.request import JobQuestion, JobRef, JobViewsQuestion, LogQuestion
 from jobmeter.query.usage import LIMITS, promised_devices, recorded_limit
@@ -44,7 +45,7 @@ SORTS: Mapping[str, str] = MappingProxyType(
         "Timestamp": "created",
     }
 )
-"""The field of a job of each sort."""
+"""Job fields of the sorts."""
 STORED_FIELDS = (
     *("AppType", "AppVersion", "CurrentVersion", "Gateway", "Image", "LatestVersion", "ParentUid", "Reason", "Role"),
     *("SafetyLock", "ServiceGroup", "Source", "TrafficState", "Weight"),
@@ -53,10 +54,9 @@ STORED_FIELDS = (
 _RECORDED: Mapping[str, str] = MappingProxyType(
     {"GroupName": "ServiceGroup", "Gateway": "Gateway", "Role": "Role", "ParentServiceUid": "ParentUid"}
 )
-"""The field of the record that a filter is about."""
+"""Fields of the record by the filter on them."""
 _TIME = "UTC, ISO 8601 (`2020-11-08T16:00:00Z`)."
 _MIB = 2**20
-_NS = 1_000_000
 
 
 @operation(
@@ -79,12 +79,12 @@ _NS = 1_000_000
     by_resource=True,
 )
 def list_services(arguments: Arguments) -> Steps:
-    """Every job as a service: `{Services, TotalCount, PageNumber, PageSize, RequestId}`.
+    """Lists every job as a service: `{Services, TotalCount, PageNumber, PageSize, RequestId}`.
 
     A member is `{ServiceName, ServiceId, ServiceUid, Status, Region, Namespace, CallerUid, WorkspaceId, Resource,
     QuotaId, Cpu, Memory, Gpu, TotalInstance, RunningInstance, PendingInstance, Labels, Message, ExtraData, CreateTime,
     UpdateTime}` and the stored fields of its record. ServiceName is the job's id; ExtraData is the JSON text of its
-    name and type. Cpu, Memory (MB of 2^20 bytes) and Gpu are those of one instance.
+    name and type. Cpu, Memory (MB of 2^20 bytes) and Gpu describe one instance.
     """
     offset, size = arguments.page(DEFAULT_PAGE, MAX_PAGE, 10**6)
     question = _question(arguments, offset, size)
@@ -106,7 +106,7 @@ def list_services(arguments: Arguments) -> Steps:
     in_path("ServiceName", "The job of that id, else the newest one of that name."),
     in_query("InstanceName", "A pod's id, `<job>-<replica>` or a replica's name. Default: all."),
     in_query("ContainerName", f"An instance has one, `{CONTAINER}`; another one has no lines."),
-    in_query("Ip", "Nobody reports addresses: a filter on one selects no lines."),
+    in_query("Ip", "Addresses are not reported: a filter on one selects no lines."),
     in_query("Keyword", "Part of a line, in any letter case."),
     in_query("StartTime", f"{_TIME} Default: the first line."),
     in_query("EndTime", f"{_TIME} Default: the last line. Not included."),
@@ -116,7 +116,7 @@ def list_services(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def describe_service_log(arguments: Arguments) -> Steps:
-    """The lines of a job, by time: `{Logs, PageNum, TotalCount, TotalPageNum, RequestId}`, a text a line."""
+    """Returns the lines of a job, by time: `{Logs, PageNum, TotalCount, TotalPageNum, RequestId}`, a text a line."""
     arguments.required("ClusterId")
     size = arguments.integer("PageSize", DEFAULT_LINES, 1, MAX_LINES)
     number = arguments.integer("PageNum", 1, 1, 10**6)
@@ -130,8 +130,8 @@ def describe_service_log(arguments: Arguments) -> Steps:
         replicas=replicas,
         attempt=None if previous is None else newest - previous,
         contains=arguments.text("Keyword"),
-        start_ns=None if start is None else start * _NS,
-        end_ns=None if end is None else end * _NS,
+        start_ns=None if start is None else start * NS_PER_MS,
+        end_ns=None if end is None else end * NS_PER_MS,
         offset=(number - 1) * size,
         limit=size,
         count=True,
@@ -151,7 +151,7 @@ def describe_service_log(arguments: Arguments) -> Steps:
 
 
 def _question(arguments: Arguments, offset: int, size: int) -> JobFilter | None:
-    """The query of the call; None where its filters exclude each other."""
+    """Return the query of the call; None if its filters exclude each other."""
     ids, groups = arguments.given("ServiceName", "ServiceUid"), arguments.given("ResourceName", "QuotaId")
     status = arguments.word("ServiceStatus", STATUS.meanings)
     states, conditions = STATUS.matching(status) if status else (frozenset[JobState](), ())
@@ -181,7 +181,7 @@ def _conditions(arguments: Arguments) -> Iterator[Condition]:
 
 
 def _views(jobs: list[Job]) -> Lookup[list[JobView]]:
-    """The jobs with their replicas, in their order; without those of one that was deleted meanwhile."""
+    """Return the jobs with their replicas, in their order; a job that was deleted meanwhile has none."""
     names = tuple((job.project, job.id) for job in jobs)
     views = (yield from execute(JobViewsQuestion(names))) if names else []
     found = {(view.job.project, view.job.id): view for view in views}
@@ -227,7 +227,7 @@ def _service(view: JobView) -> dict[str, Any]:
 
 
 def _instances(view: JobView) -> dict[str, int]:
-    """Count the replicas, those that run and those that wait; empty for a job that names none."""
+    """Count all replicas, running ones and waiting ones; empty for a job without replicas."""
     newest: dict[str, Replica] = {}
     for replica in sorted(view.replicas, key=lambda one: one.attempt):
         newest[replica.name] = replica

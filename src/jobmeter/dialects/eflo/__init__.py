@@ -29,7 +29,7 @@ EFLO = Product(
         ),
         never(
             "Images, machine types, networks, disks, zones, serial numbers, node groups and tags of a node",
-            "Nobody reports them: they are left out of the answer, or empty lists.",
+            "They are not reported: they are left out of the answer, or empty lists.",
         ),
         never(
             "`Ip`, `Domain`, `Sn`, `TagPackId`, `TagUserDefinedId` of a line",

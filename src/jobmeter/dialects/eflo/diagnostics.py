@@ -29,7 +29,7 @@ from jobmeter.model.time import MINUTE, SECOND, iso
 BY_LOGS = "CheckByAiJobLogs"
 DEFAULT_PAGE, MAX_PAGE = 20, 100
 _RATE = Rate(100, 100, Per.KEY)
-"""As the page "PAI monitoring" has it, which says not per whom: per user, as for the operations beside them."""
+"""The limit of the page "PAI monitoring", which does not say for whom; per user, like the neighbouring operations."""
 _STATES = {Verdict.HEALTHY: "Normal", Verdict.FAULT: "Fault", Verdict.UNKNOWN: "Unknown"}
 _MOST_SECONDS = 253_402_300_800
 
@@ -67,7 +67,7 @@ class _LogInfo(msgspec.Struct):
     rate=_RATE,
 )
 def create_diagnostic_task(arguments: Arguments) -> Steps:
-    """Has nodes or log lines diagnosed: `{DiagnosticId, RequestId}`. See `docs/how-to/diagnose.md`."""
+    """Requests a diagnosis of nodes or log lines: `{DiagnosticId, RequestId}`. See `docs/how-to/diagnose.md`."""
     info = _log_info(arguments)
     label = arguments.text("DiagnosticType")
     start, end = _minute(info.StartTime, arguments, "StartTime"), _minute(info.EndTime, arguments, "EndTime")
@@ -103,7 +103,7 @@ def create_diagnostic_task(arguments: Arguments) -> Steps:
     rate=_RATE,
 )
 def list_diagnostic_results(arguments: Arguments) -> Steps:
-    """Tasks, the newest first.
+    """Lists tasks, newest first.
 
     `{DiagnosticResults: [{DiagId, ClusterId, ClusterName, ResourceId, ServerName, DiagContent, DiagResult, Status,
     CreationTime, FinishedTime}], MaxResults, NextToken, RequestId}`.
@@ -120,7 +120,7 @@ def list_diagnostic_results(arguments: Arguments) -> Steps:
         after=arguments.text("NextToken"),
         limit=size,
     )
-    # A task has one type: two different ones match none.
+    # A task has one type: two different types match no task.
     page = TaskPage([], 0) if len(kinds) > 1 else (yield from execute(question))
     token = page.tasks[-1].id if len(page.tasks) == size else ""
     body = {"DiagnosticResults": [_row(task) for task in page.tasks], "MaxResults": size, "NextToken": token}
@@ -129,11 +129,11 @@ def list_diagnostic_results(arguments: Arguments) -> Steps:
 
 @operation("POST /", "jobs:read", in_body("DiagnosticId", "The task.", required=True), rate=_RATE)
 def describe_diagnostic_result(arguments: Arguments) -> Steps:
-    """One task and its results.
+    """Returns one task and its results.
 
     `{DiagnosticId, DiagnosticType, DiagnosticState, ClusterId, NodeIds, CreatedTime, EndTime, DiagnosticResults,
     RequestId}`. DiagnosticState is Running, Normal, Fault, Unknown (an agent gave no answer) or Interrupted. Results
-    are findings, what each node answered, and events that warn.
+    are findings, the answer of each node, and events that warn.
     """
     task_id = arguments.required("DiagnosticId")
     page = yield from execute(TaskFilter(ids=(task_id,), limit=1))
@@ -171,7 +171,7 @@ def _log_info(arguments: Arguments) -> _LogInfo:
 
 
 def _minute(value: str | int | None, arguments: Arguments, name: str) -> int | None:
-    """Epoch milliseconds of seconds that are a whole minute, as text or number."""
+    """Return epoch milliseconds of seconds that are a whole minute, as text or number."""
     text = arguments.text(name) if value in {None, ""} else str(value)
     if not text:
         return None

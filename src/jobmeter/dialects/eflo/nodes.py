@@ -37,7 +37,7 @@ STATES: Mapping[NodeState, str] = MappingProxyType(
     by_resource=True,
 )
 def list_cluster_nodes(arguments: Arguments) -> Steps:
-    """The nodes of a cluster by name: `{Nodes, NextToken, RequestId}`.
+    """Lists the nodes of a cluster by name: `{Nodes, NextToken, RequestId}`.
 
     A member is `{NodeId, Hostname, OperatingState, CreateTime, Networks, Tags}`. OperatingState is Using while the
     node's agent sends, Stopped when it does not, Unknown when the node never described itself.
@@ -69,7 +69,7 @@ def list_cluster_nodes(arguments: Arguments) -> Steps:
 
 @operation("POST /", "nodes:read", in_body("NodeId", "The node's name.", required=True), by_resource=True)
 def describe_node(arguments: Arguments) -> Steps:
-    """One node, of several machines of that name the one that was heard of last.
+    """Returns one node. If several machines have that name, it is the one that sent last.
 
     `{NodeId, Hostname, ClusterId, ClusterName, ResourceGroupId, OperatingState, CreateTime, Networks, Disks,
     RequestId}`; OperatingState as in ListClusterNodes.
@@ -100,15 +100,15 @@ def _key(name: str) -> tuple[Any, str]:
 
 
 def _token(name: str) -> str:
-    """The token of the page after that node: a position, which permits nothing."""
+    """Return the token of the page after that node: a position, which permits nothing."""
     return urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
 def _name_of(token: str) -> str | None:
-    """The node of a token; None of no token."""
+    """Return the node of a token; None for an empty token."""
     if not token:
         return None
     try:
         return urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4)).decode()
     except (EncodingError, UnicodeError) as error:
-        raise InvalidRequestError("NextToken is not one that the page before gave", "NextToken") from error
+        raise InvalidRequestError("NextToken does not come from a previous page", "NextToken") from error

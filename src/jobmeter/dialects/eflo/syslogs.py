@@ -16,7 +16,7 @@ from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST = 100
 """Lines of one answer, as documented."""
-_NS = 1_000_000_000
+_NS_PER_S = 1_000_000_000
 _LATEST = MAX_TIME_MS // 1000
 _TIME = "Seconds since 1970, as text."
 
@@ -37,10 +37,10 @@ _TIME = "Seconds since 1970, as text."
     by_resource=True,
 )
 def list_syslogs(arguments: Arguments) -> Steps:
-    """At most 100 lines of a node's system log.
+    """Returns at most 100 lines of a node's system log.
 
     `{Logs: [{NodeId, Hostname, Time, Msg, Facility, Severity, Source, Syslogtag, TagPath}], NextToken, RequestId}`, all
-    of them texts; what is not known is left out. The parameters are in a form body or in the query; in JSON in the URL
+    of them texts; unknown fields are left out. The parameters are in a form body or in the query; in JSON in the URL
     form.
     """
     start, end = (arguments.integer(name, None, 0, _LATEST) for name in ("FromTime", "ToTime"))
@@ -49,8 +49,8 @@ def list_syslogs(arguments: Arguments) -> Steps:
     question = LogQuestion(
         ref=NodeRef(check_name(arguments.required("NodeId"), "NodeId")),
         query=parse_log_query(arguments.text("Query"), "Query"),
-        start_ns=start * _NS,
-        end_ns=end * _NS,
+        start_ns=start * _NS_PER_S,
+        end_ns=end * _NS_PER_S,
         descending=arguments.flag("Reverse"),
         limit=MOST,
     )
@@ -65,7 +65,7 @@ def _log(line: LogLine) -> dict[str, str]:
     fields = {
         "NodeId": line.node,
         "Hostname": line.node,
-        "Time": str(line.time_ns // _NS),
+        "Time": str(line.time_ns // _NS_PER_S),
         "Msg": line.text,
         "Facility": line.facility,
         "Severity": severity,

@@ -55,7 +55,7 @@ FOAS = Product(
         ),
         Gap(
             "Counters, metrics and plan of a vertex, the failed and running checkpoints, the task of an exception",
-            "They are in the job manager's own answers; nobody reports them to Jobmeter, and they are left out.",
+            "They are in the job manager's own answers; Jobmeter gets no reports of them, and leaves them out.",
         ),
         Gap("`UpdateJob`, `CommitJob`, `OfflineJob`, `DeleteJob`", "A record is changed through Jobmeter's own API."),
         never(

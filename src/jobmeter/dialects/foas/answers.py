@@ -1,6 +1,6 @@
 """Answers in the form of each client: JSON or XML by ``Accept``, and two spellings of a metric answer.
 
-The vendor's document shows GetInstanceMetric in lower camel case, ``{"requestId", "metrics": [...]}``: clients that
+The vendor's document shows GetInstanceMetric in lower camel case, ``{"requestId", "metrics": [...]}``. Clients that
 read the body themselves get that (the SDK for Python passes it on unchanged). The typed SDKs for Java, Go and .NET read
 ``RequestId`` and ``Metrics.Metric[i]``, as in the document's table of fields, and get that. ``x-sdk-client``, which
 every SDK of this generation sends, identifies the client.
@@ -23,12 +23,12 @@ from jobmeter.dialects.foas.lines import Drawn
 TYPED_SDKS = ("java/", "golang/", "net/")
 _JSON_TYPES = {"application/json", "application/*", "application/octet-stream", "text/json", "*/*"}
 _XML_TYPES = {"application/xml", "text/xml"}
-# Three small sets rather than all but one large one, which takes ten times as long to compile at every start.
+# Three small sets instead of a single large one, which takes ten times as long to compile at every start.
 _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]|[\ud800-\udfff]|[\ufffe\uffff]")
 
 
 def metrics_answer(arguments: Arguments, action: str, lines: Sequence[Drawn]) -> Answer:
-    """An answer of GetInstanceMetric or GetClusterMetrics."""
+    """Return an answer of GetInstanceMetric or GetClusterMetrics."""
     typed = _is_typed(arguments)
     names = ("MetricName", "Dps", "Summary", "Tags") if typed else ("metricName", "dps", "summary", "tags")
     values = [(line.metric, _points(line), _summary(line), line.tags) for line in lines]
@@ -39,12 +39,12 @@ def metrics_answer(arguments: Arguments, action: str, lines: Sequence[Drawn]) ->
 
 
 def reply(arguments: Arguments, action: str, body: dict[str, Any]) -> Answer:
-    """An answer of any other operation: Pascal case, as in the documents and all SDKs."""
+    """Return an answer of any other operation: Pascal case, as in the documents and all SDKs."""
     return _send(arguments, action, {"RequestId": arguments.context.request_id, **body})
 
 
 def _is_typed(arguments: Arguments) -> bool:
-    """True for a call of an SDK that reads answers into types of its own."""
+    """Return True for a call of an SDK that reads answers into its own types."""
     return arguments.call.header("x-sdk-client").lower().startswith(TYPED_SDKS)
 
 
@@ -62,15 +62,15 @@ def _send(arguments: Arguments, action: str, body: dict[str, Any]) -> Answer:
     kind = _xml_type(arguments.call)
     if not kind:
         return answer(body, arguments, id_key="")
-    # The document's sample names elements by bare seconds, <1574247000>, which no XML parser takes: only a client that
-    # reads exactly that gets it.
+    # The document's sample names elements by bare seconds, <1574247000>, which no XML parser accepts. Only a client
+    # that reads exactly that form gets it.
     bare = kind == "application/xml" and not _is_typed(arguments)
     text = "".join(_elements(f"{action}Response", body, bare=bare))
     return Answer(200, text.encode(), (("x-acs-request-id", arguments.context.request_id),), f"{kind};charset=utf-8")
 
 
 def _xml_type(call: Call) -> str:
-    """The XML media type that the call prefers to JSON, or nothing."""
+    """Return the XML media type that the call prefers to JSON; empty for JSON."""
     for part in call.header("accept").split(","):
         kind = part.partition(";")[0].strip().lower()
         if kind in _XML_TYPES:
@@ -100,10 +100,10 @@ def _elements(name: str, value: object, *, bare: bool) -> Iterator[str]:
 
 
 def number_text(value: float) -> str:
-    """The value of a point: ``494100352``, ``4.929E+8``, ``0.25``.
+    """Format the value of a point: ``494100352``, ``4.929E+8``, ``0.25``.
 
-    It is what ``BigDecimal.stripTrailingZeros().toString()`` of Java gives for the shortest decimal that names the
-    number: plain digits, but with an exponent where zeros were stripped before the point, or for less than 0.000001.
+    It equals Java's ``BigDecimal.stripTrailingZeros().toString()`` of the shortest decimal that names the number. That
+    is plain digits, but with an exponent if zeros were stripped before the point, or for less than 0.000001.
     """
     if value == 0:
         return "0"
@@ -111,5 +111,5 @@ def number_text(value: float) -> str:
 
 
 def number(value: float) -> int | float:
-    """A JSON number, without a fraction where it has none."""
+    """Return a JSON number, without a fraction for a whole number."""
     return int(value) if value.is_integer() and abs(value) < 2.0**53 else value

@@ -1,7 +1,7 @@
-"""Bodies in each encoding of the vendor's SDK cores, converted to a form.
+"""Converts bodies in each encoding of the vendor's SDK cores to a form.
 
 Measured with ``aliyun-python-sdk-core`` 2.16.1: a form by default, a JSON object of the same names with ``Content-Type:
-application/json`` (which the vendor's Java example asks for), one XML element a name with ``application/xml``.
+application/json`` (as in the vendor's Java example), one XML element a name with ``application/xml``.
 """
 
 import html
@@ -24,7 +24,7 @@ _ELEMENT = re.compile(r"<(?P<name>[A-Za-z_][\w.-]{0,63})>(?P<text>[^<]*)</(?P=na
 
 
 def read_arguments(call: Call, context: Context) -> Arguments:
-    """The parameters of the call, whichever encoding its body has."""
+    """Return the parameters of the call, in any encoding of its body."""
     if not call.body or url_form(call.raw_path):
         return Arguments(call, context)
     kind = call.header("content-type").partition(";")[0].strip().lower()
@@ -40,7 +40,7 @@ def read_arguments(call: Call, context: Context) -> Arguments:
 
 
 operation = partial(alibaba.operation, read=read_arguments)
-"""See ``jobmeter.dialects.alibaba.operation.operation``."""
+"""Makes an operation that reads bodies in every encoding."""
 
 
 def _form(call: Call, values: dict[str, str]) -> Call:
@@ -48,7 +48,7 @@ def _form(call: Call, values: dict[str, str]) -> Call:
 
 
 def json_object(text: str | bytes, name: str, field: str) -> dict[str, Any]:
-    """The object of a JSON text. Raises InvalidRequestError naming ``name`` for any other text."""
+    """Decode the object of a JSON text. Raises InvalidRequestError naming ``name`` for any other text."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
@@ -65,7 +65,7 @@ def _xml_values(body: bytes) -> dict[str, str]:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise InvalidRequestError("the body is not UTF-8", "body") from error
-    # The elements lie side by side, without one around them, so that this is no document that an XML parser would take.
+    # The elements lie side by side without a root, so no XML parser would accept this document.
     values = {found["name"]: html.unescape(found["text"]) for found in _ELEMENT.finditer(text)}
     if not values:
         raise InvalidRequestError("the body has no XML element that holds a text", "body")

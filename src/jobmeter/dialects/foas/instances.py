@@ -1,7 +1,8 @@
 """Jobs and instances of foas among our jobs.
 
 A project is ours (``names.project_of``). A job of foas is, by its name, every job of ours there with that id or name;
-each is one instance. A streaming job normally has one, which is restarted; each run of a batch job is a job of its own.
+each is one instance. A streaming job normally has one instance, which is restarted; each run of a batch job is a job of
+its own.
 """
 
 from collections.abc import Mapping
@@ -20,36 +21,36 @@ CURRENT = -1
 """The instance id that stands for the running instance of a streaming job."""
 STREAM, BATCH = "FLINK_STREAM", "FLINK_BATCH"
 OUR_TYPES = {STREAM: "FlinkStream", BATCH: "FlinkBatch"}
-"""The type of a job of ours that is registered here."""
+"""Types of our jobs that are registered here."""
 PAGE = 1_000
 MAX_READ = 10_000
-"""How many jobs of ours are looked through for one answer, newest first."""
+"""Most of our jobs that are read for one answer, newest first."""
 
 _EXACT = 2**53
 
 
 def instance_id(job: Job) -> int:
-    """The job's number as an instance: 1 to 2^53 - 1, the same on every server, exact in every JSON reader."""
+    """Return the job's number as an instance: 1 to 2^53 - 1, the same on every server, exact in every JSON reader."""
     return job_key(job.project, job.id) % _EXACT or 1
 
 
 def job_name(job: Job) -> str:
-    """The name under which the job goes here."""
+    """Return the job's name in this dialect."""
     return job.name or job.id
 
 
 def job_type(job: Job) -> str:
-    """``FLINK_BATCH`` for a type that says batch, else ``FLINK_STREAM``."""
+    """Return ``FLINK_BATCH`` for a type that contains batch, else ``FLINK_STREAM``."""
     return BATCH if "batch" in job.type.casefold() else STREAM
 
 
 def own(job: Job) -> Mapping[str, Any]:
-    """The fields of the job's record for this dialect."""
+    """Return the fields of the job's record for this dialect."""
     return job.extra.get(NAME, {})
 
 
 def is_flink(job: Job) -> bool:
-    """True for a job that listings show: one whose type names Flink (or its fork Blink), a stream or a batch.
+    """Return True for a job in listings: its type names Flink (or its fork Blink), a stream or a batch.
 
     A job without a type is included: it has samples but no record.
     """
@@ -58,7 +59,7 @@ def is_flink(job: Job) -> bool:
 
 
 def actual_state(job: Job) -> str:
-    """The state of an instance, in the vendor's words."""
+    """Return the state of an instance in the vendor's words."""
     if job.state is JobState.SUCCEEDED:
         return "SUCCESS" if job_type(job) == BATCH else "TERMINATED"
     return {JobState.QUEUED: "WAITING", JobState.RUNNING: "RUNNING", JobState.FAILED: "FAILED"}.get(
@@ -67,26 +68,26 @@ def actual_state(job: Job) -> str:
 
 
 def expected_state(job: Job) -> str:
-    """The expected state of the instance: a waiting one should run."""
+    """Return the expected state of the instance: a waiting one should run."""
     return "RUNNING" if job.state is JobState.QUEUED else actual_state(job)
 
 
 def jobs_named(project: str, name: str) -> Lookup[list[Job]]:
-    """Our jobs of a job of foas: the one of that id first, then those of that name, newest first."""
+    """Return our jobs of a job of foas: the job with that id first, then those with that name, newest first."""
     found = yield from _of_id(project, name)
     return found + (yield from _of_name(project, name, found))
 
 
 def jobs_of(project: str) -> Lookup[list[Job]]:
-    """The Flink jobs of a project, newest first."""
+    """Return the Flink jobs of a project, newest first."""
     jobs = yield from _pages(JobFilter(projects=frozenset({project_of(project)}), limit=PAGE))
     return [job for job in jobs if is_flink(job)]
 
 
 def instance_of(project: str, name: str, number: int) -> Lookup[Job]:
-    """The instance of that number; ``CURRENT`` is the running one of a streaming job, else its newest.
+    """Return the instance of that number; ``CURRENT`` is the running one of a streaming job, else its newest.
 
-    Raises NotFoundError when there is no such job or instance, InvalidRequestError for the current one of a batch job.
+    Raises NotFoundError for an unknown job or instance, InvalidRequestError for the current one of a batch job.
     """
     found = yield from _of_id(project, name)
     job = _pick(found, number)
@@ -99,7 +100,10 @@ def instance_of(project: str, name: str, number: int) -> Lookup[Job]:
 
 
 def running(project: str, name: str, number: int) -> Lookup[Job]:
-    """As ``instance_of``, but NotFoundError of kind ``RUNNING`` for one that does not run."""
+    """Return a running instance.
+
+    Raises as ``instance_of``, and NotFoundError of kind ``RUNNING`` if it does not run.
+    """
     job = yield from instance_of(project, name, number)
     if job.state is not JobState.RUNNING:
         who = "has no running instance" if number == CURRENT else f"does not run as instance {number}"
@@ -109,7 +113,7 @@ def running(project: str, name: str, number: int) -> Lookup[Job]:
 
 
 def job_not_found(project: str, name: str) -> NotFoundError:
-    """The error of a job that does not exist."""
+    """Return the error for a job that does not exist."""
     return NotFoundError(f"The specified job {name} does not exist in project {project}.", JOB, name)
 
 

@@ -1,4 +1,4 @@
-"""From the points of series to the lines of an answer: pure functions over arrays."""
+"""Joins the points of series to the lines of an answer: pure functions over arrays."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ from jobmeter.query.tsdb.tags import Tagged
 
 
 class Drawn(msgspec.Struct, frozen=True, eq=False):
-    """One line: ``seconds`` int64[k] since the epoch, ascending; ``values`` float64[k]; k is above 0.
+    """A line: ``seconds`` int64[k] since the epoch, ascending; ``values`` float64[k]; k is above 0.
 
-    A value is NaN where a fill policy put it; ``null``: the policy is to answer null.
+    A value is NaN if a fill policy set it; ``null``: the policy is to answer null.
     """
 
     metric: str
@@ -31,17 +31,17 @@ class Drawn(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def summary(self) -> float:
-        """The mean of the points; NaN where none has a value."""
+        """Mean of the points; NaN if no point has a value."""
         return mean(self.values)
 
 
 def draw(
     query: MetricRequest, series: Sequence[Tagged], columns: Columns, span: TimeRange, limit: LineLimit | None
 ) -> list[Drawn]:
-    """The lines of one query: one for each combination of the values of the tags that it groups by, else one.
+    """Return the lines of one query: one for each combination of values of its group-by tags, else one.
 
-    ``columns`` are the points of ``series``, by their place, in steps of the query's downsample, and may begin before
-    ``span``. Lines are in the order of their first series.
+    ``columns`` are the points of ``series``, by their position, in steps of the query's downsample, and may begin
+    before ``span``. Lines are in the order of their first series.
     """
     around = whole_steps(query, span)
     columns = of_series(columns, query, around)
@@ -62,15 +62,15 @@ def draw(
 
 
 def whole_steps(query: MetricRequest, span: TimeRange) -> TimeRange:
-    """The range from the start of its first step: a step is named by its start, which may lie before the range."""
+    """Return the range from the start of its first step, which may lie before the range."""
     return TimeRange(query.downsample.reach(span.start_ms, span.end_ms - 1, 0)[0], span.end_ms)
 
 
 def chosen(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
-    """At most so many lines, in the order that they had.
+    """Return at most ``limit.count`` lines, in their original order.
 
-    ``above`` takes those of the largest values, ``bottom`` those of the smallest, ``sample`` spreads its choice evenly
-    over all of them, ordered by that value. Lines without any value count as the smallest.
+    ``above`` takes the lines with the largest values, ``bottom`` those with the smallest. ``sample`` spreads its choice
+    evenly over all of them, ordered by that value. Lines without any value count as the smallest.
     """
     if len(lines) <= limit.count:
         return list(lines)
@@ -89,7 +89,7 @@ def chosen(lines: Sequence[Drawn], limit: LineLimit) -> list[Drawn]:
 
 
 def mean(values: Float64s) -> float:
-    """The mean of the values that are there, exact but for one rounding; NaN where none is."""
+    """Return the mean of the values that are not NaN, rounded once; NaN without any."""
     there = values[~np.isnan(values)]
     if not len(there):
         return math.nan
@@ -100,7 +100,7 @@ def mean(values: Float64s) -> float:
 
 
 def _joined(query: MetricRequest, part: Columns, tags: dict[str, str]) -> Drawn:
-    """One point of all that the series have in one step of the granularity: nothing is interpolated."""
+    """Join all points of the series in one step of the granularity to one point. Nothing is interpolated."""
     step = query.granularity_ms or 1
     order = np.argsort(part.time, kind="stable")
     time, value = part.time[order] // step * step, part.value[order]

@@ -1,7 +1,7 @@
-"""``metricJson``: the metrics, range, steps and number of lines of a request.
+"""Parses ``metricJson``: the metrics, range, steps and number of lines of a request.
 
 https://help.aliyun.com/document_detail/107111.html (GetInstanceMetric), which refers to OpenTSDB's query
-(http://opentsdb.net/docs/build/html/api_http/query/index.html) for the details. The readings chosen are in SPEC.md.
+(http://opentsdb.net/docs/build/html/api_http/query/index.html) for the details. SPEC.md has the interpretations chosen.
 """
 
 import re
@@ -30,7 +30,7 @@ FIELD = "metricJson"
 MAX_QUERIES = 50
 MAX_POINTS = 50_000
 MOST_NAMED = 50
-"""How many names a refusal lists."""
+"""Most names in an error message."""
 DEFAULT_STEP_MS = 20 * SECOND
 
 _NAMES = {name.casefold(): name for name in AGGREGATORS}
@@ -59,7 +59,7 @@ TEXT = (
 
 
 class Take(StrEnum):
-    """How lines are selected by their value."""
+    """Selection of lines by their value."""
 
     BOTTOM = "bottom"
     ABOVE = "above"
@@ -75,10 +75,10 @@ class LineLimit(msgspec.Struct, frozen=True):
 
 
 class MetricRequest(PointQuery, frozen=True, kw_only=True):
-    """One query: ``metric`` as it was written and ``name`` as the table has it.
+    """A query: ``metric`` as it was written and ``name`` as the table has it.
 
-    Each series is brought to the steps of ``downsample``; what then falls into one step of ``granularity_ms`` becomes
-    one point by ``aggregator``. 0: points stay where they are.
+    Each series is brought to the steps of ``downsample``. Then ``aggregator`` joins the points in each step of
+    ``granularity_ms``; 0 leaves points at their times.
     """
 
     metric: str
@@ -96,9 +96,9 @@ class MetricJson(msgspec.Struct, frozen=True):
 
 
 def read(text: str, prefix: str, names: Mapping[str, str], now_ms: int) -> MetricJson:
-    """The questions of a ``metricJson``. ``prefix`` may stand before each of ``names``.
+    """Parse a ``metricJson``. ``prefix`` may stand before each of ``names``.
 
-    Raises InvalidRequestError naming what is wrong, LimitExceededError where too many points are requested.
+    Raises InvalidRequestError naming the invalid part, LimitExceededError for too many points.
     """
     given = json_object(text, FIELD, FIELD)
     queries = given.get("queries")
@@ -127,7 +127,7 @@ def _span(given: Mapping[str, Any], now_ms: int, zone: ZoneInfo) -> TimeRange:
         end = now_ms if given.get("end") in (None, "") else moment(given["end"], "end", now_ms, zone)
     if end < start:
         raise _wrong("end", "is earlier than start")
-    # As in OpenTSDB, a point at the end itself belongs to the answer.
+    # A point at the end itself belongs to the answer, as in OpenTSDB.
     return TimeRange(start, min(end + 1, MAX_TIME_MS))
 
 
@@ -176,7 +176,7 @@ class _Reader(msgspec.Struct, frozen=True):
         raise _wrong(f"{where}.metric", f"{name[:200]!r} is not {known}")
 
     def _downsample(self, value: object, default_ms: int, where: str) -> Downsample:
-        """``20s-avg``; a function without an interval (``avg``, ``avg-zero``) has steps of ``default_ms``."""
+        """Parse ``20s-avg``; a function without an interval (``avg``, ``avg-zero``) has steps of ``default_ms``."""
         text = "avg" if value in (None, "") else str(value)
         first, *rest = text.split("-", 2)
         if first != "all" and not first[:1].isdigit():
@@ -192,7 +192,7 @@ class _Reader(msgspec.Struct, frozen=True):
 
 
 def _step(value: object, where: str) -> int:
-    """Milliseconds of ``20s``; a bare number counts seconds. 0 for none."""
+    """Return milliseconds of ``20s``; a bare number counts seconds. 0 if absent."""
     if value in (None, ""):
         return 0
     text = str(value)
@@ -205,7 +205,7 @@ def _step(value: object, where: str) -> int:
 
 
 def _function(value: object, where: str, *, calendar: bool = False) -> str:
-    """The name of an aggregator, whose letter case does not matter; ``calendar``: with a ``c`` behind it, too."""
+    """Return the name of an aggregator, in any letter case; ``calendar`` also allows a ``c`` after it."""
     text = str(value)
     name = _NAMES.get(text.casefold())
     if name is None and calendar and text[-1:] == "c" and text[:-1].casefold() in _NAMES:
@@ -245,12 +245,12 @@ def _check_points(span: TimeRange, queries: tuple[MetricRequest, ...]) -> None:
 
 
 def step_count(span: TimeRange, query: MetricRequest) -> int:
-    """About how many steps a series of the query has in the range: exactly as many where they are no calendar's."""
+    """Estimate the steps of a series of the query in the range; exact except for calendar steps."""
     return bucket_count(span, query.downsample.interval_ms) if query.downsample.interval_ms else 1
 
 
 def _shaped(value: object, shape: Any, default: Any, name: str) -> Any:  # noqa: ANN401 - msgspec's own types
-    """The value as that type, the default for none. Raises InvalidRequestError."""
+    """Convert the value to that type; the default if it is absent. Raises InvalidRequestError."""
     try:
         return default if value in (None, "") else msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
@@ -259,7 +259,7 @@ def _shaped(value: object, shape: Any, default: Any, name: str) -> Any:  # noqa:
 
 @contextmanager
 def _named(name: str, hint: str = "") -> Iterator[None]:
-    """Make an error of OpenTSDB's arithmetic name the member of the document that is wrong."""
+    """Add the invalid member of the document to errors of OpenTSDB's arithmetic."""
     try:
         yield
     except InvalidRequestError as error:

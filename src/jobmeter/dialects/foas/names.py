@@ -9,11 +9,11 @@ from jobmeter.model.catalog import Scope, by_dialect_name
 NAME = "foas"
 
 METRICS: Mapping[str, str] = MappingProxyType({name: metric.name for name, metric in by_dialect_name(NAME).items()})
-"""Our metric for each name of the vendor's table; units are those of the table on both sides."""
+"""Our metric for each name of the vendor's table; both sides use the units of the table."""
 
 CPU_PREFIX = "system.cpu."
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-"""``system.cpu.<mode>``: the share, in percent, of the CPU time of a node that goes into that mode."""
+"""Modes of ``system.cpu.<mode>``: the share, in percent, of a node's CPU time in that mode."""
 CPU_TIME = "node.cpu.time"
 
 CLUSTER_METRICS: Mapping[str, str] = MappingProxyType(
@@ -23,12 +23,12 @@ CLUSTER_METRICS: Mapping[str, str] = MappingProxyType(
         **{metric.name: metric.name for metric in CATALOGUE if metric.scope is Scope.NODE},
     }
 )
-"""Our metric for each name that GetClusterMetrics takes: those of jobs, ``system.cpu.*`` and ours of whole nodes."""
+"""Our metric for each name of GetClusterMetrics: metrics of jobs, ``system.cpu.*`` and metrics of whole nodes."""
 
 JOB, INSTANCE, RUNNING = "jobName", "instanceId", "running instance"
 """Kinds of missing objects, for NotFoundError."""
 
 
 def project_of(name: str) -> str:
-    """Our project of a project name: ``bayes-team`` for theirs, ``bayes_team``."""
+    """Return our project of a project name: ``bayes-team`` for their ``bayes_team``."""
     return name.replace("_", "-")

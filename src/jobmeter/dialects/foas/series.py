@@ -1,4 +1,4 @@
-"""The series of a job in steps: the queries of one request share their reads."""
+"""Reads the series of a job in steps: the queries of one request share their reads."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -24,14 +24,14 @@ from jobmeter.query.tsdb.tags import Tagged, TagView
 from jobmeter.wire.opentsdb.names import JOB, NODE_TAGS, PROJECT
 
 MAX_JOINED = 2_000_000
-"""How many points of series may be joined for one answer."""
+"""Most points of series that are joined for one answer."""
 _NODE = "node"
 _IMPLIED = frozenset({JOB, PROJECT})
-"""The tags that the path of a request names."""
+"""Tags that the path of a request implies."""
 
 
 class _Reading(NamedTuple):
-    """Reads for some queries: in steps of that length, every sample where it is 0, from a time on."""
+    """A read for some queries: in steps of that length, or every sample if it is 0, from a time on."""
 
     step_ms: int
     start_ms: int
@@ -44,7 +44,7 @@ class _Reading(NamedTuple):
 
 
 def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup[list[Drawn]]:
-    """The lines of every query, in their order; ``names`` gives our metric of each name."""
+    """Return the lines of every query, in order; ``names`` maps each name to our metric."""
     metrics = {names[query.name] for query in document.queries}
     question = SeriesQuestion(
         metrics=frozenset(metrics), jobs=(job_key(job.project, job.id),), since_ms=document.span.start_ms
@@ -67,7 +67,7 @@ def lines_of(job: Job, document: MetricJson, names: Mapping[str, str]) -> Lookup
 
 
 def tagged(series: Series, node: str = _NODE) -> Tagged:
-    """The series with its tags: replica, node (by that name), device, cluster, attempt and its labels."""
+    """Return the series with its tags: replica, node (by that name), device, cluster, attempt and its labels."""
     tags = TagView(project=False, node=node).tags(series)
     return Tagged(series, {name: value for name, value in tags.items() if name not in _IMPLIED})
 
@@ -79,7 +79,7 @@ def _wanted(query: MetricRequest, series: Sequence[Series], names: Mapping[str, 
 
 
 def _read(series: Sequence[Series], reading: _Reading, end_ms: int) -> Lookup[BucketColumns | Columns]:
-    """The steps, or the samples, of some series, by their place."""
+    """Return the steps, or the samples, of some series, by their position."""
     around = TimeRange(reading.start_ms, end_ms)
     if not series:
         return Columns.none()
@@ -97,7 +97,7 @@ def _points(
     read: BucketColumns | Columns,
     span: TimeRange,
 ) -> Columns:
-    """The points of the query's own series, by their place among them, in steps of its downsample."""
+    """Return the points of the query's own series, by their position among them, in steps of its downsample."""
     columns = from_steps(read, query.downsample.function.name) if isinstance(read, BucketColumns) else read
     chosen = {id(one.series) for one in own}
     places = np.array([at for at, one in enumerate(series) if id(one) in chosen], np.int64)

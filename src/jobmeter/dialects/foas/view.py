@@ -10,7 +10,7 @@ _PREFIX = "flink."
 
 
 def view_call(view: View) -> ViewCall | None:
-    """GetInstanceMetric for a metric of Flink's while the job runs; it fails for a job that does not."""
+    """Return GetInstanceMetric for a Flink metric of a running job; None otherwise, because it would fail."""
     if not view.metric.name.startswith(_PREFIX) or view.job.state is not JobState.RUNNING:
         return None
     step = f"{max(view.step_ms // SECOND, 1)}s"

@@ -8,11 +8,11 @@ from jobmeter.dialects.modelarts.operations.projects import PROJECTS_PATH
 from jobmeter.dialects.path_dialect import PathDialect
 
 _SEGMENTS = 4
-"""``/v2/{project_id}/...``: as many as the least that names anything."""
+"""Fewest segments of a path: ``/v2/{project_id}/...``."""
 
 
 def _owns(path: str) -> bool:
-    """Everything below ``/v2/{project_id}/`` is ModelArts'."""
+    """Return True for paths of ModelArts: everything below ``/v2/{project_id}/``."""
     return path == PROJECTS_PATH or (path.startswith("/v2/") and len(path.split("/")) >= _SEGMENTS)
 
 

@@ -1,4 +1,4 @@
-"""Answers, each with the request's id in the form of their gateway: 32 hexadecimal digits."""
+"""Answers, each with the request's id in the form of Huawei's gateway: 32 hexadecimal digits."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,26 +9,26 @@ from jobmeter.dialects.base import Answer, Context
 
 
 def answer(body: Any, context: Context, status: int = 200) -> Answer:  # noqa: ANN401 - any JSON value
-    """The body as JSON."""
+    """Return the body as JSON."""
     return Answer(status, msgspec.json.encode(body), id_header(context))
 
 
 def nothing_yet(context: Context) -> Answer:
-    """204 without a body: there is no data yet (their ModelArts.2777 and 2776)."""
+    """Return 204 without a body: there is no data yet (their ModelArts.2777 and 2776)."""
     return Answer(204, b"", id_header(context))
 
 
 def request_id(context: Context) -> str:
-    """The request's id as their gateway writes one: the digits of ours."""
+    """Return the request's id in the form of Huawei's gateway: the digits of ours."""
     return context.request_id.replace("-", "").lower()
 
 
 def id_header(context: Context) -> tuple[tuple[str, str], ...]:
-    """The header from which their SDK reads the request's id."""
+    """Return the header from which their SDK reads the request's id."""
     return (("X-Request-Id", request_id(context)),)
 
 
 def iso_with_offset(time_ms: int) -> str:
-    """``2026-11-20T15:33:56+00:00``, with milliseconds only where there are some."""
+    """Format a time as ``2026-11-20T15:33:56+00:00``, with milliseconds if there are any."""
     moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
     return moment.isoformat(timespec="seconds" if time_ms % 1000 == 0 else "milliseconds")

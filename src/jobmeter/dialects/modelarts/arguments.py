@@ -21,7 +21,7 @@ MAX_INTEGER = 2**31 - 1
 
 
 def project_of(call: Call, context: Context) -> str:
-    """The project of the path. NotFoundError when the key, or X-Project-Id, is another's."""
+    """Return the project of the path. Raises NotFoundError if the key, or X-Project-Id, has another project."""
     project = context.path["project_id"]
     for own in (context.project, call.header("x-project-id").strip()):
         if own and own != project:
@@ -33,22 +33,22 @@ def project_of(call: Call, context: Context) -> str:
 
 
 def job_of(call: Call, context: Context) -> JobRef:
-    """The job of the path, in the project of the path."""
+    """Return the job of the path, in the project of the path."""
     return JobRef(context.path["training_job_id"], project_of(call, context))
 
 
 def tasks_of(view: JobView) -> list[str]:
-    """The names of a job's tasks, each once; that of a job of one task where none is known."""
+    """Return the names of a job's tasks, each once; ``ONLY_TASK`` if no task is known."""
     return sorted({replica.name for replica in view.replicas}, key=natural) or [ONLY_TASK]
 
 
 def replicas_of(view: JobView, task: str) -> frozenset[str]:
-    """The replicas of a task for a query: all of them where none has a name."""
+    """Return the replicas of a task for a query: all of them if no replica is known."""
     return frozenset({task}) if view.replicas else frozenset()
 
 
 def task_of(view: JobView, context: Context) -> str:
-    """The task of the path. InvalidRequestError when the job has no such task."""
+    """Return the task of the path. Raises InvalidRequestError if the job has no such task."""
     task = context.path["task_id"]
     if task not in tasks_of(view):
         raise InvalidRequestError(f"the job has no task {task[:64]!r}", "task_id")
@@ -56,12 +56,12 @@ def task_of(view: JobView, context: Context) -> str:
 
 
 def query_text(call: Call, name: str) -> str:
-    """A query parameter, empty where it is absent."""
+    """Return a query parameter, empty if it is absent."""
     return (call.parameter(name) or "").strip()
 
 
 def query_choice(call: Call, name: str, choices: Sequence[str], default: str) -> str:
-    """One of the choices, case-insensitive."""
+    """Return one of the choices, case-insensitive."""
     text = query_text(call, name)
     for choice in choices:
         if text.casefold() == choice.casefold():
@@ -72,7 +72,7 @@ def query_choice(call: Call, name: str, choices: Sequence[str], default: str) ->
 
 
 def query_integer(call: Call, name: str, default: int, lowest: int, highest: int = MAX_INTEGER) -> int:
-    """A whole number within bounds."""
+    """Return a whole number within bounds."""
     text = query_text(call, name)
     if not text:
         return default
@@ -82,7 +82,7 @@ def query_integer(call: Call, name: str, default: int, lowest: int, highest: int
 
 
 def query_time(call: Call, name: str) -> int | None:
-    """Epoch milliseconds of a time in milliseconds or ISO 8601."""
+    """Return epoch milliseconds of a time in milliseconds or ISO 8601."""
     text = query_text(call, name)
     try:
         return parse_time(text, name) if text else None
@@ -91,7 +91,7 @@ def query_time(call: Call, name: str) -> int | None:
 
 
 def json_body(call: Call, shape: type[T]) -> T:
-    """The JSON body as that type, whatever its Content-Type; an absent body counts as an empty object."""
+    """Decode the JSON body as that type, for any Content-Type; an absent body counts as an empty object."""
     try:
         return msgspec.json.decode(call.body.strip() or b"{}", type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Our errors as their code, message and status.
+"""Our errors as Huawei's code, message and status.
 
 Codes: https://support.huaweicloud.com/intl/en-us/api-modelarts/modelarts_03_0095.html, those that begin with APIGW
 https://support.huaweicloud.com/intl/en-us/devg-apig/apig-dev-180602.html. The SDK reads ``error_code``, ``error_msg``,
@@ -34,12 +34,12 @@ UNSUPPORTED_OPERATOR = "ModelArts.2808"
 UNSUPPORTED_VALUE = "ModelArts.2809"
 NO_LOG = "ModelArts.2818"
 MAX_SHOWN = 4096
-"""How much of a canonical request a refusal shows."""
+"""Most characters of a canonical request in an error message."""
 _INCORRECT = "Incorrect IAM authentication information: "
 
 
 class RefusedError(InvalidRequestError):
-    """A request that is refused with a specific code."""
+    """A request is rejected with a specific code."""
 
     def __init__(self, code: str, message: str, field: str = "") -> None:
         super().__init__(message, field)
@@ -54,7 +54,7 @@ class _Problem(msgspec.Struct, frozen=True):
 
 
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:
-    """The error as their answer: a JSON object whatever the status; the gateway's own name the request."""
+    """Render the error as their answer, a JSON object for every status; gateway errors name the request."""
     problem = _problem(call, error)
     body = {"error_code": problem.code, "error_msg": problem.message}
     if problem.code.startswith("APIGW"):
@@ -108,7 +108,7 @@ def _later(wait_ms: int | None) -> tuple[tuple[str, str], ...]:
 
 
 def _credential(call: Call, error: UnauthenticatedError) -> str:
-    """Their gateway's error for an invalid credential."""
+    """Return their gateway's error for an invalid credential."""
     try:
         claim = SDK_HMAC.claim(call)
     except UnauthenticatedError:

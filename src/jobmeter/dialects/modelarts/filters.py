@@ -19,7 +19,7 @@ OPERATORS = ("between", "like", "in", "not")
 
 
 class Filter(msgspec.Struct):
-    """One filter as it is sent."""
+    """A filter as it is sent."""
 
     key: str = ""
     operator: str = ""
@@ -33,7 +33,7 @@ class SearchFilter(msgspec.Struct, frozen=True):
     states: frozenset[JobState] | None = None
 
     def and_also(self, other: "SearchFilter") -> "SearchFilter":
-        """The conjunction of both."""
+        """Return the conjunction of both."""
         states = other.states if self.states is None else self.states
         if self.states is not None and other.states is not None:
             states = self.states & other.states
@@ -41,7 +41,7 @@ class SearchFilter(msgspec.Struct, frozen=True):
 
 
 def filter_by(filters: Sequence[Filter]) -> SearchFilter:
-    """The search of the filters. Raises RefusedError for an invalid one."""
+    """Return the search of the filters. Raises RefusedError for an invalid one."""
     found = SearchFilter()
     for one in filters:
         values = _values(one)
@@ -64,7 +64,7 @@ def _values(one: Filter) -> list[str]:
 
 
 def _text(field: str, otherwise: str = "") -> Callable[[Filter, list[str]], SearchFilter]:
-    """A condition on one of our texts; ``otherwise`` is shown for jobs that lack it."""
+    """Return a reader of conditions on a text; ``otherwise`` is shown for jobs that lack it."""
 
     def read(one: Filter, values: list[str]) -> SearchFilter:
         operator = {"like": Operator.CONTAINS, "in": Operator.IN, "not": Operator.NOT_IN}.get(one.operator)
@@ -87,7 +87,7 @@ def _create_time(one: Filter, values: list[str]) -> SearchFilter:
 
 def _time(value: str) -> int | None:
     try:
-        # Longer numbers are a far end, as scripts write for "for ever".
+        # Longer numbers mean a distant end, as scripts write for "for ever".
         far = value.isdecimal() and int(value[:20]) > MAX_TIME_MS
         return None if not value or far else parse_time(value, "filters.value")
     except InvalidRequestError as error:
@@ -114,7 +114,7 @@ def _kind(one: Filter, values: list[str]) -> SearchFilter:
 
 
 def _members(one: Filter, values: list[str], every: Iterable[str]) -> set[str]:
-    """The members of a closed set that a filter selects."""
+    """Return the members of a closed set that a filter selects."""
     given = [value.casefold() for value in values if value]
     if one.operator == "between":
         raise _no_operator(one)

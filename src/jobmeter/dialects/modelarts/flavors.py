@@ -11,14 +11,14 @@ _UNITS = (("GB", 2**30), ("MB", 2**20), ("KB", 2**10))
 
 
 def flavor_type(kind: InstanceType) -> str:
-    """CPU, GPU or Ascend, by the name of its accelerator."""
+    """Return CPU, GPU or Ascend, by the name of its accelerator."""
     if any(word in kind.gpu_type.casefold() for word in _ASCEND):
         return ASCEND
     return GPU if kind.gpu_count or kind.gpu_type else CPU
 
 
 def flavor_info(kind: InstanceType) -> dict[str, Any]:
-    """The known resources of the machine."""
+    """Return the known resources of the machine."""
     info: dict[str, Any] = {}
     if kind.cpu is not None:
         info["cpu"] = {"core_num": int(kind.cpu) if kind.cpu.is_integer() else kind.cpu}
@@ -43,5 +43,5 @@ def _accelerator(kind: InstanceType) -> dict[str, Any]:
 
 
 def _size(size: int) -> tuple[int, str]:
-    """Bytes in the largest of their units (powers of 1024) that leaves a whole number."""
+    """Return bytes in the largest of their units (powers of 1024) that leaves a whole number."""
     return next(((size // factor, unit) for unit, factor in _UNITS if size % factor == 0), (size, "B"))

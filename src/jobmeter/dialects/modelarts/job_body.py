@@ -1,7 +1,7 @@
-"""A job in ModelArts' form: measured fields, and those that its record stores verbatim.
+"""A job in ModelArts' form: measured fields, and fields that its record stores verbatim.
 
-``Job.extra["modelarts"]`` may hold the parts of that shape (``PARTS``). In ``metadata`` and ``status`` Jobmeter's
-fields take precedence; the other parts describe the request, and there the record does.
+``Job.extra["modelarts"]`` may hold the parts of that form (``PARTS``). In ``metadata`` and ``status`` Jobmeter's fields
+take precedence. The other parts describe the request, and there the record takes precedence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ DEFAULT_WORKSPACE = "0"
 
 
 def extra_of(job: Job) -> Mapping[str, Any]:
-    """The fields of the job's record for this dialect."""
+    """Return the fields of the job's record for this dialect."""
     return job.extra.get(NAME, {})
 
 
 def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str, Any]:
-    """The job, without unknown fields. With ``hosts`` it names its tasks on those nodes."""
+    """Return the job, without unknown fields. With ``hosts`` it names its tasks on those nodes."""
     job = view.job
     brought: dict[str, Any] = {part: value for part, value in extra_of(job).items() if part in PARTS}
     own = {"metadata": _metadata(job), "status": _status(view, now_ms)}
@@ -38,7 +38,7 @@ def job_body(view: JobView, now_ms: int, hosts: Sequence[str] = ()) -> dict[str,
 
 
 def attempts_of(view: JobView) -> list[Replica]:
-    """Every attempt of every task, in order. A job without known replicas has one task."""
+    """Return every attempt of every task, in order. A job without known replicas has one task."""
     if not view.replicas:
         nodes = {one.node for one in view.allocations}
         return [Replica(name=ONLY_TASK, node=nodes.pop() if len(nodes) == 1 else "")]
@@ -46,13 +46,13 @@ def attempts_of(view: JobView) -> list[Replica]:
 
 
 def task_body(replica: Replica) -> dict[str, Any]:
-    """One attempt of a task, and where it ran."""
+    """Return one attempt of a task, and its node."""
     host = {"host_ip": replica.node} if replica.node else {}
     return {"task": replica.name, **host, "schedule_count": replica.attempt + 1}
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Both merged, object by object; ``over`` takes precedence."""
+    """Merge both, object by object; ``over`` takes precedence."""
     result = dict(under)
     for key, value in over.items():
         below = result.get(key)
@@ -105,12 +105,12 @@ def _status(view: JobView, now_ms: int) -> dict[str, Any]:
 
 
 def started(job: Job) -> int | None:
-    """When the job began to run, in epoch milliseconds; None while it waits."""
+    """Return the start of the job in epoch milliseconds; None while it waits."""
     return job.start if job.start is not None else job.first_sample
 
 
 def _task_statuses(replicas: Sequence[Replica]) -> list[dict[str, Any]]:
-    """The last attempt of each task that has ended."""
+    """Return the last attempt of each task that has ended."""
     newest = {replica.name: replica for replica in sorted(replicas, key=lambda one: one.attempt)}
     return [
         {"task": name, **_exit(newest[name])}
@@ -125,7 +125,7 @@ def _exit(replica: Replica) -> dict[str, Any]:
 
 
 def _running_records(view: JobView) -> list[dict[str, Any]]:
-    """One for each attempt whose start is known."""
+    """Return a record for each attempt with a known start."""
     records: list[dict[str, Any]] = []
     places: dict[str, tuple[str, str]] = {}
     ordered = sorted(view.replicas, key=lambda one: one.attempt)
@@ -141,7 +141,7 @@ def _running_records(view: JobView) -> list[dict[str, Any]]:
 
 def _running_record(replicas: Sequence[Replica]) -> dict[str, Any]:
     starts = [one.start for one in replicas if one.start is not None]
-    # A replica that has only samples ends at the last of them, though it may have run longer.
+    # A replica with samples alone ends at the last of them, though it may have run longer.
     ends = [one.end for one in replicas if one.end is not None and one.state is not JobState.RUNNING]
     if not starts:
         return {}

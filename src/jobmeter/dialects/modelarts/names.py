@@ -24,7 +24,7 @@ LOST_PHASE = "Lost"
 """The secondary phase of a job that failed because its run was lost."""
 
 ALL_PHASES = ("Creating", "Pending", "Running", "Failed", "Completed", "Terminating", "Terminated", "Abnormal")
-"""Every phase there is; those that ``PHASES`` does not give no job is ever in."""
+"""Every phase. Jobs never have a phase that is not in ``PHASES``."""
 
 KINDS = (
     "job",
@@ -45,14 +45,14 @@ FIELDS: Mapping[str, str] = {
     "range": "start_time",
     "project": "project_id",
 }
-"""Their name of a field that one of our own errors names."""
+"""Their names of fields in our own errors."""
 
 
 def percent(value: float) -> float | int:
-    """A ratio as percent, 0 to 100, to 12 significant digits; a whole number has no fraction in their JSON.
+    """Convert a ratio to percent, 0 to 100, to 12 significant digits; whole numbers have no fraction in their JSON.
 
-    Values below 0 or above 1 (a burst over the limit, the noise of an exporter) are clamped: every metric of the page
-    is a usage rate, and -1 means that nothing was measured.
+    Values below 0 or above 1 (a burst over the limit, the noise of an exporter) are clamped. Every metric of the page
+    is a usage rate, and -1 means that there are no samples.
     """
     scaled = rounded(min(not_negative(value), 1.0) * 100.0)
     return int(scaled) if scaled.is_integer() else scaled

@@ -8,7 +8,7 @@ _REPORTED = "app."
 
 
 def view_call(view: View) -> ViewCall | None:
-    """ShowTrainingJobMetrics or ShowFtMetrics; None where neither has that metric."""
+    """Return ShowTrainingJobMetrics or ShowFtMetrics; None if both lack that metric."""
     base = f"/v2/{encoded(view.job.project)}/training-jobs/{encoded(view.job.id)}"
     if view.metric.name.startswith(_REPORTED):
         note = "The whole life of the job: this API takes no range."

@@ -1,4 +1,4 @@
-"""OpenTSDB 2.4: reading by ``/api/query`` and related paths, writing by ``/api/put``. Sources and readings: SPEC.md."""
+"""OpenTSDB 2.4: reads by ``/api/query`` and related paths, writes by ``/api/put``. Sources and readings: SPEC.md."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _GAP_PATH = re.compile(rf"/api/(?:{'|'.join(_GAPS)})(?:/.*)?")
 
 
 class OpenTsdb:
-    """See ``jobmeter.dialects.base.Dialect``."""
+    """Implements ``jobmeter.dialects.base.Dialect`` for OpenTSDB."""
 
     name = "opentsdb"
     title = "OpenTSDB, HTTP API version 2.4"
@@ -29,7 +29,7 @@ class OpenTsdb:
         self._paths = {operation.path: operation for operation in self.operations}
 
     def match(self, call: Call) -> Match | None:
-        """See ``Dialect.match``. ``/api/v1/put`` is ``/api/put``: there is one version of each."""
+        """Return the operation of the call. ``/api/v1/put`` is ``/api/put``: each has a single version."""
         versioned = _VERSIONED.fullmatch(call.raw_path)
         path = f"/api{versioned[1]}" if versioned else call.raw_path
         operation = self._paths.get(path.rstrip("/"))
@@ -42,7 +42,7 @@ class OpenTsdb:
         return Match(operation, {})
 
     def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG002 - no ids
-        """See ``Dialect.render_error``."""
+        """Render the error in OpenTSDB's form."""
         return errors.render(call, error)
 
 

@@ -9,5 +9,5 @@ from jobmeter.dialects.opentsdb.errors import JSON
 
 
 def answer(body: Any, status: int = 200) -> Answer:  # noqa: ANN401 - whatever JSON has a form for
-    """A body in JSON."""
+    """Return a body in JSON."""
     return Answer(status, msgspec.json.encode(body), (), JSON)

@@ -1,4 +1,4 @@
-"""Parameters of a call: query strings and JSON bodies."""
+"""Reads parameters of a call: query strings and JSON bodies."""
 
 from typing import TypeVar
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 def flag(call: Call, name: str) -> bool:
-    """True when the parameter is there: a present one counts as true, unless it says ``false``."""
+    """Return True if the parameter is present, unless its value is ``false``."""
     value = call.parameter(name)
     return value is not None and value.strip().lower() != "false"
 
 
 def required(call: Call, name: str) -> str:
-    """A parameter that must not be empty. Raises MissingFieldError."""
+    """Return a parameter that must not be empty. Raises MissingFieldError."""
     value = call.parameter(name)
     if not value:
         raise MissingFieldError(f"Missing parameter <code>{name}</code>", name)
@@ -26,7 +26,7 @@ def required(call: Call, name: str) -> str:
 
 
 def whole(text: str | int | None, name: str, default: int, most: int) -> int:
-    """A whole number from 0 to ``most``; a larger one is ``most``. Raises InvalidRequestError."""
+    """Return a whole number from 0 to ``most``; a larger one becomes ``most``. Raises InvalidRequestError."""
     if text in {None, ""}:
         return default
     try:
@@ -39,7 +39,7 @@ def whole(text: str | int | None, name: str, default: int, most: int) -> int:
 
 
 def json_body(call: Call, kind: type[T]) -> T:
-    """The body as ``kind``, whatever its content type. Raises InvalidRequestError (field ``body``)."""
+    """Decode the body as ``kind``, for any content type. Raises InvalidRequestError (field ``body``)."""
     if not call.body.strip():
         raise InvalidRequestError("Missing request content", "body")
     try:

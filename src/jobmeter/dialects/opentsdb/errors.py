@@ -24,7 +24,7 @@ NO_NAME = "name"
 
 
 class PutError(InvalidRequestError):
-    """Some data points of a put were refused, and the request did not ask which."""
+    """Some data points of a put were rejected, and the request did not ask for details."""
 
 
 Headers = tuple[tuple[str, str], ...]
@@ -32,11 +32,11 @@ Parts = tuple[int, str, str, Headers]
 """Status, message, details and headers."""
 
 _CHALLENGE: Headers = (("WWW-Authenticate", 'Basic realm="jobmeter"'),)
-"""Without this header no client with a user and a password shows them."""
+"""Without this header no client with a user and a password sends them."""
 
 
 def render(call: Call, error: JobmeterError) -> Answer:
-    """The answer of an error."""
+    """Return the answer for an error."""
     status, message, details, headers = _parts(call, error)
     body: dict[str, object] = {"code": status, "message": message}
     if details:

@@ -1,4 +1,4 @@
-"""The metric of a query string: ``sum:rate{counter}:1m-avg:explicit_tags:sys.cpu{host=*}{dc=lga}``.
+"""Parses the metric of a query string: ``sum:rate{counter}:1m-avg:explicit_tags:sys.cpu{host=*}{dc=lga}``.
 
 https://opentsdb.net/docs/build/html/api_http/query/index.html#metric-query-string-format
 """
@@ -12,7 +12,10 @@ _OPEN, _CLOSE = "{(", "})"
 
 
 class MetricText(msgspec.Struct, frozen=True):
-    """Its parts. ``rate`` None: no rate; else the text in its braces. ``tags`` and ``filters``: the text in theirs."""
+    """The parts of a metric query.
+
+    ``rate`` is the text in its braces, None without a rate. ``tags`` and ``filters`` are the texts in their braces.
+    """
 
     aggregator: str
     metric: str
@@ -24,7 +27,7 @@ class MetricText(msgspec.Struct, frozen=True):
 
 
 def split_metric(text: str) -> MetricText:
-    """The parts of an ``m``. Raises InvalidRequestError (field ``m``)."""
+    """Return the parts of an ``m``. Raises InvalidRequestError (field ``m``)."""
     aggregator, *parts = _split(text, ":")
     if not parts:
         raise InvalidRequestError(f'Invalid parameter m="{text[:100]}" (not enough colons)', "m")
@@ -47,7 +50,7 @@ def split_metric(text: str) -> MetricText:
 
 
 def split_braces(text: str, field: str) -> tuple[str, str, str]:
-    """A metric, and the contents of its first and second braces. Raises InvalidRequestError naming ``field``."""
+    """Return a metric, and the contents of its first and second braces. Raises InvalidRequestError naming ``field``."""
     metric, brace, rest = text.partition("{")
     if not brace:
         return metric, "", ""
@@ -60,7 +63,7 @@ def split_braces(text: str, field: str) -> tuple[str, str, str]:
 
 
 def _groups(text: str) -> list[str]:
-    """The contents of ``a}{b``; braces inside of parentheses belong to a pattern."""
+    """Return the contents of ``a}{b``; braces inside parentheses belong to a pattern."""
     found, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += letter == "("
@@ -72,7 +75,7 @@ def _groups(text: str) -> list[str]:
 
 
 def split_tags(text: str, field: str = "m") -> list[tuple[str, str]]:
-    """The pairs of ``host=*,dc=lga``. Raises InvalidRequestError naming ``field``."""
+    """Return the pairs of ``host=*,dc=lga``. Raises InvalidRequestError naming ``field``."""
     pairs = []
     for part in _split(text, ",") if text.strip() else []:
         name, equals, value = part.strip().partition("=")
@@ -83,7 +86,7 @@ def split_tags(text: str, field: str = "m") -> list[tuple[str, str]]:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """The parts between marks that stand outside of braces and parentheses."""
+    """Return the parts between marks outside of braces and parentheses."""
     if len(text) > _LONGEST:
         raise InvalidRequestError(f"a metric query may have {_LONGEST} characters", "m")
     parts, depth, start = [], 0, 0

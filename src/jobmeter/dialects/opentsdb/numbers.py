@@ -1,4 +1,4 @@
-"""Numbers as OpenTSDB writes them: whole ones without a fraction, NaN as a text, as JSON has no form for it."""
+"""Formats numbers for OpenTSDB: whole ones without a fraction, NaN as a text because JSON has no form for it."""
 
 import math
 
@@ -6,12 +6,12 @@ _WHOLE = 2.0**63
 
 
 def text_of(value: float) -> str:
-    """The shortest text that gives the number back."""
+    """Return the shortest text that reads back as the number."""
     return str(int(value)) if value.is_integer() and abs(value) < _WHOLE else repr(value)
 
 
 def json_of(value: float, *, null: bool) -> str:
-    """A value in JSON; an absent one is ``"NaN"``, or null with that fill policy."""
+    """Encode a value in JSON; an absent one is ``"NaN"``, or null with that fill policy."""
     if math.isfinite(value):
         return text_of(value)
     return "null" if null else '"NaN"'

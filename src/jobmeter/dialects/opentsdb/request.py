@@ -28,7 +28,7 @@ MOST_TSUIDS = 10_000
 
 
 class SubQuery(PointQuery, frozen=True, kw_only=True):
-    """One sub query. ``metric`` is empty where ``tsuids`` are given."""
+    """A sub query. ``metric`` is empty if ``tsuids`` are given."""
 
     index: int
     metric: str
@@ -36,7 +36,7 @@ class SubQuery(PointQuery, frozen=True, kw_only=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole request. ``range`` ends with the millisecond after its last one, as OpenTSDB includes both ends."""
+    """A whole request. ``range`` ends with the millisecond after its last one, because OpenTSDB includes both ends."""
 
     range: TimeRange
     queries: Sequence[SubQuery]
@@ -81,7 +81,7 @@ class QueryBody(msgspec.Struct, frozen=True):
 
 
 def from_body(call: Call, now_ms: int) -> Query:
-    """The query of a POST. Raises InvalidRequestError."""
+    """Parse the query of a POST. Raises InvalidRequestError."""
     body = json_body(call, QueryBody)
     if truth(body.delete):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
@@ -98,7 +98,7 @@ def from_body(call: Call, now_ms: int) -> Query:
 
 
 def from_string(call: Call, now_ms: int) -> Query:
-    """The query of a GET. Raises InvalidRequestError."""
+    """Parse the query of a GET. Raises InvalidRequestError."""
     zone = zone_of(call.parameter("tz") or call.parameter("timezone") or "")
     if flag(call, "delete"):
         raise InvalidRequestError("Deleting data is not enabled", "delete")
@@ -180,7 +180,7 @@ def _of_metric(index: int, text: MetricText, zone: ZoneInfo, *, calendar: bool) 
 
 
 def _rate_text(text: str) -> RateOptions:
-    """The options between the braces of ``rate{counter,max,reset}``; ``dropcounter`` drops resets."""
+    """Parse the options in the braces of ``rate{counter,max,reset}``; ``dropcounter`` drops resets."""
     parts = [part.strip() for part in text.split(",")] if text else [""]
     if parts[0] not in {"", "counter", "dropcounter"} or len(parts) > 3:
         raise InvalidRequestError(f"Invalid rate options: {text[:64]}", "m")
@@ -215,7 +215,7 @@ def _tsuids(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def described(query: SubQuery) -> Mapping[str, Any]:
-    """The sub query as an answer repeats it."""
+    """Return the sub query in the form that an answer repeats."""
     return {
         "aggregator": query.aggregator,
         "metric": query.metric or None,

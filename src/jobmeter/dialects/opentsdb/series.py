@@ -1,4 +1,4 @@
-"""The series of a request: by metric or by id."""
+"""Finds the series of a request: by metric or by id."""
 
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from jobmeter.wire.opentsdb.names import from_opentsdb
 
 
 def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[Any], Any, FoundSeries]:
-    """The series of a metric. Raises NotFoundError (kind ``name``) for an illegal one."""
+    """Return the series of a metric. Raises NotFoundError (kind ``name``) for an unknown one."""
     name = from_opentsdb(metric)
     found = yield from execute(SeriesQuestion(metrics=frozenset({name}), since_ms=since_ms))
     if not found.series and name not in CATALOG:
@@ -26,9 +26,9 @@ def of_metric(metric: str, since_ms: int | None = None) -> Generator[Question[An
 
 
 def of_tsuids(tsuids: Sequence[str]) -> Generator[Question[Any], Any, FoundSeries]:
-    """The series of some ids, in the order of the ids; unknown ones are left out.
+    """Return the series of some ids, in the order of the ids; unknown ones are left out.
 
-    Raises InvalidRequestError for what cannot be an id.
+    Raises InvalidRequestError for an invalid id.
     """
     parts = [split_tsuid(text) for text in tsuids]
     if None in parts:

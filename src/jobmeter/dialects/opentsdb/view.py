@@ -11,7 +11,7 @@ _PLAIN = re.compile(r"[-\w./]+", re.ASCII)
 
 
 def view_call(view: View) -> ViewCall | None:
-    """A query by replica and device; None for a metric derived from others or from a counter."""
+    """Return a query by replica and device; None for a metric derived from others or from a counter."""
     metric = view.metric
     # A filter in a query's text has no form for other letters.
     if (

@@ -52,25 +52,25 @@ _CODES = {
 
 
 def kind_of(error: JobmeterError) -> tuple[int, Code]:
-    """The status of HTTP and the code of gRPC."""
+    """Return the status of HTTP and the code of gRPC."""
     status = 503 if isinstance(error, QueryTimeoutError) else http_status(error)
     return status, _CODES[status]
 
 
 def message_of(error: JobmeterError) -> str:
-    """The message for the sender; without details for a bug."""
+    """Return the message for the sender; without details for a bug."""
     return "internal error" if kind_of(error)[1] is Code.INTERNAL else error.message
 
 
 def retry_ms_of(error: JobmeterError) -> int | None:
-    """When to retry; None for a request that would be refused again."""
+    """Return the delay before a retry; None for a request that would be rejected again."""
     if isinstance(error, ThrottledError | UnavailableError):
         return RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
     return RETRY_MS if isinstance(error, QueryTimeoutError) else None
 
 
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
-    """The answer of an error."""
+    """Return the answer for an error."""
     json = media_of(call) != PROTOBUF
     http, code = kind_of(error)
     headers: Headers = ()

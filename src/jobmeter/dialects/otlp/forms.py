@@ -1,4 +1,4 @@
-"""The two encodings of a body, how a call names its own, and operations that take both."""
+"""The two encodings of a body, the encoding of a call, and operations that accept both."""
 
 from collections.abc import Callable
 
@@ -8,25 +8,25 @@ from jobmeter.errors import InvalidRequestError
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 ENCODING, TYPE = "Content-Encoding", "Content-Type"
-"""Fields of InvalidRequestError for a form of the body that is not taken: 415."""
+"""Fields of InvalidRequestError for an unsupported form of the body: 415."""
 UNPACKED = frozenset({"", "identity", "gzip", "x-gzip"})
-"""Content encodings that the server undoes."""
+"""Content encodings that the server decodes."""
 BODY_BYTES = 32 * 2**20
-"""Largest message, as sent and after decompression where the transport undoes that."""
+"""Largest message, as sent, and after decompression if the transport decompresses it."""
 
 
 def media_of(call: Call) -> str:
-    """Content-Type without its parameters, in lower case."""
+    """Return Content-Type without its parameters, in lower case."""
     return call.header("content-type").partition(";")[0].strip().lower()
 
 
 def encoding_of(call: Call) -> str:
-    """Content-Encoding in lower case."""
+    """Return Content-Encoding in lower case."""
     return call.header("content-encoding").strip().lower()
 
 
 def encoding_of_body(call: Call) -> str:
-    """``PROTOBUF`` or ``JSON``. Raises InvalidRequestError for anything else."""
+    """Return ``PROTOBUF`` or ``JSON``. Raises InvalidRequestError for anything else."""
     media = media_of(call)
     if media not in {PROTOBUF, JSON}:
         raise InvalidRequestError(f"{TYPE} {media[:80]!r} is not supported; {PROTOBUF} and {JSON} are", TYPE)
@@ -43,9 +43,9 @@ def operation(
     action: str = "traces:write",
     in_memory: int = 24,
 ) -> Operation:
-    """An operation that takes such a message.
+    """Make an operation that accepts such a message.
 
-    ``in_memory``: how many times one in protocol buffers is in memory, what is read from it included, at most.
+    ``in_memory``: most copies of a message in protocol buffers in memory, decoded data included.
     """
     return Operation(
         name=name,

@@ -6,7 +6,7 @@ GAPS = (
     Gap(
         "Delta temporality",
         "It is refused and counted: a change that is lost, or sent again, would make every later total wrong. SDKs "
-        "send totals unless they are told otherwise; the Collector's `deltatocumulative` makes totals.",
+        "send totals unless configured otherwise; the Collector's `deltatocumulative` makes totals.",
     ),
     Gap(
         "Exponential histograms",

@@ -1,4 +1,4 @@
-"""The filters, the order and the paging of ListJobs as a question about jobs."""
+"""The filters, the order and the paging of ListJobs as a query for jobs."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -36,7 +36,7 @@ TIMES: Mapping[str, tuple[str, frozenset[JobState]]] = MappingProxyType(
         "GmtStoppedTime": ("end", frozenset({JobState.STOPPED, JobState.UNKNOWN})),
     }
 )
-"""What StartTime and EndTime may bound: our field, and the states that show it."""
+"""Times that StartTime and EndTime may bound: our field, and the states that show it."""
 _SUMS = ("RequestCPU", "RequestGPU", "RequestMemory", "NodeCount")
 NUMBERS = ("Duration", "Priority", *_SUMS)
 """The fields of NumericRangeMin and NumericRangeMax."""
@@ -58,14 +58,14 @@ _ALL_PRIORITIES = range(1, 10)
 
 
 def sums(totals: Totals) -> dict[str, float]:
-    """The requests of all pods of a registered job, stored in its record so that ListJobs can filter by them."""
+    """Return the requests of all pods of a registered job, stored in its record so that ListJobs can filter by them."""
     memory = None if totals.memory is None else totals.memory / GIB
     found = dict(zip(_SUMS, (totals.cpu, totals.gpu, memory, totals.pods), strict=True))
     return {name: value for name, value in found.items() if value is not None}
 
 
 def filter_of(arguments: Arguments) -> JobFilter | None:
-    """The query of the call; None where its filters exclude each other."""
+    """Return the query of the call; None if its filters exclude each other."""
     status = arguments.word("Status", STATUSES)
     states, conditions = STATUS.matching(status) if status else (_ALL, ())
     bounds, meant = _bounds(arguments)
@@ -94,7 +94,7 @@ def filter_of(arguments: Arguments) -> JobFilter | None:
 
 
 def _ids(arguments: Arguments) -> tuple[str, ...]:
-    """The ids as sent, and in lower case as the vendor's are: it ignores case."""
+    """Return the ids as sent and in lower case, because the vendor ignores case."""
     job = arguments.text("JobId")
     names = (job,) if job else arguments.names("JobIds")
     return tuple(dict.fromkeys(part for name in names for part in (name, name.lower())))
@@ -140,7 +140,7 @@ def _choices(arguments: Arguments) -> Iterator[Condition]:
 
 
 def _payment(payment: str) -> Iterator[Condition]:
-    """By the job's record, else by whether it has a resource group."""
+    """Yield conditions on the payment: by the job's record, else by its resource group, present or not."""
     if payment == "Spot":
         yield Condition(f"{_OWN}.PaymentType", Operator.IN, ("Spot",))
         return
@@ -162,7 +162,7 @@ def _number(arguments: Arguments) -> Iterator[Condition]:
     elif field == "Priority":
         fit = _priorities(arguments)
         others = tuple(str(priority) for priority in _ALL_PRIORITIES if priority not in fit)
-        # A job without one has the lowest.
+        # A job without a priority has the lowest.
         if 1 not in fit:
             yield Condition(f"{_OWN}.Priority", Operator.IN, tuple(map(str, fit)))
         elif others:
@@ -170,7 +170,7 @@ def _number(arguments: Arguments) -> Iterator[Condition]:
 
 
 def _priorities(arguments: Arguments) -> tuple[int, ...]:
-    """The matching priorities; all of them without a filter."""
+    """Return the matching priorities; all of them without a filter."""
     least, most = _range(arguments) if arguments.text("NumericRangeField").casefold() == "priority" else (None, None)
     lowest, highest = 1 if least is None else least, 9 if most is None else most
     return tuple(priority for priority in _ALL_PRIORITIES if lowest <= priority <= highest)

@@ -1,4 +1,4 @@
-"""A job in PAI-DLC's form, in a list and by itself. Unknown fields are left out.
+"""A job in PAI-DLC's form, in a list and alone. Unknown fields are left out.
 
 RequestGPU and RequestMemory are texts in a list and numbers in GetJob, as the vendor's SDK declares them.
 """
@@ -38,7 +38,7 @@ _FINISHES = {
 
 
 def listed(job: Job, now_ms: int) -> dict[str, Any]:
-    """A member of ListJobs."""
+    """Return a member of ListJobs."""
     given = own(job)
     totals = specs.totals(specs.of_record(given.get("JobSpecs")))
     item = {
@@ -58,7 +58,10 @@ def listed(job: Job, now_ms: int) -> dict[str, Any]:
 
 
 def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) -> dict[str, Any]:
-    """The body of GetJob, without its request id. Not in ``detail``: without pods, specs, environment and history."""
+    """Return the body of GetJob, without its request id.
+
+    Without ``detail``, pods, specs, environment and history are left out.
+    """
     job, given = view.job, own(view.job)
     roles: Any = given.get("JobSpecs") or (_made_up(job, view.replicas) if detail else None)
     totals = specs.totals(specs.of_record(roles))
@@ -81,7 +84,7 @@ def alone(view: JobView, events: Sequence[Event], now_ms: int, *, detail: bool) 
 
 
 def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
-    """The history of a job's states: from events, else from its times. The last one is open until it ends."""
+    """Return the history of a job's states: from events, else from its times. The last one is open until it ends."""
     changes = [(event.time, state, event.message) for event in events if (state := _state(event.reason))]
     steps = changes or [(time, state, "") for time, state in states_of(job)]
     ends = [time for time, _, _ in steps[1:]]
@@ -94,7 +97,7 @@ def history(job: Job, events: Sequence[Event]) -> list[dict[str, Any]]:
 
 
 def own(job: Job) -> Mapping[str, Any]:
-    """The fields of the job's record for this dialect."""
+    """Return the fields of the job's record for this dialect."""
     return job.extra.get(NAME, {})
 
 
@@ -130,7 +133,7 @@ def _common(job: Job, now_ms: int) -> dict[str, Any]:
 
 
 def _made_up(job: Job, replicas: Sequence[Replica]) -> list[dict[str, Any]]:
-    """The roles of a job that was registered without any, from its replicas and limits."""
+    """Return the roles of a job that was registered without any, from its replicas and limits."""
     counts: dict[str, int] = {}
     for name in dict.fromkeys(replica.name for replica in replicas):
         counts[pod_type(name)] = counts.get(pod_type(name), 0) + 1

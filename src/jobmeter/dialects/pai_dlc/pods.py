@@ -14,23 +14,23 @@ _ALIVE = {"Pending", "Running"}
 
 
 def pod_id(replica: Replica, job: Job) -> str:
-    """The pod's id in the record, else one in the vendor's form."""
+    """Return the pod's id in the record, else one in the vendor's form."""
     return replica.pod_id or f"{job.id}-{replica.name}"
 
 
 def pod_uid(replica: Replica, job: Job) -> str:
-    """A UUID of this attempt of the pod, the same whenever it is requested."""
+    """Return a UUID of this attempt of the pod, the same in every call."""
     return str(uuid5(NAMESPACE_URL, f"jobmeter:{job.project}/{job.id}/{replica.name}/{replica.attempt}"))
 
 
 def pod_type(name: str) -> str:
-    """``Worker`` of ``worker-0``."""
+    """Return the role of a replica: ``Worker`` of ``worker-0``."""
     role = name.rpartition("-")[0] or name
     return _SPELT.get(role, role[:1].upper() + role[1:])
 
 
 def pods(view: JobView, now_ms: int) -> list[dict[str, Any]]:
-    """Each pod with its history, newest first, in the order of the replicas."""
+    """Return each pod with its history, newest first, in the order of the replicas."""
     return [
         {**_pod(attempts[0], view.job, now_ms), "HistoryPods": [_pod(one, view.job, now_ms) for one in attempts[1:]]}
         for attempts in _attempts(view.replicas)
@@ -38,9 +38,9 @@ def pods(view: JobView, now_ms: int) -> list[dict[str, Any]]:
 
 
 def find(view: JobView, requested: str, uid: str = "") -> tuple[Replica, bool]:
-    """The replica of a pod id: the attempt of the uid where one is given, else the newest one. True: a uid was given.
+    """Return the replica of a pod id, and True if a uid was given.
 
-    Raises NotFoundError (kind ``pod``).
+    It is the attempt with that uid, by default the newest attempt. Raises NotFoundError (kind ``pod``).
     """
     named = [replica for replica in view.replicas if pod_id(replica, view.job) == requested]
     found = [replica for replica in named if not uid or pod_uid(replica, view.job) == uid]
@@ -61,7 +61,7 @@ def _pod(replica: Replica, job: Job, now_ms: int) -> dict[str, Any]:
     status = pod_status(replica, job)
     end = replica.end if replica.end is not None or not job.state.finished else job.end
     if status in _ALIVE:
-        # A replica that has only samples ends at the last of them, and goes on.
+        # A replica with samples alone ends at the last of them, and continues.
         end = None
     created = min((time for time in (replica.start, job.created) if time is not None), default=None)
     times = {

@@ -11,7 +11,7 @@ from jobmeter.dialects.alibaba.operation import missing
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 
 MAX_PODS = 10_000
-"""How many pods a job may have that is registered here."""
+"""Most pods of a job that is registered here."""
 GIB = 2**30
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
@@ -35,7 +35,7 @@ class ResourceConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """One role of a job: the members that are read."""
+    """A role of a job: the members that are read."""
 
     type: str | None = None
     pod_count: int | None = None
@@ -48,7 +48,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests of all pods together: cores, GPUs, bytes. None where unknown."""
+    """The requests of all pods together: cores, GPUs, bytes. None if unknown."""
 
     cpu: float | None = None
     gpu: float | None = None
@@ -57,7 +57,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
-    """The roles, if they are valid. Raises InvalidRequestError naming the wrong field."""
+    """Return the roles, if they are valid. Raises InvalidRequestError naming the invalid field."""
     if not specs:
         raise missing("JobSpecs")
     for at, spec in enumerate(specs):
@@ -79,20 +79,23 @@ def checked(specs: Sequence[JobSpec] | None) -> list[JobSpec]:
 
 
 def pod_names(specs: Sequence[JobSpec]) -> Iterator[str]:
-    """The replicas that the roles make: ``worker-0``, ``worker-1``, ..."""
+    """Yield the replicas of the roles: ``worker-0``, ``worker-1``, ..."""
     for spec in specs:
         yield from (f"{str(spec.type).lower()}-{number}" for number in range(spec.pod_count or 0))
 
 
 def limits(specs: Sequence[JobSpec]) -> dict[str, float]:
-    """What one pod may use, by our names: that of the role with the most pods, since a job has one set of limits."""
+    """Return the limits of one pod, by our names.
+
+    They come from the role with the most pods, because a job has one set of limits.
+    """
     config = _main(specs).resource_config or ResourceConfig()
     found = {"cpu.limit": quantity(config.cpu, "CPU"), "memory.limit": quantity(config.memory, "Memory")}
     return {name: value for name, value in found.items() if value}
 
 
 def instance_type(specs: Sequence[JobSpec]) -> dict[str, Any]:
-    """The instance type of a pod of the role with the most pods."""
+    """Return the instance type of a pod of the role with the most pods."""
     main = _main(specs)
     config = main.resource_config or ResourceConfig()
     memory, gpus = quantity(config.memory, "Memory"), quantity(config.gpu, "GPU")
@@ -108,7 +111,7 @@ def instance_type(specs: Sequence[JobSpec]) -> dict[str, Any]:
 
 
 def totals(specs: Sequence[JobSpec]) -> Totals:
-    """What all pods ask for together."""
+    """Return the requests of all pods together."""
     sums: dict[str, float] = {}
     for spec in specs:
         for name, value in _amounts(spec.resource_config or ResourceConfig()):
@@ -120,7 +123,7 @@ def totals(specs: Sequence[JobSpec]) -> Totals:
 
 
 def of_record(given: Any) -> list[JobSpec]:  # noqa: ANN401 - whatever a record holds
-    """The roles in a job's record; none when they are invalid."""
+    """Return the roles in a job's record; empty if they are invalid."""
     try:
         return msgspec.convert(given or [], list[JobSpec])
     except msgspec.ValidationError:
@@ -128,7 +131,10 @@ def of_record(given: Any) -> list[JobSpec]:  # noqa: ANN401 - whatever a record 
 
 
 def quantity(value: str | float | None, field: str) -> float | None:
-    """The number of ``4``, ``500m``, ``64Gi`` or ``64 GB``; None of nothing. InvalidRequestError for another text."""
+    """Return the number of ``4``, ``500m``, ``64Gi`` or ``64 GB``; None for an empty value.
+
+    Raises InvalidRequestError for another text.
+    """
     if value is None or value == "":
         return None
     text = value if isinstance(value, str) else f"{value:.15g}"

@@ -24,7 +24,7 @@ STATUSES: Mapping[str, JobState] = MappingProxyType(
         "Stopped": JobState.STOPPED,
     }
 )
-"""The meaning of each of their words."""
+"""Our state of each of their words."""
 
 WORDS: Mapping[JobState, str] = MappingProxyType(
     {
@@ -33,7 +33,7 @@ WORDS: Mapping[JobState, str] = MappingProxyType(
         JobState.SUCCEEDED: "Succeeded",
         JobState.FAILED: "Failed",
         JobState.STOPPED: "Stopped",
-        # Theirs have three final states: this one means neither success nor failure.
+        # They have three final states: this one means neither success nor failure.
         JobState.UNKNOWN: "Stopped",
     }
 )
@@ -52,13 +52,13 @@ REASONS: Mapping[JobState, tuple[str, str]] = MappingProxyType(
         JobState.UNKNOWN: ("JobUnknown", "Nobody saw how the job ended."),
     }
 )
-"""ReasonCode and ReasonMessage of a state, where the job's record has none."""
+"""ReasonCode and ReasonMessage of a state, if the job's record has none."""
 
 _PODS = {
     JobState.QUEUED: "Pending",
     JobState.RUNNING: "Running",
     JobState.SUCCEEDED: "Succeeded",
-    # The vendor's pods know no such state; the pod of a job that was stopped ended without success.
+    # The vendor's pods have no such state; the pod of a stopped job ended without success.
     JobState.STOPPED: "Failed",
     JobState.FAILED: "Failed",
     JobState.UNKNOWN: "Unknown",
@@ -66,7 +66,7 @@ _PODS = {
 
 
 def pod_status(replica: Replica, job: Job) -> str:
-    """The pod's own state, else the one that follows from its job's and its times."""
+    """Return the pod's own state, else the one that follows from its job's and its times."""
     if replica.state is not None and (replica.state.finished or not job.state.finished):
         return _PODS[replica.state]
     if replica.end is not None and not job.state.finished:

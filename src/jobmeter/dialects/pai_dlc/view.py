@@ -6,7 +6,7 @@ from jobmeter.model.time import SECOND, iso
 
 
 def view_call(view: View) -> ViewCall | None:
-    """GetJobMetrics for that metric; None where it has no name for it."""
+    """Return GetJobMetrics for that metric; None if it has no name for it."""
     name = view.metric.names.get(NAME)
     if name is None:
         return None

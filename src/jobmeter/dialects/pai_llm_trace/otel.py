@@ -1,4 +1,4 @@
-"""Traces as the vendor answers them: in its own short form, or as OpenTelemetry's ``TracesData`` in JSON."""
+"""Traces in the vendor's two forms: its own short one, and OpenTelemetry's ``TracesData`` in JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from jobmeter.model.span import KINDS, STATUSES, Attributes, Span
 
 
 def short(spans: Sequence[Span]) -> dict[str, Any]:
-    """A trace with its spans, attributes as plain JSON."""
+    """Return a trace with its spans, attributes as plain JSON."""
     return {"traceId": spans[0].trace, "spans": [_short(span) for span in spans]}
 
 
@@ -32,7 +32,7 @@ def _short(span: Span) -> dict[str, Any]:
 
 
 def compatible(spans: Sequence[Span]) -> dict[str, Any]:
-    """A trace that ``google.protobuf.json_format`` reads as ``TracesData``: bytes are base64, as it has them."""
+    """Return a trace that ``google.protobuf.json_format`` reads as ``TracesData``: it encodes bytes in base64."""
     return {"resourceSpans": [_of_resource(span) for span in spans]}
 
 
@@ -107,7 +107,7 @@ def _value(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any value of JSON
 
 
 def without_embeddings(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes but for the contents of embedding vectors."""
+    """Return the attributes without the contents of embedding vectors."""
     return {key: _emptied(value) if "embedding" in key.lower() else value for key, value in attributes.items()}
 
 

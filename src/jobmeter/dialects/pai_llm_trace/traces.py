@@ -11,10 +11,9 @@ from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.pai_llm_trace.otel import compatible, short, without_embeddings
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.span import Span, SpanStatus
-from jobmeter.model.time import DAY, MINUTE
+from jobmeter.model.time import DAY, MINUTE, NS_PER_MS
 from jobmeter.model.trace_filter import MOST_SPANS, Condition, Holder, Operator, SpanFilter, TraceFilter, TraceOrder
 
-_NS = 1_000_000
 _MOST_PAGE, _MOST_PAGES = 100, 10_000
 _REDUCED = {"REMOVE_EMBEDDING": "embedding", "ROOT_ONLY": "root"}
 _EXACT = {
@@ -63,7 +62,7 @@ class _Filter(msgspec.Struct, rename="pascal"):
     in_query("TraceReduceMethod", "`REMOVE_EMBEDDING`, `ROOT_ONLY` or nothing."),
 )
 def list_traces_datas(arguments: Arguments) -> Steps:
-    """Traces that the key may see, each with its spans as JSON text: `{Traces, TotalCount, RequestId}`."""
+    """Lists traces that the key may see, each with its spans as JSON text: `{Traces, TotalCount, RequestId}`."""
     wanted, plain = _trace_filter(arguments), not arguments.flag("OpentelemetryCompatible")
     reduced = arguments.choice("TraceReduceMethod", _REDUCED, "")
     page = yield from execute(wanted)
@@ -107,8 +106,8 @@ def _trace_filter(arguments: Arguments) -> TraceFilter:
     return TraceFilter(
         traces=frozenset(one.lower() for one in arguments.names("TraceIds")),
         span_ids=frozenset(one.lower() for one in arguments.names("SpanIds")),
-        start_ns=_moment(arguments, "MinTime", arguments.context.now_ms - 2 * DAY) * _NS,
-        end_ns=_moment(arguments, "MaxTime", arguments.context.now_ms + 10 * MINUTE) * _NS,
+        start_ns=_moment(arguments, "MinTime", arguments.context.now_ms - 2 * DAY) * NS_PER_MS,
+        end_ns=_moment(arguments, "MaxTime", arguments.context.now_ms + 10 * MINUTE) * NS_PER_MS,
         names=frozenset(names),
         statuses=frozenset(statuses),
         conditions=tuple(conditions),
@@ -149,7 +148,7 @@ def _status(text: str) -> SpanStatus:
 
 
 def _moment(arguments: Arguments, name: str, default: int) -> int:
-    """Epoch milliseconds of a day or a second in UTC."""
+    """Return epoch milliseconds of a day or a second in UTC."""
     text = arguments.text(name)
     if not text:
         return default
@@ -162,7 +161,7 @@ def _moment(arguments: Arguments, name: str, default: int) -> int:
 
 
 def _seconds(arguments: Arguments, name: str) -> int | None:
-    """Nanoseconds of a number of seconds."""
+    """Return nanoseconds of a number of seconds."""
     text = arguments.text(name)
     if not text:
         return None

@@ -70,7 +70,7 @@ PAI_STUDIO = Product(
         ),
         never(
             "Orders, prices, networks, disks, zones and drivers of groups, machines and quotas; sub-quotas; labels",
-            "Nobody reports them: they are left out of the answers, and a filter on them selects nothing.",
+            "They are not reported: they are left out of the answers, and a filter on them selects nothing.",
         ),
         never("Algorithms, components, experiments, services, images", "They are not about metrics."),
     ),

@@ -23,7 +23,7 @@ ORDER = in_query("Order", "`asc` (default) or `desc`.")
 
 
 def _unknown(_: ResourceGroup) -> None:
-    """Sort by a field that no group has: the order stays as it is."""
+    """Return None for every group: the sort by a field that no group has keeps their order."""
 
 
 SORTS: Mapping[str, GroupSort] = MappingProxyType(
@@ -53,10 +53,10 @@ SORTS: Mapping[str, GroupSort] = MappingProxyType(
     by_resource=True,
 )
 def list_resource_groups(arguments: Arguments) -> Steps:
-    """The resource groups that records of nodes and jobs name: `{ResourceGroups, TotalCount, RequestId}`.
+    """Lists the resource groups that records of nodes and jobs name: `{ResourceGroups, TotalCount, RequestId}`.
 
     A member is `{ResourceGroupID, Name, Status, NodeCount, WorkspaceID, GmtCreatedTime, GmtModifiedTime}`. WorkspaceID
-    is left out where the group's jobs are of none or of several.
+    is left out if the group's jobs have none or several.
     """
     offset, size = page(arguments)
     check_type(arguments)
@@ -85,9 +85,10 @@ def list_resource_groups(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def get_resource_group(arguments: Arguments) -> Steps:
-    """One resource group: `{Name, Status, ClusterID, WorkspaceID, GmtCreatedTime, GmtModifiedTime, Tags, RequestId}`.
+    """Returns one resource group.
 
-    ClusterID and WorkspaceID are left out where there are none or several.
+    `{Name, Status, ClusterID, WorkspaceID, GmtCreatedTime, GmtModifiedTime, Tags, RequestId}`. ClusterID and
+    WorkspaceID are left out if there are none or several.
     """
     name = arguments.required("ResourceGroupID")
     arguments.flag("IsAIWorkspaceDataEnabled")
@@ -114,13 +115,16 @@ def group_fields(group: ResourceGroup) -> dict[str, Any]:
 
 
 def ready(arguments: Arguments, name: str = "Status") -> bool:
-    """Return whether a filter on the status, a comma separated list, lets what is there pass."""
+    """Return True if a filter on the status, a comma-separated list, is empty or includes Ready."""
     statuses = arguments.names(name)
     return not statuses or READY.casefold() in {one.casefold() for one in statuses}
 
 
 def check_type(arguments: Arguments) -> None:
-    """Refuse an unknown ResourceType. Nobody says of which type a group's machines are: it filters nothing."""
+    """Raise InvalidRequestError for an unknown ResourceType.
+
+    The type of a group's machines is unknown: it filters nothing.
+    """
     arguments.word("ResourceType", RESOURCE_TYPES)
 
 

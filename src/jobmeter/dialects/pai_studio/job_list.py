@@ -50,7 +50,7 @@ SORTS: Mapping[str, str] = MappingProxyType(
         "UserId": "user",
     }
 )
-"""The field of a job of each sort."""
+"""Job fields of the sorts."""
 STORED_FIELDS = (
     *("AlgorithmId", "AlgorithmName", "AlgorithmProvider", "AlgorithmVersion", "AssignNodeSpec", "DlcJobId"),
     *("Environments", "ExperimentConfig", "HyperParameters", "InputChannels", "IsTempAlgo", "OutputChannels"),
@@ -80,7 +80,7 @@ _OWN = f"extra.{NAME}"
     by_resource=True,
 )
 def list_training_jobs(arguments: Arguments) -> Steps:
-    """Every job as a training job: `{TrainingJobs, TotalCount, RequestId}`.
+    """Lists every job as a training job: `{TrainingJobs, TotalCount, RequestId}`.
 
     Without StartTime, only jobs of the last seven days. A member is `{TrainingJobId, TrainingJobName, Status, UserId,
     WorkspaceId, Labels, ComputeResource, StatusTransitions, ReasonMessage, GmtCreateTime, GmtModifiedTime}` and the
@@ -146,7 +146,7 @@ def _member(job: Job, size: JobSize) -> dict[str, Any]:
 
 
 def _resource(job: Job, size: JobSize) -> dict[str, Any]:
-    """The machines of a job: those of an instance type that its record names, else replicas of a size in a group."""
+    """Return the machines of a job: of its record's instance type, else replicas of a size in a group."""
     kind, replicas = job.instance_type, size.replicas or None
     spec = "" if kind is None else kind.id or kind.name
     cpu, memory = (recorded_limit(job, limit) for limit in LIMITS)

@@ -25,16 +25,16 @@ from jobmeter.query.group import NodeLoad, NodeLoadsQuestion
 from jobmeter.query.request import GroupRef
 
 ACCELERATORS = ("CPU", "GPU")
-"""Without, and with devices."""
+"""Machines without devices, and with devices."""
 UNKNOWN_OF_MACHINE_GROUPS = (
     *("CreatorID", "DiskPL", "EcsSpec", "OrderInstanceId", "PaymentDuration", "PaymentDurationUnit", "PaymentType"),
 )
-"""Filters on facts that nobody reports of a machine group."""
+"""Filters on unknown facts of a machine group."""
 _NO_MACHINE_GROUP = "No machine group has it: a filter on it selects none."
 
 
 class Kind(NamedTuple):
-    """A kind of machine: cores, GiB of memory, devices and their models. None where unknown."""
+    """A kind of machine: cores, GiB of memory, devices and their models. None if unknown."""
 
     cpu: int | None
     memory: int | None
@@ -69,11 +69,11 @@ MACHINE_GROUP_SORTS: Mapping[str, Callable[[dict[str, Any]], Any]] = MappingProx
     by_resource=True,
 )
 def list_resource_group_machine_groups(arguments: Arguments) -> Steps:
-    """The nodes of a resource group by kind: `{MachineGroups, TotalCount, RequestId}`, `TotalCount` as text.
+    """Lists the nodes of a resource group by kind: `{MachineGroups, TotalCount, RequestId}`, `TotalCount` as text.
 
     A member is `{MachineGroupID, ResourceGroupID, Status, EcsCount, Cpu, Memory, Gpu, GpuType, GmtCreatedTime,
-    GmtModifiedTime}`: nodes with as many cores, GiB of memory and devices of the same model. The sizes are those of one
-    node, left out where unknown; the times are when the first node, and the last, was heard of first.
+    GmtModifiedTime}`: nodes with as many cores, GiB of memory and devices of the same model. The sizes are of one
+    node, left out if unknown. The times are the first reports of the oldest and of the newest node.
     """
     group = arguments.required("ResourceGroupID")
     offset, size = page(arguments)
@@ -94,13 +94,16 @@ def list_resource_group_machine_groups(arguments: Arguments) -> Steps:
 
 
 def loads_of(arguments: Arguments, group: str) -> Lookup[Sequence[NodeLoad]]:
-    """Return the nodes of a resource group and what runs on them now. NotFoundError for a group that nobody names."""
+    """Return the nodes of a resource group with their current load. Raises NotFoundError for an unknown group."""
     span, silent_ms = arguments.lately(NOW_MS), arguments.context.silent_ms
     return (yield from execute(NodeLoadsQuestion(group=GroupRef(group), range=span, silent_ms=silent_ms)))
 
 
 def kind_of(load: NodeLoad) -> Kind:
-    """Return the kind of a node. Memory is rounded to GiB: machines of one kind differ by what their kernel takes."""
+    """Return the kind of a node.
+
+    Memory is rounded to GiB, because kernels of the same machines reserve different sizes.
+    """
     capacity = load.capacity
     return Kind(
         cpu=whole(capacity.cpu) or None,
@@ -111,12 +114,12 @@ def kind_of(load: NodeLoad) -> Kind:
 
 
 def machine_group_id(group: str, kind: Kind) -> str:
-    """Return the id of the nodes of a kind in a group: the same while the group and the kind are."""
+    """Return the id of the nodes of a kind in a group, which depends on both alone."""
     return f"mg-{blake2b(repr((group, *kind)).encode(), digest_size=8).hexdigest()}"
 
 
 def accelerator_of(kind: Kind) -> str:
-    """Return which of ``ACCELERATORS`` a kind of machine has; empty where unknown."""
+    """Return the one of ``ACCELERATORS`` that a kind of machine has; empty if unknown."""
     return "" if kind.devices is None else ACCELERATORS[bool(kind.devices)]
 
 

@@ -26,7 +26,7 @@ from jobmeter.query.group import NodeLoad
 from jobmeter.query.nodes import NodeState
 
 MOST_GROUPS = 100
-"""Groups whose nodes one call lists."""
+"""Most groups whose nodes one call lists."""
 STATUSES: Mapping[NodeState, str] = MappingProxyType(
     {NodeState.UP: READY, NodeState.DOWN: "NotReady", NodeState.UNKNOWN: "Unknown"}
 )
@@ -34,7 +34,7 @@ UNKNOWN_OF_NODES = (
     *("AvailabilityZone", "CliqueID", "DiskPL", "HealthCount", "HealthRate", "HyperNode", "HyperZone", "NodeTypes"),
     *("OrderInstanceIds", "OrderStatuses", "PaymentType", "ReasonCodes"),
 )
-"""Filters on facts that nobody reports of a node."""
+"""Filters on unknown facts of a node."""
 _NO_NODE = "No node has it: a filter on it selects none."
 
 
@@ -89,13 +89,12 @@ NODE_SORTS: Mapping[str, NodeSort] = MappingProxyType(
     by_resource=True,
 )
 def list_nodes(arguments: Arguments) -> Steps:
-    """The nodes of resource groups: `{Nodes, TotalCount, RequestId}`.
+    """Lists the nodes of resource groups: `{Nodes, TotalCount, RequestId}`.
 
     A member is `{NodeName, NodeStatus, AcceleratorType, CPU, Memory, GPU, GPUType, ResourceGroupId, ResourceGroupName,
     MachineGroupId, IsBound, BoundQuotas, GmtCreateTime, GmtCreatedTime, GmtModifiedTime}`, numbers as texts, memory in
-    GiB, and with Verbose `{RequestCPU, RequestMemory, RequestGPU, PodNum, WorkloadNum, Users}`, which are about running
-    replicas. A node is NotReady when it sends nothing, Unknown when it never described itself; what is unknown of it is
-    left out.
+    GiB, and with Verbose `{RequestCPU, RequestMemory, RequestGPU, PodNum, WorkloadNum, Users}`, which describe running
+    replicas. A node is NotReady if it sends nothing, Unknown if it never described itself; unknown fields are left out.
     """
     groups = _groups(arguments)
     offset, size = page(arguments)
@@ -109,7 +108,7 @@ def list_nodes(arguments: Arguments) -> Steps:
 
 
 def _groups(arguments: Arguments) -> tuple[str, ...]:
-    """The groups whose nodes are listed. Raises MissingFieldError where none is named."""
+    """Return the groups whose nodes are listed. Raises MissingFieldError if the call names none."""
     quota, groups = arguments.text("QuotaId"), arguments.names("ResourceGroupIds", MOST_GROUPS)
     if not quota and not groups:
         raise MissingFieldError("ResourceGroupIds or QuotaId is mandatory for this action", "ResourceGroupIds")
@@ -136,7 +135,7 @@ def _members(arguments: Arguments, groups: Sequence[str]) -> Lookup[list[Member]
 
 
 def _filter(arguments: Arguments) -> Callable[[Member], bool]:
-    """A predicate for the nodes that match the call's filters."""
+    """Return a predicate for the nodes that match the call's filters."""
     names, machine_groups = (frozenset(arguments.names(name)) for name in ("NodeNames", "MachineGroupIds"))
     statuses = {one.casefold() for one in arguments.names("NodeStatuses")}
     accelerator = arguments.word("AcceleratorType", ACCELERATORS)

@@ -77,12 +77,12 @@ SIZE_SORTS: Mapping[str, SizeSort] = MappingProxyType(
     by_resource=True,
 )
 def list_quotas(arguments: Arguments) -> Steps:
-    """Every resource group as a quota: `{Quotas, TotalCount, RequestId}`.
+    """Lists every resource group as a quota: `{Quotas, TotalCount, RequestId}`.
 
     A member is `{QuotaId, QuotaName, Status, ResourceGroupIds, Workspaces, SubQuotas, Labels, GPUType, GmtCreatedTime,
     GmtModifiedTime, QuotaDetails}`. QuotaDetails has amounts `{CPU, Memory, GPU, GPUType}` as texts: ActualMinQuota and
-    DesiredMinQuota are what GetResourceGroupTotal gives, AllocatedQuota, SelfAllocatedQuota, RequestedQuota and
-    UsedQuota what running replicas are allowed, SelfSubmittedQuota what running and waiting ones are.
+    DesiredMinQuota are the totals of GetResourceGroupTotal; AllocatedQuota, SelfAllocatedQuota, RequestedQuota and
+    UsedQuota are the limits of running replicas, SelfSubmittedQuota the limits of running and waiting ones.
     """
     pages, matches = page(arguments), _filter(arguments)
     descending, verbose = arguments.descending(default=False), arguments.flag("Verbose", default=True)
@@ -100,7 +100,7 @@ def list_quotas(arguments: Arguments) -> Steps:
 
 
 def _filter(arguments: Arguments) -> Callable[[ResourceGroup], bool]:
-    """A predicate for the groups that match the call's filters."""
+    """Return a predicate for the groups that match the call's filters."""
     name, gpu_type, workspace = (arguments.text(key).casefold() for key in ("QuotaName", "GPUType", "WorkspaceName"))
     workspaces = frozenset(arguments.names("WorkspaceIds", MOST_WORKSPACES))
     with_nodes = arguments.flag("HasResource") if arguments.text("HasResource") else None
@@ -137,7 +137,7 @@ def _quota(one: SizedGroup) -> dict[str, Any]:
 def _details(arguments: Arguments, one: SizedGroup) -> Lookup[dict[str, Any]]:
     submitted = yield from requests_of(one.group, arguments.lately(NOW_MS), JobState.RUNNING, JobState.QUEUED)
     whole, running = _amount(one.capacity), _amount(one.running)
-    # No machine has no core and no memory: of these nothing is known.
+    # No machine has no core and no memory: the sizes of these are unknown.
     whole = {name: value for name, value in whole.items() if name == "GPU" or value not in {"0", "0Gi"}}
     return {
         **dict.fromkeys(("ActualMinQuota", "DesiredMinQuota"), whole),

@@ -1,4 +1,4 @@
-"""Resource groups: what they have, what their jobs request, and the usage by user and by node.
+"""Resource groups: their capacity, the requests of their jobs, and the usage by user and by node.
 
 https://help.aliyun.com/en/pai/developer-reference/api-paistudio-2022-01-12-getuserviewmetrics and
 https://help.aliyun.com/zh/pai/developer-reference/api-paistudio-2022-01-12-struct-userviewmetric
@@ -70,10 +70,10 @@ _IN_QUERY = in_query("ResourceGroupID", _GROUP_TEXT, required=True)
     by_resource=True,
 )
 def get_user_view_metrics(arguments: Arguments) -> Steps:
-    """Who used how much of a resource group over the last time step.
+    """Returns the usage of a resource group by user over the last time step.
 
-    `{ResourceGroupId, UserMetrics: [record], Summary: record, Total}`. Rates are text: percent of what is requested,
-    MB/s (10^6 bytes); empty where nothing was measured. Memory is KB of 1,024 bytes. 100 calls a second for each key.
+    `{ResourceGroupId, UserMetrics: [record], Summary: record, Total}`. Rates are text: percent of the requests, MB/s
+    (10^6 bytes); empty without samples. Memory is KB of 1,024 bytes. 100 calls a second for each key.
     """
     group = arguments.required("ResourceGroupID")
     offset, size = page(arguments, required=True)
@@ -106,11 +106,11 @@ def get_user_view_metrics(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def get_node_metrics(arguments: Arguments) -> Steps:
-    """One metric of a resource group, a line for each node.
+    """Returns one metric of a resource group, a line for each node.
 
     `{ResourceGroupID, MetricType, NodesMetrics: [{NodeID, GPUType, Metrics: [{Time, Value}]}]}`. `Time` is the start of
-    the step in milliseconds, `Value` text: percent, or MB/s (10^6 bytes). Where a node itself was not measured, what
-    the replicas on it did. Nodes without samples are absent.
+    the step in milliseconds, `Value` text: percent, or MB/s (10^6 bytes). A node without samples of its own has the
+    values of its replicas. Nodes without any samples are absent.
     """
     group = GroupRef(arguments.required("ResourceGroupID"))
     metrics = node_metrics(metric_type := arguments.required("MetricType"))
@@ -134,7 +134,7 @@ def get_node_metrics(arguments: Arguments) -> Steps:
 
 @operation("GET /api/v1/resources/data/total", "metrics:read", _IN_QUERY, by_resource=True)
 def get_resource_group_total(arguments: Arguments) -> Steps:
-    """What there is in a resource group, memory in KB of 1,024 bytes.
+    """Returns the capacity of a resource group, memory in KB of 1,024 bytes.
 
     `{totalCPU, totalGPU, totalMemory, totalGPUInfos: [{type, count}]}`. The group's nodes are those whose record names
     it, else those on which its jobs ran in the last day.
@@ -152,7 +152,7 @@ def get_resource_group_total(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def get_resource_group_request(arguments: Arguments) -> Steps:
-    """What the replicas in a state are allowed, memory in KB of 1,024 bytes.
+    """Returns the limits of the replicas in a state, memory in KB of 1,024 bytes.
 
     `{requestCPU, requestGPU, requestMemory, requestGPUInfos: [{type, count}]}`.
     """
@@ -164,7 +164,7 @@ def get_resource_group_request(arguments: Arguments) -> Steps:
 
 
 def by_field(records: Sequence[dict[str, Any]], field: str, *, descending: bool) -> list[dict[str, Any]]:
-    """Records sorted by a field, whose name is case-insensitive; an unknown field leaves the order unchanged."""
+    """Sort records by a field, whose name is case-insensitive; an unknown field leaves the order unchanged."""
     names = {name.casefold(): name for record in records[:1] for name in record}
     name = names.get(field.casefold())
     if name is None:
@@ -185,7 +185,7 @@ def _key(name: str, value: Any) -> Any:  # noqa: ANN401 - as the field's own typ
 
 
 def _record(group: str, capacity: Amounts, usage: Usage) -> dict[str, Any]:
-    """One record, its fields in the order of the vendor's sample."""
+    """Return a record, its fields in the order of the vendor's sample."""
     some = bool(usage.cpu_jobs or usage.device_jobs)
     devices = bool(usage.requested.devices or usage.device_jobs)
     return {
@@ -216,7 +216,7 @@ def _record(group: str, capacity: Amounts, usage: Usage) -> dict[str, Any]:
 
 
 def _measured(text: Callable[[float], str], value: float | None, there: bool) -> str:
-    """The text of a measured value; ``0`` without capacity."""
+    """Return the text of a measured value; ``0`` without capacity."""
     if value is None:
         return UNKNOWN if there else "0"
     return text(value)
@@ -236,7 +236,7 @@ def _amounts(prefix: str, found: Amounts, arguments: Arguments) -> Answer:
 
 
 def _first_of(metrics: Sequence[str], lines: Sequence[Line]) -> list[Line]:
-    """For each node, the lines of the first metric with values."""
+    """Return for each node the lines of the first metric with values."""
     ranked: dict[str, int] = {}
     for line in lines:
         ranked[line.node] = min(ranked.get(line.node, len(metrics)), metrics.index(line.metric))

@@ -21,12 +21,10 @@ from jobmeter.dialects.pai_studio.names import DEFAULT_STEP_MS, INSTANCE_METRICS
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Event, EventFilter
 from jobmeter.model.job import Job
-from jobmeter.model.time import HOUR, MAX_TIME_MS, SECOND, TimeRange, ceil_to, iso
+from jobmeter.model.time import HOUR, MAX_TIME_MS, NS_PER_MS, SECOND, TimeRange, ceil_to, iso
 from jobmeter.query.defaults import job_end, job_start
 from jobmeter.query.reported import Report, ReportedQuestion
 from jobmeter.query.request import By, JobQuestion, JobRef, Line, LogQuestion, MetricQuery
-
-_NS = 1_000_000
 
 _JOB = in_path("TrainingJobId", "The job, by its id.")
 _INSTANCE = in_query("InstanceId", "One instance: a pod's id or `<TrainingJobId>-<replica>`. Default: all.")
@@ -51,10 +49,10 @@ _EVENT_RANGE = (
     by_resource=True,
 )
 def list_training_job_metrics(arguments: Arguments) -> Steps:
-    """What the program reported, sample by sample: `{Metrics: [{Name, Timestamp, Value}], TotalCount, RequestId}`.
+    """Lists the reported metrics, sample by sample: `{Metrics: [{Name, Timestamp, Value}], TotalCount, RequestId}`.
 
-    The names are those of `app.*` metrics without the prefix; what an agent measured is not among them. Values of all
-    replicas, in their order where their times are equal.
+    The names are `app.*` metrics without the prefix; metrics of agents are not among them. Values of all
+    replicas; values at the same time are in the order of the replicas.
     """
     ref = JobRef(arguments.required("TrainingJobId"))
     offset, size = page(arguments)
@@ -82,7 +80,7 @@ def list_training_job_metrics(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def get_training_job_latest_metrics(arguments: Arguments) -> Steps:
-    """The newest value of each metric that the program reported, of whichever replica.
+    """Returns the newest value of each metric that the program reported, of any replica.
 
     `{Metrics: [{Name, Timestamp, Value}], RequestId}`, by name, at most 1,000.
     """
@@ -109,7 +107,7 @@ def get_training_job_latest_metrics(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def list_training_job_instance_metrics(arguments: Arguments) -> Steps:
-    """One metric of a training job, a line for each instance.
+    """Returns one metric of a training job, a line for each instance.
 
     `{InstanceMetrics: [{InstanceId, NodeName, Metrics: [{Time, Value}]}], RequestId}`. `Time` is the start of the step
     as ISO 8601 text; utilisations are percent, rates MB/s (10^6 bytes), none below 0. Instances without samples are
@@ -149,7 +147,7 @@ def list_training_job_instance_metrics(arguments: Arguments) -> Steps:
     "GET /api/v1/trainingjobs/{TrainingJobId}/events", "jobs:read", _JOB, *_EVENT_RANGE, *PAGES, by_resource=True
 )
 def list_training_job_events(arguments: Arguments) -> Steps:
-    """What happened to a job and its instances, by time: `{Events: [text], TotalCount, RequestId}`.
+    """Lists the events of a job and its instances, by time: `{Events: [text], TotalCount, RequestId}`.
 
     An event is a line of time, level, instance, reason and message; `TotalCount` is text.
     """
@@ -166,7 +164,7 @@ def list_training_job_events(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def list_training_job_instance_events(arguments: Arguments) -> Steps:
-    """What happened to one instance, as in ListTrainingJobEvents."""
+    """Lists the events of one instance, as in ListTrainingJobEvents."""
     return _events(arguments, arguments.required("InstanceId"))
 
 
@@ -202,7 +200,7 @@ def _events(arguments: Arguments, instance: str) -> Steps:
     by_resource=True,
 )
 def list_training_job_logs(arguments: Arguments) -> Steps:
-    """What the processes of a job wrote, line by line and by time: `{Logs: [text], TotalCount, RequestId}`.
+    """Lists the output of a job's processes, line by line and by time: `{Logs: [text], TotalCount, RequestId}`.
 
     `TotalCount` is text.
     """
@@ -214,8 +212,8 @@ def list_training_job_logs(arguments: Arguments) -> Steps:
         LogQuestion(
             ref=JobRef(view.job.id, view.job.project),
             replicas=replicas_named(view, arguments.text("InstanceId") or arguments.text("WorkerId")),
-            start_ns=None if start is None else start * _NS,
-            end_ns=None if end is None else end * _NS,
+            start_ns=None if start is None else start * NS_PER_MS,
+            end_ns=None if end is None else end * NS_PER_MS,
             offset=offset,
             limit=size,
             count=True,
@@ -226,7 +224,7 @@ def list_training_job_logs(arguments: Arguments) -> Steps:
 
 
 def _job_range(arguments: Arguments, job: Job, step_ms: int = 1) -> TimeRange:
-    """From StartTime (by default the job's start) to EndTime (by default now).
+    """Return the range from StartTime (by default the job's start) to EndTime (by default now).
 
     After a job's end the default EndTime is its end, rounded up to the step.
     """
@@ -246,6 +244,6 @@ def _points(line: Line) -> list[dict[str, Any]]:
 
 
 def _event_text(event: Event) -> str:
-    """``2026-11-20T15:33:56Z WARNING worker-0 OOMKilled: ...``, without what the event does not name."""
+    """Format an event as ``2026-11-20T15:33:56Z WARNING worker-0 OOMKilled: ...``, without missing parts."""
     head = " ".join(filter(None, (iso(event.time), event.level.upper(), event.replica, event.reason)))
     return f"{head}: {event.message}" if event.message else head

@@ -9,7 +9,10 @@ _REPORTED = "app."
 
 
 def view_call(view: View) -> ViewCall | None:
-    """The metrics of the training job, by instance or as its program reported them; None where it has no name."""
+    """Return the call for the metrics of the training job, by instance or as its program reported them.
+
+    None if it has no name for the metric.
+    """
     base = f"/api/v1/trainingjobs/{encoded(view.job.id)}"
     times = {"StartTime": iso(view.span.start_ms), "EndTime": iso(view.span.end_ms)}
     if view.metric.name.startswith(_REPORTED):

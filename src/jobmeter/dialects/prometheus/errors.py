@@ -1,41 +1,76 @@
-"""Errors as Prometheus's own receiver sends them: a status, and one line of plain text.
+"""Errors: JSON in the query API; one line of plain text in remote write, as Prometheus' own receiver sends it.
 
 A sender retries after 429 or 5xx, and drops the data after other 4xx.
 """
+
+import msgspec
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, http_status
 from jobmeter.errors import (
     InvalidRequestError,
     JobmeterError,
+    LimitExceededError,
     NotFoundError,
     QueryTimeoutError,
     ThrottledError,
     UnavailableError,
 )
+from jobmeter.promql.values import QueryError
 
 TEXT = "text/plain; charset=utf-8"
 ENCODING, TYPE = "Content-Encoding", "Content-Type"
-"""Fields of InvalidRequestError for a form of the body that is not taken: 415."""
+"""Fields of InvalidRequestError for an unsupported form of the body: 415."""
+_WRITE = "/write"
+_PARAMETERS = frozenset({"query", "step"})
+"""Parameters that are too large in themselves; any other limit is exceeded while the query is computed."""
 
 Headers = tuple[tuple[str, str], ...]
 
 _RETRY_SECONDS = 5
+_KINDS = {
+    400: "bad_data",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "bad_data",
+    415: "bad_data",
+    422: "execution",
+    429: "too_many_requests",
+    500: "internal",
+    503: "unavailable",
+}
+"""``errorType`` by status: https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview."""
 
 
 def text(status: int, message: str, headers: Headers = ()) -> Answer:
-    """One line."""
+    """Return an answer of one line."""
     return Answer(status, message.encode() + b"\n", headers, TEXT)
 
 
 def render(call: Call, context: Context, error: JobmeterError) -> Answer:  # noqa: ARG001 - as of every dialect
-    """The answer of an error."""
+    """Return the answer for an error."""
+    status, headers = _status(error)
+    message = error.message if status != 500 else "internal error"
+    if call.raw_path.endswith(_WRITE):
+        return text(status, message, headers)
+    if isinstance(error, LimitExceededError) and error.field != "body":
+        status = 400 if error.field in _PARAMETERS else 422
+    kind = "timeout" if isinstance(error, QueryTimeoutError) else _KINDS.get(status, "internal")
+    body = {"status": "error", "errorType": kind, "error": message}
+    return Answer(status, msgspec.json.encode(body), headers)
+
+
+def _status(error: JobmeterError) -> tuple[int, Headers]:
     if isinstance(error, InvalidRequestError) and error.field in {ENCODING, TYPE}:
-        return text(415, error.message)
+        return 415, ()
+    if isinstance(error, QueryError):
+        return 422, ()
     status = 503 if isinstance(error, QueryTimeoutError) else http_status(error)
     if isinstance(error, NotFoundError) and error.kind == "method":
-        return text(405, error.message, (("Allow", error.name),))
-    return text(status, error.message if status != 500 else "internal error", _headers(error, status))
+        return 405, (("Allow", error.name),)
+    return status, _headers(error, status)
 
 
 def _headers(error: JobmeterError, status: int) -> Headers:

@@ -15,5 +15,10 @@ GAPS = (
     ),
     Gap("`start_timestamp`, `created_timestamp`", "They are ignored: a counter that falls was reset."),
     Gap("Other encodings than snappy", "The protocol has no other; vmagent falls back to it after 415."),
-    Gap("Remote read, PromQL, /api/v1/query", "Queries are answered by the other APIs.", GapStatus.NEVER),
+    Gap(
+        "Experimental parts of PromQL",
+        "`info`, `smoothed`, `anchored`, computed durations; functions of native histograms.",
+        GapStatus.NOT_YET,
+    ),
+    Gap("/api/v1/targets, /api/v1/admin", "Agents send; nothing is scraped here.", GapStatus.NEVER),
 )

@@ -1,4 +1,4 @@
-"""What well-known Prometheus exporters measure, in the catalogue's names and units: one table an exporter."""
+"""Maps the metrics of well-known Prometheus exporters to the catalogue: one table an exporter."""
 
 from jobmeter.ingest.exporters import cadvisor, dcgm, flink, kube, node
 from jobmeter.ingest.rule import Rules

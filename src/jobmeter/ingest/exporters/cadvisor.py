@@ -7,7 +7,7 @@ import re
 
 from jobmeter.ingest.rule import Rules, Subject, table
 
-# A pod's own group and its pause container hold the same again; networks belong to the pod as a whole.
+# A pod's own group and its pause container repeat these values. Networks belong to the pod as a whole.
 _CONTAINER = {"container": re.compile(r"(?!POD$).+")}
 _ALL_CPUS = {**_CONTAINER, "cpu": re.compile(r"(?:total)?")}
 _SPLIT = {"container": "container", "namespace": "namespace"}

@@ -1,7 +1,7 @@
 """dcgm-exporter, https://github.com/NVIDIA/dcgm-exporter.
 
-What it gives as a rate (PCIe and NVLink bytes of the profiling module) has no counter in the catalogue and stays under
-its own name, as does what its versions give in different units (times of violations).
+Two kinds of metrics stay under their own names. Rates (PCIe and NVLink bytes of the profiling module) have no counter
+in the catalogue. Times of violations have different units in different versions.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Flink's Prometheus reporter, https://nightlies.apache.org/flink/flink-docs-stable/docs/deployment/metric_reporters/.
 
-Only what is the same measurement in the same unit as in the catalogue's table.
+Only metrics that match the catalogue's table in meaning and unit.
 """
 
 from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ _PLAIN = {
     "node_pressure_io_waiting_seconds_total": "node.pressure.io",
 }
 
-# Partitions, and devices built on others, would count the same bytes twice.
+# Partitions, and devices built on other devices, would count the same bytes twice.
 WHOLE_DISK = re.compile(r"(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|dasd[a-z]+)")
 _DISKS = {
     "node_disk_read_bytes_total": "node.disk.read",
@@ -33,7 +33,7 @@ _DISKS = {
     "node_disk_io_time_seconds_total": "node.disk.time",
 }
 
-# The same for the loopback, bridges, bonds, tunnels and the host ends of containers.
+# The loopback, bridges, bonds, tunnels and the host ends of containers would count the same bytes twice.
 WIRE = re.compile(
     r"(?!(?:lo|bond.*|br-.*|bridge.*|cali.*|cbr.*|cilium.*|cni.*|docker.*|dummy.*|flannel.*|gre.*|ipip.*|kube.*"
     r"|lxc.*|lxdbr.*|nodelocaldns|ovs.*|podman.*|sit.*|tap.*|team.*|tun.*|tunl.*|veth.*|virbr.*|vlan.*|vxlan.*"

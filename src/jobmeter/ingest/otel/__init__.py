@@ -1,4 +1,4 @@
-"""What OpenTelemetry's semantic conventions name, in the catalogue's names: one table a part of the conventions."""
+"""Maps the metrics of OpenTelemetry's semantic conventions to the catalogue: one table a part of the conventions."""
 
 from jobmeter.ingest.otel import container, hardware, host
 from jobmeter.ingest.rule import Rules

@@ -1,10 +1,10 @@
-"""Attributes of OpenTelemetry under one name each, as they were and are called."""
+"""OpenTelemetry attributes under one name each, from their old and new names."""
 
 from collections.abc import Mapping
 
 MODE, CPU, STATE, DIRECTION = "mode", "cpu", "state", "direction"
 DEVICE, INTERFACE, MOUNT = "device", "interface", "mount"
-"""What an attribute is called in rules."""
+"""Names of attributes in rules."""
 _ALIKE: Mapping[str, tuple[str, ...]] = {
     MODE: ("cpu.mode", "system.cpu.state", "container.cpu.state", "state"),
     CPU: ("cpu.logical_number", "system.cpu.logical_number", "cpu"),
@@ -39,11 +39,11 @@ _ALIKE: Mapping[str, tuple[str, ...]] = {
     "namespace": ("k8s.namespace.name",),
 }
 _MODES = {"wait": "iowait", "interrupt": "irq"}
-"""Modes of a CPU that the catalogue calls otherwise."""
+"""Modes of a CPU that have another name in the catalogue."""
 
 
 def alike(attributes: Mapping[str, str]) -> dict[str, str]:
-    """What rules ask for, from attributes as they were and are called."""
+    """Return the attributes that rules use, from their old or new names."""
     found = {}
     for name, names in _ALIKE.items():
         value = next((attributes[one] for one in names if one in attributes), "")

@@ -3,7 +3,7 @@
 https://opentelemetry.io/docs/specs/semconv/system/container-metrics/ and
 https://opentelemetry.io/docs/specs/semconv/system/k8s-metrics/
 
-What is measured for a container is not taken again from its pod as a whole: that would count it twice.
+A metric of containers is not also read from the whole pod: that would count it twice.
 """
 
 import re

@@ -1,6 +1,6 @@
 """GPUs, https://opentelemetry.io/docs/specs/semconv/hardware/gpu/ and .../hardware/common/.
 
-``hw.gpu.io`` stays under its own name: it does not say over which link the bytes went.
+``hw.gpu.io`` stays under its own name: it does not name the link.
 """
 
 import re

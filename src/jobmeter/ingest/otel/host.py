@@ -19,7 +19,7 @@ _PLAIN = {
     "system.linux.memory.available": "node.memory.available",
     "system.memory.linux.available": "node.memory.available",
 }
-# As for node_exporter: partitions and virtual interfaces would count the same bytes twice.
+# Partitions and virtual interfaces would count the same bytes twice, as with node_exporter.
 _WHOLE_DISK = {DEVICE: node.WHOLE_DISK}
 _WIRE = {INTERFACE: node.WIRE}
 _NETWORK = {"receive": "node.network.receive", "transmit": "node.network.transmit"}

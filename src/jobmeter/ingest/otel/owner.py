@@ -1,4 +1,4 @@
-"""Whose a series is: the job, the replica, the machine, from attributes.
+"""Finds the owner of a series (job, replica, machine) from attributes.
 
 https://opentelemetry.io/docs/specs/semconv/registry/attributes/k8s/ and .../host/
 """
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.ingest.exporters.place import owner_of
+from jobmeter.ingest.exporters.resolve import owner_of
 from jobmeter.model.series import is_name
 
 JOB, REPLICA, ATTEMPT, DEVICE = "jobmeter.job.id", "jobmeter.replica", "jobmeter.attempt", "jobmeter.device"
 OWN = frozenset({JOB, REPLICA, ATTEMPT, DEVICE})
-"""What a program says in Jobmeter's own words; never a label."""
+"""Jobmeter's own attributes, which a program sets; they never become labels."""
 POD, CLUSTER = "k8s.pod.name", "k8s.cluster.name"
 NODES = ("k8s.node.name", "host.name")
 _JOB_NAMES = (
@@ -26,9 +26,9 @@ _JOB_NAMES = (
 
 
 class Owner(NamedTuple):
-    """Each part is empty where it is unknown. ``used``: the attributes that said it all, so that none says it twice.
+    """The owner of a series. Unknown parts are empty. ``used``: the attributes that named it; they become no labels.
 
-    Job, replica and device are not checked: they may be no names of a series.
+    Job, replica and device are not checked: they may be invalid names.
     """
 
     cluster: str
@@ -41,9 +41,9 @@ class Owner(NamedTuple):
 
 
 def owner(attributes: Mapping[str, str]) -> Owner:
-    """Whose a series with these attributes is: Jobmeter's own words come first, then Kubernetes' ones.
+    """Return the owner of a series with these attributes. Jobmeter's attributes come before Kubernetes'.
 
-    Raises InvalidRequestError for an attempt that is no number.
+    Raises InvalidRequestError for an attempt that is not a number.
     """
     job, replica = attributes.get(JOB, ""), attributes.get(REPLICA, "")
     if not job and POD in attributes:

@@ -1,7 +1,7 @@
-"""Spans and log records of OpenTelemetry to ours: whose they are, when they were, what a line says.
+"""Converts spans and log records of OpenTelemetry: their owners, their times and the text of a line.
 
-A span or a record is of the job that Jobmeter's own words or Kubernetes' ones name, as a series
-is; else of the service: https://opentelemetry.io/docs/specs/semconv/resource/#service.
+The job of a span or record is named by Jobmeter's or Kubernetes' attributes, as for a series. Otherwise the service is
+the job: https://opentelemetry.io/docs/specs/semconv/resource/#service.
 """
 
 from collections import Counter
@@ -18,21 +18,21 @@ from jobmeter.model.line_level import level_in
 from jobmeter.model.log import LogLine, level_of
 from jobmeter.model.series import check_job_id, check_name
 from jobmeter.model.span import Span
-from jobmeter.model.time import MAX_TIME_MS
+from jobmeter.model.time import MAX_TIME_MS, NS_PER_MS
 from jobmeter.wire.otlp.records import Record
 from jobmeter.wire.otlp.telemetry import Sent
 from jobmeter.wire.otlp.values import text_of
 
 STREAM = "otlp"
-"""The stream that lines of log records are of."""
+"""The stream of lines that come from log records."""
 _Item = TypeVar("_Item")
 _SERVICE, _UNKNOWN = "service.name", "unknown_service"
-_MAX_TIME_NS = MAX_TIME_MS * 1_000_000
+_MAX_TIME_NS = MAX_TIME_MS * NS_PER_MS
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/@+-")
 
 
-def placed_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[str]]:
-    """The spans with their owners, and how many cannot be stored, by reason."""
+def owned_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[str]]:
+    """Return the spans with their owners, and the number of rejected ones by reason."""
     refused, found = Counter(sent.refused), list[Span]()
     for owned_by, service, spans in _owned(sent, refused):
         for span in spans:
@@ -44,8 +44,8 @@ def placed_spans(sent: Sent[Span], project: str) -> tuple[list[Span], Counter[st
     return found, refused
 
 
-def placed_records(sent: Sent[Record], project: str, now_ns: int) -> tuple[list[LogLine], Counter[str]]:
-    """The records as lines, and how many cannot be stored, by reason; what says no time is of ``now_ns``."""
+def owned_lines(sent: Sent[Record], project: str, now_ns: int) -> tuple[list[LogLine], Counter[str]]:
+    """Return the records as lines, and the number of rejected ones by reason. ``now_ns`` replaces a missing time."""
     refused, found = Counter(sent.refused), list[LogLine]()
     for owned_by, _, records in _owned(sent, refused):
         for record in records:
@@ -60,9 +60,9 @@ def placed_records(sent: Sent[Record], project: str, now_ns: int) -> tuple[list[
 
 
 def _owned(sent: Sent[_Item], refused: Counter[str]) -> Iterator[tuple[dict[str, Any], str, Sequence[_Item]]]:
-    """The items of each resource with the fields that say whose they are, and their service.
+    """Yield the items of each resource with the fields of their owner, and their service.
 
-    Those of one whose owner cannot be read are counted as refused.
+    Items whose owner is invalid are counted as rejected.
     """
     for group in sent.groups:
         try:
@@ -74,7 +74,7 @@ def _owned(sent: Sent[_Item], refused: Counter[str]) -> Iterator[tuple[dict[str,
 
 
 def _owner(resource: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Whose the items of a resource are, and their service. Raises InvalidRequestError naming what is no name."""
+    """Return the owner of a resource's items, and their service. Raises InvalidRequestError naming the invalid name."""
     texts = {key: text_of(value) for key, value in resource.items()}
     found = owner(texts)
     service = texts.get(_SERVICE, "")
@@ -87,7 +87,7 @@ def _owner(resource: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _words(record: Record) -> Iterator[str]:
-    """The body, then what else the record says as ``key=value``: nothing of it is lost."""
+    """Yield the body, then the rest of the record as ``key=value``, so that no part is lost."""
     body = text_of(record.body)
     if body:
         yield body
@@ -102,13 +102,14 @@ def _words(record: Record) -> Iterator[str]:
 
 
 def _value(text: str) -> str:
-    """The text bare where nothing in it could be mistaken, else as JSON has it, on one line."""
+    """Return the text bare if it is unambiguous, else as JSON on one line."""
     return text if text and _BARE.issuperset(text) else msgspec.json.encode(text).decode()
 
 
 def _level(record: Record) -> Level | None:
-    """Return the level of a record: of its number, else of its word (``Error2`` is a short name of the specification).
+    """Return the level of a record: from its number, else from its word.
 
+    ``Error2`` is a short name of the specification:
     https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber.
     """
     for least, level in ((17, Level.ERROR), (13, Level.WARNING), (9, Level.INFO), (1, Level.DEBUG)):

@@ -1,1 +1,1 @@
-"""What listings filter and sort by, of every job, as columns in memory: a million jobs are one array operation."""
+"""The fields by which listings filter and sort, as columns in memory: a million jobs are one array operation."""

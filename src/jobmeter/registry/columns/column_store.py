@@ -1,10 +1,10 @@
-"""The columns of all jobs: read when a server starts or at the first listing, brought up to date before each answer.
+"""The columns of all jobs: read at the start or at the first listing, and updated before each answer.
 
-Every process has its own. What anybody writes is given by ``changes``, and read in the same transaction in which a page
-is answered, so that a page and its total are exact.
+Every process has its own columns. The writes of all processes come from ``changes``, in the same transaction that
+answers a page, so that a page and its total are exact.
 
-One thread at a time uses the columns, for as long as arrays take. What has to be read from the database is read
-afterwards, in the transaction of the question, while others use and change the columns.
+One thread at a time uses the columns, for the duration of the array operations. Reads from the database come
+afterwards, in the same transaction, while other threads use and change the columns.
 """
 
 import logging
@@ -27,7 +27,7 @@ from jobmeter.registry.columns import row_filter, select
 from jobmeter.registry.columns.dictionary_column import Mask
 from jobmeter.registry.columns.job_groups import job_groups
 from jobmeter.registry.columns.select import Rows
-from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, Key, Table
+from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, JobTable, Key
 from jobmeter.registry.conditions import FINDING, RELATED, Predicate, check
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.groups import views_of
@@ -36,10 +36,10 @@ from jobmeter.registry.schema import jobs, replicas
 from jobmeter.registry.statements import chunks, job_chunks
 
 WAIT_SECONDS = 15.0
-"""How long a listing waits for others: for the first one after a start, which reads every job."""
+"""Seconds that a listing waits for other threads: the first listing after a start reads every job."""
 _CHUNK = 2000
 _MOST = 3
-"""Of more jobs than one in so many all are read: that takes less time than looking for each."""
+"""If more than one job in ``_MOST`` is needed, all jobs are read: faster than looking up each."""
 _CATCH_UP_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
 _FOR_EVER = -1.0
@@ -48,13 +48,13 @@ _log = logging.getLogger("jobmeter.registry")
 
 
 class ColumnStore:
-    """The columns of one database. Safe to use from any thread."""
+    """The columns of one database. Safe for several threads."""
 
     def __init__(self, database: Database) -> None:
-        """Nothing is read before ``prepare`` or the first listing: who manages keys needs no columns."""
+        """Reads nothing before ``prepare`` or the first listing: commands about keys need no columns."""
         self._database = database
         self._lock = threading.Lock()
-        self._table: Table | None = None
+        self._table: JobTable | None = None
         self._position = changes.ChangePosition(0, 0)
         self._stopped = threading.Event()
         self._due = threading.Event()
@@ -66,7 +66,7 @@ class ColumnStore:
             self._start()
 
     def jobs(self, question: JobFilter, now_ms: int) -> JobPage:
-        """See ``Registry.jobs``."""
+        """Return one page of jobs and the number of all that match."""
         predicates = check(question)
         with self._current() as current:
             table = current.table
@@ -88,19 +88,19 @@ class ColumnStore:
             return JobPage(_jobs(current.connection, keys, now_ms), total)
 
     def job_groups(self, projects: frozenset[str] | None) -> list[JobGroup]:
-        """See ``Registry.job_groups``."""
+        """Return the resource groups of jobs."""
         with self._current() as current:
             return job_groups(current.table, row_filter.grouped(current.table, projects))
 
     def group_jobs(self, projects: frozenset[str] | None, group: str, span: TimeRange, now_ms: int) -> list[JobView]:
-        """See ``Registry.group_jobs``."""
+        """Return the jobs of a resource group that overlap the span."""
         with self._current() as current:
             keys = current.table.keys(row_filter.living(current.table, projects, group, span))
             current.release()
             return views_of(current.connection, keys, span, now_ms)
 
     def written(self) -> None:
-        """Something was written: read it soon, so that no question has to."""
+        """Schedule a read of the latest writes, so that the next query finds them read."""
         self._due.set()
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class ColumnStore:
         with self._current(_FOR_EVER) as current:
             wasteful = current.table.wasteful
         if wasteful:
-            # The old ones answer while new ones are read.
+            # The old columns answer while new ones are read.
             with self._snapshot() as connection:
                 fresh, position = self._load(connection)
             with self._lock:
@@ -146,7 +146,10 @@ class ColumnStore:
 
     @contextmanager
     def _current(self, seconds: float | None = None) -> "Iterator[_Current]":
-        """A transaction, and the columns as it sees the jobs, until they are released. ``seconds``: see ``_locked``."""
+        """Yield a transaction and the columns as it sees the jobs, locked until they are released.
+
+        ``seconds``: see ``_locked``.
+        """
         with ExitStack() as held:
             locked = held.enter_context(ExitStack())
             locked.enter_context(self._locked(seconds))
@@ -155,7 +158,7 @@ class ColumnStore:
 
     @contextmanager
     def _locked(self, seconds: float | None = None) -> Iterator[None]:
-        """Use the columns alone. Waits for others for ``WAIT_SECONDS``, or so long; raises UnavailableError then."""
+        """Lock the columns. Raises UnavailableError after ``seconds``, by default ``WAIT_SECONDS``."""
         if not self._lock.acquire(timeout=WAIT_SECONDS if seconds is None else seconds):
             raise UnavailableError("the registry does not work now: its jobs are still being read")
         try:
@@ -164,7 +167,7 @@ class ColumnStore:
             self._lock.release()
 
     def _looked_up(self, connection: sa.Connection, chosen: "_Chosen", one: Predicate, left: Mask) -> Mask:
-        """See ``row_filter.Lookup``."""
+        """Look up a predicate in the database: a ``row_filter.Lookup``."""
         found = np.zeros(len(left), np.bool_)
         name, path = one.field[0], one.field[1:]
         if name in RELATED:
@@ -181,8 +184,8 @@ class ColumnStore:
                 found[by_key[key]] = True
         return found
 
-    def _brought_up(self, connection: sa.Connection) -> Table:
-        # No columns rather than some that are half true.
+    def _brought_up(self, connection: sa.Connection) -> JobTable:
+        # No columns are better than half-updated ones.
         table, self._table = self._table, None
         if table is not None:
             changed, self._position = changes.since(connection, self._position)
@@ -201,10 +204,10 @@ class ColumnStore:
             self._thread = threading.Thread(target=self._run, name="registry-columns", daemon=True)
             self._thread.start()
 
-    def _load(self, connection: sa.Connection) -> tuple[Table, changes.ChangePosition]:
+    def _load(self, connection: sa.Connection) -> tuple[JobTable, changes.ChangePosition]:
         position = changes.now(connection)
         count = connection.scalar(sa.select(sa.func.count()).select_from(jobs)) or 0
-        table = Table(count + count // 8)
+        table = JobTable(count + count // 8)
         for some in connection.execute(sa.select(*_ROW), execution_options={"yield_per": _CHUNK}).partitions():
             if self._stopped.is_set():
                 raise UnavailableError("the registry does not work now: the server stops")
@@ -220,7 +223,7 @@ class ColumnStore:
             yield connection
 
 
-def _apply(connection: sa.Connection, table: Table, changed: changes.Changed) -> None:
+def _apply(connection: sa.Connection, table: JobTable, changed: changes.Changed) -> None:
     recorded = set(changes.jobs_of(changed.recorded))
     sampled = set(changes.jobs_of(changed.sampled)) - recorded
     columns = tuple(jobs.c[name] for name in SAMPLED_COLUMNS)
@@ -240,7 +243,7 @@ def _found(
 def _stored(
     connection: sa.Connection, column: sa.ColumnElement[Any], keys: Mapping[Key, int], count: int
 ) -> Iterator[tuple[Key, str]]:
-    """That column of those jobs, of ``count`` in all, where it has a text."""
+    """Yield the texts of a column for these jobs, of ``count`` in all; jobs without a text are left out."""
     columns = (jobs.c.project, jobs.c.id, column)
     rows: Iterator[Sequence[Any]] = _found(connection, columns, keys)
     if len(keys) > count // _MOST:
@@ -252,20 +255,23 @@ def _stored(
 
 
 class _Current(NamedTuple):
-    """A transaction and the columns as it sees the jobs. Once these are released, others may use and change them."""
+    """A transaction and the columns as it sees the jobs.
+
+    After ``release`` other threads may use and change the columns.
+    """
 
     connection: sa.Connection
-    table: Table
+    table: JobTable
     release: Callable[[], None]
 
 
 class _Chosen:
-    """Some jobs, each at a place, as they are at one moment: rows of the table may be those of others later.
+    """A snapshot of some jobs, each at a position. Rows of the table may later belong to other jobs.
 
-    Numbers of texts stay what they are. Every method is called while the columns are locked.
+    Numbers of texts never change. Every method is called while the columns are locked.
     """
 
-    def __init__(self, table: Table, rows: Rows) -> None:
+    def __init__(self, table: JobTable, rows: Rows) -> None:
         self.table = table
         self._ids = table.names["id"].numbers(table.count)[rows]
         self._projects = table.texts["project"].numbers(table.count)[rows]
@@ -273,13 +279,13 @@ class _Chosen:
         self._sorted = self._ids[self._order]
 
     def keys(self, places: NDArray[np.integer[Any]]) -> list[Key]:
-        """Project and id of the jobs at those places."""
+        """Return project and id of the jobs at these positions."""
         projects = self.table.texts["project"].values
         ids = self.table.names["id"].texts(self._ids[places])
         return list(zip([projects[number] for number in self._projects[places].tolist()], ids, strict=True))
 
     def places(self, keys: Iterable[Key]) -> list[int]:
-        """The places of those of the jobs that are among the chosen ones."""
+        """Return the positions of the given jobs that are in the snapshot."""
         projects, numbers = self.table.texts["project"].values, self.table.names["id"].number
         found = list[int]()
         for project, job in keys:
@@ -305,7 +311,7 @@ def _page(question: JobFilter, rows: Rows, orders: Sequence[select.Key]) -> Rows
     return select.page(rows, orders, descending=question.descending, **paging)
 
 
-def _key(table: Table, name: str, now_ms: int) -> select.Key:
+def _key(table: JobTable, name: str, now_ms: int) -> select.Key:
     if name == "duration":
         return lambda rows: row_filter.durations(table, rows, now_ms)
     if name == "state":

@@ -1,4 +1,4 @@
-"""Labels, and the fields of dialects, as columns: the JSON of each value, its distinct ones stored once."""
+"""Labels, and the fields of dialects, as columns: the JSON of each value, each distinct value stored once."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,21 +12,21 @@ from jobmeter.registry.conditions import Field, Predicate
 
 MOST_FIELDS = 200
 MOST_VALUES = 2_000_000
-"""Most distinct values of all fields together, and of those of one a half; a field with more is not stored."""
+"""Most distinct values of all fields together; one field may have half of them, else it is not stored."""
 MOST_BYTES = 512
 """Longest value, in bytes of JSON; a field with a longer one is not stored."""
 
 _DEPTH = {"labels": 2, "extra": 3}
-"""How many names of a field say which column it is in; further ones say where inside of its values."""
+"""Number of names that select the column of a field; further names select parts of its values."""
 _LABELS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _EXTRA = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
 
 
 class Fields:
-    """The values of every field by row, but for those that ``stores`` denies."""
+    """The values of every field by row, except for fields that ``stores`` denies."""
 
     def __init__(self, rows: int = 0) -> None:
-        """``rows`` says for how many rows to make room."""
+        """``rows`` is the number of rows to make room for."""
         self._room = rows
         self._columns: dict[Field, DictionaryColumn[bytes]] = {}
         self._odd: dict[Field, list[int]] = {}
@@ -36,7 +36,7 @@ class Fields:
         self._digests: dict[str, Vector[np.int64]] = {name: Vector(np.int64, rows) for name in ("labels", "extra")}
 
     def set(self, row: int, labels: str | None, extra: str | None) -> None:
-        """Give a row its labels and its dialects' fields, as they are stored."""
+        """Set the labels and the dialects' fields of a row, from their stored JSON."""
         for kind, text in (("labels", labels), ("extra", extra)):
             digest = hash(text) if text else 0
             codes = self._digests[kind]
@@ -55,7 +55,7 @@ class Fields:
                     self._columns[field].set_at((row,), (number,))
 
     def put(self, first: int, labels: Sequence[str | None], extra: Sequence[str | None]) -> None:
-        """As ``set``, for rows from ``first`` on that never had any."""
+        """Set the labels and fields of new rows from ``first`` on."""
         for kind, texts in (("labels", labels), ("extra", extra)):
             self._digests[kind].put(first, [hash(text) if text else 0 for text in texts])
             found: dict[Field, tuple[list[int], list[int]]] = {}
@@ -71,12 +71,12 @@ class Fields:
                     self._columns[field].set_at(rows, numbers)
 
     def stores(self, field: Field) -> bool:
-        """False for a field whose values have to be read from the database."""
+        """Return False for a field whose values must be read from the database."""
         outer = field[: _DEPTH[field[0]]]
         return outer in self._columns or not (self._more or outer in self._left)
 
     def meeting(self, predicate: Predicate, count: int) -> Mask:
-        """Which of the first rows have a value that fits."""
+        """Mark the first ``count`` rows that have a value that fits the predicate."""
         depth = _DEPTH[predicate.field[0]]
         field, inner = predicate.field[:depth], predicate.field[depth:]
         column = self._columns.get(field)
@@ -85,7 +85,7 @@ class Fields:
         sought: Iterable[int] = range(1, len(column.values))
         found: list[int] = []
         if predicate.operator is Operator.IN and not inner:
-            # What is equal is found by its JSON, without looking at each: a text, or a number as it is written.
+            # Equal values are found by their JSON, without parsing each: a text, or a number as it is written.
             found = column.codes(form for value in predicate.texts for form in _forms(value))
             sought = self._odd[field]
         elif predicate.operator is Operator.CONTAINS and not inner:
@@ -94,7 +94,10 @@ class Fields:
         return column.at(sorted(set(found)), count)
 
     def _number(self, field: Field, value: bytes) -> int | None:
-        """The number of a value in its field's column, which there is then; None for a field that is not stored."""
+        """Return the number of a value in its field's column; None for a field that is not stored.
+
+        Creates a missing column.
+        """
         column = self._columns.get(field)
         if column is None:
             if field in self._left or self._more:
@@ -122,7 +125,7 @@ class Fields:
 
 
 def _is_odd(value: bytes) -> bool:
-    """Whether equality with a text cannot be determined from the JSON alone: a list, or a text with an escape in it."""
+    """Return True if the JSON alone cannot decide equality with a text: a list, or a text with an escape."""
     return value[:1] in b"[{" or b"\\" in value
 
 
@@ -140,6 +143,6 @@ def _read(kind: str, text: str | None) -> Iterator[tuple[Field, bytes]]:
 
 def _forms(value: str) -> Iterable[bytes]:
     yield msgspec.json.encode(value)
-    # No text is written like a number or a truth value; what else is written bare is odd.
+    # No text is written like a number or a truth value. Any other bare value is odd.
     if value in {"true", "false"} or (value[:1] in "-0123456789" and value):
         yield value.encode("utf-8", "surrogatepass")

@@ -4,13 +4,13 @@ import numpy as np
 
 from jobmeter.model.job import JobGroup
 from jobmeter.registry.columns.select import Rows
-from jobmeter.registry.columns.table import Table
+from jobmeter.registry.columns.table import JobTable
 
 _KEY = ("project", "resource_group", "workspace")
 
 
-def job_groups(table: Table, rows: Rows) -> list[JobGroup]:
-    """The groups that those rows name. See ``Registry.job_groups``."""
+def job_groups(table: JobTable, rows: Rows) -> list[JobGroup]:
+    """Return the groups that these rows name. See ``Registry.job_groups``."""
     columns = [table.texts[name] for name in _KEY]
     code = np.zeros(len(rows), np.int64)
     for column in columns:
@@ -36,7 +36,7 @@ def job_groups(table: Table, rows: Rows) -> list[JobGroup]:
 
 
 def _joined(parts: list[JobGroup]) -> JobGroup:
-    """One group of its parts by workspace."""
+    """Join the parts of a group, which are one for each workspace."""
     return JobGroup(
         name=parts[0].name,
         project=parts[0].project,

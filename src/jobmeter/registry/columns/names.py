@@ -1,4 +1,4 @@
-"""Texts of which nearly every row has its own: found, sorted and searched without an object for each."""
+"""A column with mostly distinct texts: found, sorted and searched without an object for each."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,17 +11,17 @@ from jobmeter.registry.columns.vector import Vector
 
 _TOP = 2**62
 _STEP = 2**40
-"""How far apart the ranks of two texts lie at first."""
+"""Initial distance between the ranks of two texts."""
 _CLOSE = 2**16
-"""How far behind its left neighbour a new text comes: ids that count upwards fill a gap from the left."""
+"""Distance of a new text from its left neighbour: ids that count upwards fill a gap from the left."""
 _MOST_NEAR = 100_000
 
 
 class Names:
-    """One text a row. Distinct texts have a number, and a rank that tells their order of bytes."""
+    """A text for each row. Distinct texts have a number, and a rank in byte order."""
 
     def __init__(self, rows: int = 0) -> None:
-        """``rows`` says for how many rows to make room."""
+        """``rows`` is the number of rows to make room for."""
         self._texts = TextArena()
         self._folded: TextArena | None = None
         self._rows: Vector[np.int32] = Vector(np.int32, rows)
@@ -33,21 +33,21 @@ class Names:
         return len(self._texts)
 
     def take(self, text: str) -> int:
-        """The number of a text, before ``end_load``."""
+        """Return the number of a text while loading, before ``end_load``."""
         number = self._near.get(text)
         if number is None:
             number = self._near[text] = self._append(text)
         return number
 
     def end_load(self) -> None:
-        """Put what was taken in order: texts come by ``add`` from now on."""
+        """Sort the loaded texts. Afterwards ``add`` adds new texts."""
         texts = list(self._near)
         self._order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int32)
         self._near = {}
         self._spread()
 
     def add(self, texts: Iterable[str]) -> dict[str, int]:
-        """The number of each text; those that are new are taken in."""
+        """Return the number of each text; new texts are added."""
         found, fresh = {}, []
         for text in set(texts):
             number = self.number(text)
@@ -60,7 +60,7 @@ class Names:
         return found
 
     def number(self, text: str) -> int | None:
-        """The number of a text; None for one that no row ever had."""
+        """Return the number of a text; None for a text that no row ever had."""
         codes = self._near.get(text)
         if codes is not None:
             return codes
@@ -73,36 +73,36 @@ class Names:
         return number
 
     def set(self, row: int, number: int) -> None:
-        """Give a row the text of that number."""
+        """Set the text number of a row."""
         self._rows[row] = number
 
     def put(self, row: int, numbers: Sequence[int]) -> None:
-        """Give the rows from ``row`` on the texts of those numbers."""
+        """Set the text numbers of the rows from ``row`` on."""
         self._rows.put(row, numbers)
 
     def of(self, rows: NDArray[np.int32], count: int) -> list[str]:
-        """The texts of some of the first rows."""
+        """Return the texts of some of the first ``count`` rows."""
         return self.texts(self.numbers(count)[rows])
 
     def texts(self, numbers: NDArray[np.int32]) -> list[str]:
-        """The texts of those numbers."""
+        """Return the texts with these numbers."""
         return self._texts.texts(numbers)
 
     def numbers(self, count: int) -> NDArray[np.int32]:
-        """The number of each of the first rows' texts."""
+        """Return the text numbers of the first ``count`` rows."""
         return self._rows.first(count)
 
     def ranks(self) -> NDArray[np.int64]:
-        """By number: larger for a text that comes later in the order of bytes."""
+        """Return the rank of each text number: larger ranks come later in byte order."""
         return self._ranks.first(len(self))
 
     def among(self, texts: Sequence[str], count: int) -> Mask:
-        """Which of the first rows have one of those texts."""
+        """Mark the first ``count`` rows that have one of these texts."""
         selected = [number for text in texts if (number := self.number(text)) is not None]
         return rows_with(selected, self.numbers(count), len(self))
 
     def holding(self, parts: Iterable[str], count: int) -> Mask:
-        """Which of the first rows have a text that holds one of those folded parts, without regard to case."""
+        """Mark the first ``count`` rows whose text contains one of these case-folded parts."""
         heap = self._texts if self._folded is None else self._folded
         table = np.zeros(max(1, len(self)), np.bool_)
         for part in parts:
@@ -113,7 +113,7 @@ class Names:
     def _append(self, text: str) -> int:
         folded = text.casefold()
         if self._folded is None and folded != text:
-            # Up to here each text was its own fold.
+            # Each earlier text was equal to its folded form.
             self._folded = TextArena()
             for number in range(len(self._texts)):
                 self._folded.append(self._texts[number])
@@ -133,7 +133,7 @@ class Names:
         return dict(zip(texts, numbers, strict=True))
 
     def _rank(self, places: NDArray[np.int64], numbers: Sequence[int]) -> bool:
-        """Give new texts, in order, ranks between those of their neighbours; False where there is no room for them."""
+        """Give new texts, in order, ranks between their neighbours' ranks. Return False if there is no room."""
         begin = 0
         while begin < len(numbers):
             place = int(places[begin])
@@ -153,7 +153,7 @@ class Names:
         self._ranks.first(len(self))[self._order] = np.arange(1, len(self) + 1, dtype=np.int64) * step
 
     def _place(self, text: bytes) -> int:
-        """How many of the texts come before that one."""
+        """Count the texts that sort before this one."""
         low, high = 0, len(self._order)
         while low < high:
             middle = (low + high) // 2

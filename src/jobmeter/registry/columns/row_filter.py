@@ -1,4 +1,4 @@
-"""Which rows a listing means: each of its demands is one operation on a column."""
+"""Filters the rows of a listing: each condition is one operation on a column."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from jobmeter.model.job import JobFilter, JobState, Operator
 from jobmeter.model.time import TimeRange
 from jobmeter.registry.columns.dictionary_column import Mask
-from jobmeter.registry.columns.table import TEXTS, Table
+from jobmeter.registry.columns.table import TEXTS, JobTable
 from jobmeter.registry.conditions import RELATED, TIMES, Predicate
 from jobmeter.registry.rows import ALIVE_MS
 from jobmeter.registry.schema import SAMPLED
@@ -24,18 +24,18 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "project": ("project", "created_sort", "id"),
     "state": ("state", "created_sort", "id", "project"),
 }
-"""The columns of each sort, the first one first."""
+"""Columns of each sort, in order of significance."""
 
 Rows = NDArray[np.int32]
 Lookup = Callable[[Predicate, Mask], Mask]
-"""Gives which of some jobs meet a predicate, before it is negated. It may leave out those that the mask leaves out."""
+"""Marks the jobs that meet a predicate, before negation. Jobs outside of the mask may be left out."""
 
 
 class Demand(msgspec.Struct, frozen=True, eq=False):
-    """A predicate about some jobs.
+    """A condition on some jobs.
 
-    ``found`` says which of them meet it, before it is negated; None where the columns do not have what it is about.
-    Where it has an ``otherwise``, that is for the jobs that are not ``present``.
+    ``found`` marks the jobs that meet the predicate, before negation; None if the columns lack its field. ``otherwise``
+    applies to the jobs that are not ``present``.
     """
 
     predicate: Predicate
@@ -44,7 +44,7 @@ class Demand(msgspec.Struct, frozen=True, eq=False):
     otherwise: "Demand | None" = None
 
     def met(self, left: Mask, lookup: Lookup) -> Mask:
-        """Return which jobs meet it. True or false for those that ``left`` leaves out."""
+        """Mark the jobs that meet the condition. The result is undefined outside of ``left``."""
         found = lookup(self.predicate, left) if self.found is None else self.found
         if self.present is not None and self.otherwise is not None:
             there = self.present.met(left, lookup)
@@ -53,55 +53,55 @@ class Demand(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def open(self) -> bool:
-        """True where something of it has to be looked up."""
+        """True if part of it must be looked up in the database."""
         return self.found is None or any(one.open for one in (self.present, self.otherwise) if one is not None)
 
 
 class Matching(NamedTuple):
-    """The rows that meet what columns decide, and the demands on them that have to be looked up."""
+    """The rows that meet every condition on columns, and the conditions that must be looked up."""
 
     rows: Rows
     demands: Sequence[Demand]
 
 
-def matching(table: Table, question: JobFilter, predicates: Iterable[Predicate], now_ms: int) -> Matching:
-    """Return the rows of the jobs that may meet every demand; ``predicates`` are the question's conditions."""
+def matching(table: JobTable, question: JobFilter, predicates: Iterable[Predicate], now_ms: int) -> Matching:
+    """Return the rows of the jobs that may meet every condition; ``predicates`` are the query's conditions."""
     found = table.there.copy()
     for mask in _masks(table, question, now_ms):
         found &= mask
     demands = [_demand(table, one, now_ms) for one in predicates]
     for one in demands:
         if not one.open:
-            found &= one.met(found, lambda _, left: left)  # which is never called
+            found &= one.met(found, lambda _, left: left)  # never called
     rows = np.flatnonzero(found).astype(np.int32)
     return Matching(rows, [_of_rows(one, rows) for one in demands if one.open])
 
 
-def grouped(table: Table, projects: frozenset[str] | None) -> NDArray[np.int32]:
-    """The rows of the jobs that name a resource group."""
+def grouped(table: JobTable, projects: frozenset[str] | None) -> NDArray[np.int32]:
+    """Return the rows of the jobs that name a resource group."""
     found = table.there & ~_among(table, "resource_group", [""])
     if projects is not None:
         found &= _among(table, "project", projects)
     return np.flatnonzero(found).astype(np.int32)
 
 
-def living(table: Table, projects: frozenset[str] | None, group: str, span: TimeRange) -> NDArray[np.int32]:
-    """The rows of the jobs of a resource group whose life meets the span."""
+def living(table: JobTable, projects: frozenset[str] | None, group: str, span: TimeRange) -> NDArray[np.int32]:
+    """Return the rows of the jobs of a resource group that overlap the span."""
     found = table.there & _among(table, "resource_group", [group])
     if projects is not None:
         found &= _among(table, "project", projects)
     start, end = (table.times[name].first(table.count) for name in ("start_sort", "end_sort"))
     status = table.texts["status"]
     sampled = status.among([SAMPLED], table.count)
-    # Between two samples a job lives on.
+    # A job lives on between two samples.
     found &= (start < span.end_ms) & (
         (end == -1) | (end >= span.start_ms) | (sampled & (end >= span.start_ms - ALIVE_MS))
     )
     return np.flatnonzero(found).astype(np.int32)
 
 
-def durations(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
-    """How long each of those jobs took, or has taken until now, in ms; -1 for one that has not started."""
+def durations(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
+    """Return the duration of each job in ms, until now if it runs; -1 if it has not started."""
     start, length = (table.sort_values(name, rows) for name in ("start_sort", "end_sort"))
     length[length < 0] = now_ms
     length -= start
@@ -110,8 +110,8 @@ def durations(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.
     return length
 
 
-def state_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
-    """What rows are sorted by for their states: the place of its name among those of all states."""
+def state_ranks(table: JobTable, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
+    """Return the sort keys of the rows' states: the rank of each state's name."""
     places = {state.value: place for place, state in enumerate(sorted(JobState))}
     status = table.texts["status"]
     by_number = np.array([places.get(value, -1) for value in status.values], np.int64)
@@ -121,13 +121,13 @@ def state_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[n
     return np.where(ranks < 0, sampled, ranks)
 
 
-def _has(table: Table, one: Predicate) -> bool:
-    """Return True where the columns have what a predicate is about, ``otherwise`` aside."""
+def _has(table: JobTable, one: Predicate) -> bool:
+    """Return True if the columns have the field of a predicate, ``otherwise`` aside."""
     name = one.field[0]
     return name not in RELATED and (table.fields.stores(one.field) if len(one.field) > 1 else table.stores(name))
 
 
-def _masks(table: Table, question: JobFilter, now_ms: int) -> Iterable[Mask]:
+def _masks(table: JobTable, question: JobFilter, now_ms: int) -> Iterable[Mask]:
     count = table.count
     if question.projects is not None:
         yield _among(table, "project", question.projects)
@@ -153,11 +153,11 @@ def _masks(table: Table, question: JobFilter, now_ms: int) -> Iterable[Mask]:
         yield created < question.created_to
 
 
-def _among(table: Table, name: str, values: Iterable[str]) -> Mask:
+def _among(table: JobTable, name: str, values: Iterable[str]) -> Mask:
     return table.texts[name].among(values, table.count)
 
 
-def _states(table: Table, states: frozenset[JobState], now_ms: int) -> Mask:
+def _states(table: JobTable, states: frozenset[JobState], now_ms: int) -> Mask:
     status = table.texts["status"]
     found = status.among((state.value for state in states), table.count)
     sampled = status.among([SAMPLED], table.count)
@@ -169,8 +169,8 @@ def _states(table: Table, states: frozenset[JobState], now_ms: int) -> Mask:
     return found
 
 
-def _demand(table: Table, one: Predicate, now_ms: int) -> Demand:
-    """Return a predicate about all rows, with what the columns have of it."""
+def _demand(table: JobTable, one: Predicate, now_ms: int) -> Demand:
+    """Return the condition for a predicate on all rows, with its result if the columns have the field."""
     found = _plain(table, one, now_ms) if _has(table, one) else None
     if one.otherwise is None:
         return Demand(one, found)
@@ -178,7 +178,7 @@ def _demand(table: Table, one: Predicate, now_ms: int) -> Demand:
 
 
 def _of_rows(one: Demand, rows: Rows) -> Demand:
-    """Return the same demand on some rows alone, independent of the columns."""
+    """Return the same condition on some rows alone, independent of the columns."""
     return Demand(
         one.predicate,
         None if one.found is None else one.found[rows],
@@ -187,7 +187,7 @@ def _of_rows(one: Demand, rows: Rows) -> Demand:
     )
 
 
-def _plain(table: Table, one: Predicate, now_ms: int) -> Mask:
+def _plain(table: JobTable, one: Predicate, now_ms: int) -> Mask:
     name = one.field[0]
     if len(one.field) > 1:
         return table.fields.meeting(one, table.count)
@@ -200,7 +200,7 @@ def _plain(table: Table, one: Predicate, now_ms: int) -> Mask:
 
 
 def _of_number(one: Predicate, numbers: NDArray[np.int64]) -> Mask:
-    # A time that is unknown is -1.
+    # An unknown time is -1.
     found = numbers >= 0
     if one.operator is Operator.IN:
         found &= np.isin(numbers, np.array(one.numbers, np.int64))

@@ -1,4 +1,4 @@
-"""A page out of the rows that match, in order, without sorting the others: pure functions over arrays."""
+"""Selects a page of the matching rows in order, without sorting all of them: pure functions over arrays."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,20 +7,20 @@ from numpy.typing import NDArray
 
 Rows = NDArray[np.int32]
 Key = Callable[[Rows], NDArray[np.int64]]
-"""What rows are sorted by: their numbers, smaller first."""
+"""Returns the sort keys of rows, smaller first."""
 
 _FEW = 2048
-"""So many rows are sorted whole."""
+"""Number of rows up to which all are sorted."""
 _MANY = 50_000
 _SAMPLE = 10_000
 _MARGIN = 300
-"""How many of the sample a value may lie off: six times what chance does to the middle one of 10,000."""
+"""Tolerance of a quantile in sampled rows: six standard errors of the median of 10,000."""
 
 
 def page(rows: Rows, keys: Sequence[Key], *, descending: bool, offset: int, limit: int) -> Rows:
-    """The rows from ``offset`` on, ``limit`` at most, in the order of the keys, the first one first.
+    """Return the rows from ``offset`` on, at most ``limit``, sorted by the keys in order of significance.
 
-    ``descending`` turns the order of every key. Time grows with the number of rows, not with the offset.
+    ``descending`` reverses every key. Time grows with the number of rows, not with the offset.
     """
     total = len(rows)
     start, stop = min(offset, total), min(offset + limit, total)
@@ -30,7 +30,7 @@ def page(rows: Rows, keys: Sequence[Key], *, descending: bool, offset: int, limi
 
 
 def _window(rows: Rows, keys: Sequence[Key], start: int, stop: int) -> Rows:
-    """Those rows that stand from ``start`` to before ``stop`` in ascending order."""
+    """Return the rows from ``start`` to before ``stop`` in ascending order."""
     if start >= stop:
         return rows[:0]
     if not keys:
@@ -48,7 +48,7 @@ def _window(rows: Rows, keys: Sequence[Key], start: int, stop: int) -> Rows:
     lowest = rows[values == first]
     if first == last:
         return _window(lowest, keys[1:], begin, begin + stop - start)
-    # Whole between the values of the page's ends, which many rows may share.
+    # Whole rows between the values of the page's ends, which many rows may share.
     head = _window(lowest, keys[1:], begin, len(lowest))
     within = (values > first) & (values < last)
     middle = rows[within]
@@ -58,9 +58,10 @@ def _window(rows: Rows, keys: Sequence[Key], start: int, stop: int) -> Rows:
 
 
 def _near(values: NDArray[np.int64], start: int, stop: int) -> tuple[NDArray[np.bool_] | None, int]:
-    """Which rows may stand in the window, as a sample of all lets expect, and how many come before those.
+    """Mark the rows that may be in the window, judged by a sample, and count the rows before them.
 
-    None where the sample misleads, or leaves too many: comparing all with two values takes a tenth of placing them.
+    None if the sample misleads or leaves too many rows. Comparing all rows with two values takes a tenth of the time of
+    a partition.
     """
     step = len(values) // _SAMPLE
     sample = np.sort(values[::step])

@@ -1,4 +1,4 @@
-"""Every job as a row of columns: put there, changed, taken out, found by its key."""
+"""Every job as a row of columns: added, changed, removed, and found by its key."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -13,22 +13,22 @@ from jobmeter.registry.columns.vector import Vector
 
 TEXTS = ("project", "type", "user", "resource_group", "workspace", "status")
 LONG = ("command", "error")
-"""Texts that are stored as long as their distinct ones are few and short enough."""
+"""Texts that are stored while their distinct values are few and short enough."""
 NAMES = ("id", "name")
 TIMES = ("created_sort", "start_sort", "end_sort", "updated", "last_sample")
 SAMPLED_COLUMNS = ("project", "id", "status", *TIMES)
-"""What samples alone can change of a job that there is."""
+"""Columns of an existing job that samples alone can change."""
 MOST_LONG_BYTES = 64 << 20
 _SPARE = 10_000
-"""Texts that no job has any more, which are not worth reading everything anew."""
+"""Unused texts that are tolerated before all columns are read again."""
 UNKNOWN = -(2**63)
-"""A ``last_sample`` that there is not."""
+"""The ``last_sample`` of a job without samples."""
 
 Key = tuple[str, str]
 
 
 class JobRow(NamedTuple):
-    """What is stored of one job: the columns of ``jobs`` by these names, texts of fields as JSON."""
+    """The stored fields of one job: the columns of ``jobs`` with these names, texts of fields as JSON."""
 
     project: str
     id: str
@@ -49,30 +49,30 @@ class JobRow(NamedTuple):
     last_sample: int | None
 
 
-class Table:
-    """The columns. Used by one thread at a time."""
+class JobTable:
+    """The columns of all jobs. For one thread at a time."""
 
     def __init__(self, rows: int = 0) -> None:
-        """``rows`` says for how many jobs to make room."""
+        """``rows`` is the number of jobs to make room for."""
         self.count = 0
-        """How many rows there are, those of jobs that are gone included."""
+        """Number of rows, including rows of deleted jobs."""
         self.texts = {name: DictionaryColumn("", rows) for name in (*TEXTS, *LONG)}
         self.names = {name: Names(rows) for name in NAMES}
         self.times: dict[str, Vector[np.int64]] = {name: Vector(np.int64, rows) for name in TIMES}
         self.fields = Fields(rows)
         self._there: Vector[np.bool_] = Vector(np.bool_, rows)
         self._free: list[int] = []
-        # By the number of an id: the first of its rows, from 1; the few further ones, of other projects, beside it.
+        # By the number of an id: the first of its rows, from 1. Further rows, of other projects, are in the dictionary.
         self._firsts: Vector[np.int32] = Vector(np.int32, rows)
         self._further: dict[int, list[int]] = {}
 
     @property
     def there(self) -> Mask:
-        """Which rows are those of a job."""
+        """Mark the rows that belong to a job."""
         return self._there.first(self.count)
 
     def put(self, jobs: Sequence[JobRow]) -> None:
-        """Make these jobs' rows have their current values."""
+        """Set the rows of these jobs to their current values."""
         numbers = {name: self.names[name].add(getattr(job, name) for job in jobs) for name in NAMES}
         for job in jobs:
             row = self._row_for(numbers["id"][job.id], job.project)
@@ -81,7 +81,7 @@ class Table:
             self._set(row, job)
 
     def load(self, jobs: Sequence[Sequence[Any]]) -> None:
-        """As ``put`` into a new table, the values of ``JobRow`` of each; ``end_load`` ends that."""
+        """Add jobs to a new table, each as the values of ``JobRow``; ``end_load`` ends the load."""
         columns = dict(zip(JobRow._fields, zip(*jobs, strict=True), strict=True))
         first = self.count
         numbers = [self.names["id"].take(job) for job in columns["id"]]
@@ -96,12 +96,12 @@ class Table:
         self.fields.put(first, columns["labels"], columns["extra"])
 
     def end_load(self) -> None:
-        """Every job was loaded."""
+        """End the load of all jobs."""
         for names in self.names.values():
             names.end_load()
 
     def put_sampled(self, sampled: Iterable[Sequence[Any]]) -> list[Key]:
-        """Take over ``SAMPLED_COLUMNS`` of these jobs; gives the keys of those that there are not."""
+        """Update ``SAMPLED_COLUMNS`` of these jobs. Return the keys of unknown jobs."""
         missing = []
         status, times = self.texts["status"], [self.times[name] for name in TIMES]
         for project, job, state, *values in sampled:
@@ -115,7 +115,7 @@ class Table:
         return missing
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Take these jobs out, as far as they are there."""
+        """Remove these jobs; unknown jobs are skipped."""
         for project, job in keys:
             row = self.row(project, job)
             if row is None:
@@ -130,7 +130,7 @@ class Table:
             self._free.append(row)
 
     def row(self, project: str, job: str) -> int | None:
-        """The row of a job; None when it is not there."""
+        """Return the row of a job; None for an unknown job."""
         number = self.names["id"].number(job)
         if number is None:
             return None
@@ -138,7 +138,7 @@ class Table:
         return next((row for row in self._rows_of(number) if projects.of(row) == project), None)
 
     def keys(self, rows: NDArray[np.int32]) -> list[Key]:
-        """Project and id of each row."""
+        """Return project and id of each row."""
         projects = self.texts["project"]
         numbers = projects.numbers(self.count)[rows].tolist()
         return list(
@@ -147,24 +147,24 @@ class Table:
 
     @property
     def wasteful(self) -> bool:
-        """Whether texts that no job has any more are the larger part of those of some column that are stored."""
+        """Return True if most stored texts of some column belong to no job any more."""
         most = 2 * (self.count - len(self._free)) + _SPARE
         counts = [*map(len, self.names.values()), *(len(self.texts[name].values) for name in TEXTS)]
         return max(counts) > most
 
     def stores(self, name: str) -> bool:
-        """False for a text of ``LONG`` of which there was too much."""
+        """Return False for a text of ``LONG`` that took too much memory."""
         return name not in LONG or self.texts[name].size <= MOST_LONG_BYTES
 
     def sort_values(self, name: str, rows: NDArray[np.int32]) -> NDArray[np.int64]:
-        """What rows are sorted by, for any of the columns but ``LONG``."""
+        """Return the sort keys of rows, for any of the columns except ``LONG``."""
         if name in self.times:
             return self.times[name].first(self.count)[rows]
         column = self.column(name)
         return column.ranks()[column.numbers(self.count)[rows]]
 
     def column(self, name: str) -> DictionaryColumn[str] | Names:
-        """That of a text."""
+        """Return the column of a text."""
         return self.names[name] if name in self.names else self.texts[name]
 
     def _row_for(self, number: int, project: str) -> int:
@@ -192,7 +192,7 @@ class Table:
 
     def _set(self, row: int, job: JobRow) -> None:
         for name in (*TEXTS, *LONG):
-            # What is too much is forgotten for good: its column then says nothing.
+            # A column that took too much memory is dropped for good, and stays empty.
             self.texts[name].set(row, getattr(job, name) if self.stores(name) else "")
         for name in TIMES:
             value = getattr(job, name)

@@ -1,4 +1,4 @@
-"""Many short texts in one buffer: each has a number, and all that hold some part are found by looking through once."""
+"""Many short texts in one buffer: one scan finds all texts that contain a part."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from jobmeter.registry.columns.vector import Vector
 
 _END = b"\xff"
-"""Behind each text: no byte of UTF-8, so that nothing is found that begins in one text and ends in the next."""
+"""Separator behind each text. No byte of UTF-8, so that no match spans two texts."""
 
 _DENSE = 3
-"""So many bytes of a part, the rarest, are compared everywhere, the others where these are."""
+"""Number of rare bytes of a part that are compared everywhere; the others are compared at their matches."""
 
 
 class TextArena:
-    """Texts as UTF-8 by number, from 0; they stay."""
+    """Texts as UTF-8 by number, from 0. No text is ever removed."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -32,7 +32,7 @@ class TextArena:
         return bytes(self._buffer[start : stop - 1])
 
     def texts(self, numbers: NDArray[np.int32]) -> list[str]:
-        """The texts of those numbers."""
+        """Return the texts with these numbers."""
         starts = self._starts.first(self._count + 1)
         ends = starts[numbers + 1] - 1
         return [
@@ -40,7 +40,7 @@ class TextArena:
         ]
 
     def append(self, text: bytes) -> int:
-        """Keep one more text; gives its number."""
+        """Add a text. Return its number."""
         self._buffer += text
         self._buffer += _END
         self._count += 1
@@ -48,7 +48,7 @@ class TextArena:
         return self._count - 1
 
     def holding(self, part: bytes) -> NDArray[np.bool_]:
-        """By number: whether the text holds that part."""
+        """Mark the texts that contain a part."""
         if not part or not self._count:
             return np.full(self._count, not part)
         buffer = np.frombuffer(self._buffer, np.uint8)
@@ -70,7 +70,7 @@ class TextArena:
 
     @staticmethod
     def _begins(buffer: NDArray[np.uint8], part: bytes, places: Sequence[int]) -> NDArray[np.bool_]:
-        """Where the part may begin, as far as its bytes at those places tell."""
+        """Mark the positions where the part may begin, judged by its bytes at ``places``."""
         begins = np.zeros(len(buffer), np.bool_)
         size = len(buffer) - len(part) + 1
         if size > 0:
@@ -83,6 +83,6 @@ class TextArena:
     def _frequencies(self, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
         if len(buffer) > 2 * self._counted:
             self._counted = len(buffer)
-            # A guess from every seventeenth will do.
+            # Every seventeenth byte is a good enough estimate.
             self._often = np.bincount(buffer[::17], minlength=256)
         return self._often

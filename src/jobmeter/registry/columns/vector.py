@@ -1,4 +1,4 @@
-"""Arrays that grow: one value a row, rows numbered from 0."""
+"""Growing arrays: one value for each row, rows numbered from 0."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -12,11 +12,11 @@ _FIRST = 1024
 
 
 class Vector(Generic[N]):
-    """One value a row. A value that was never set is 0."""
+    """A value for each row. A value that was never set is 0."""
 
     def __init__(self, kind: type[N], rows: int = 0) -> None:
-        """``rows`` says for how many to make room."""
-        # Pages that nobody wrote to take no memory.
+        """``rows`` is the number of rows to make room for."""
+        # Pages that were never written take no memory.
         self._values: NDArray[N] = np.zeros(max(rows, _FIRST), kind)
 
     def __getitem__(self, row: int) -> N:
@@ -34,12 +34,12 @@ class Vector(Generic[N]):
         self._values[row : row + len(values)] = values
 
     def set_at(self, rows: Sequence[int], values: Sequence[int]) -> None:
-        """Set the values of those rows, which are in ascending order."""
+        """Set the values of rows in ascending order."""
         self._reserve(rows[-1] + 1)
         self._values[np.asarray(rows)] = values
 
     def first(self, count: int) -> NDArray[N]:
-        """The values of the first ``count`` rows, as a view."""
+        """Return the values of the first ``count`` rows, as a view."""
         self._reserve(count)
         return self._values[:count]
 

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection and in the transaction that it was handed."""
+"""Runs the migrations for Alembic, on the given connection and in its transaction."""
 
 from alembic import context
 

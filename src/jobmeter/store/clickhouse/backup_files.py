@@ -1,8 +1,8 @@
-"""The files of a backup that the engine wrote into a folder: which tables they have, and whether all are there.
+"""Checks the files of a backup that the engine wrote: the tables in it, and its completeness.
 
-The engine lists them in ``.backup`` (IBackup, BackupImpl), each with its size. Files with the same content are there
-once, and empty ones not at all. It restores the tables whose definitions it is told to, and does not miss others: a
-table whose definition is gone would silently stay empty.
+The engine lists the files in ``.backup`` (IBackup, BackupImpl), each with its size. Files with the same content are
+stored once, and empty files not at all. The engine restores the tables that a statement names if their definitions
+exist. It does not miss the others: a table whose definition is lost would silently stay empty.
 """
 
 import re
@@ -19,7 +19,7 @@ _TABLE = re.compile(r"metadata/(?P<database>[^/]+)/(?P<table>[^/]+)\.sql")
 
 
 class _File(NamedTuple):
-    """A file by its name, and where its content lies."""
+    """A file by its name, and the file that holds its content."""
 
     name: str
     place: str
@@ -27,7 +27,7 @@ class _File(NamedTuple):
 
 
 def tables(folder: Path, database: str) -> frozenset[str]:
-    """Return the tables of a database that a backup has, once each of the backup's files was found.
+    """Return the tables of a database in a backup, after checking that each file of the backup exists.
 
     Raises ConfigurationError naming the first file that is missing or has another size.
     """

@@ -1,4 +1,4 @@
-"""Which series there are: their descriptors are written with the first sample of each, and found again."""
+"""The series in the engine: writes the descriptor of each with its first sample, and finds series again."""
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,7 +23,7 @@ from jobmeter.store.clickhouse.target import Target
 from jobmeter.store.clickhouse.written_days import WrittenDays
 
 NAMELESS = "nameless"
-"""The row of ``progress`` with the time before which samples may lie whose series have no descriptor."""
+"""Row of ``progress`` with the time before which there may be samples of series without a descriptor."""
 _MOST_CACHED = 1_000_000
 _FRESH_SECONDS = 300.0
 _COLUMNS = ("metric", "project", "cluster", "node", "device", "job_id", "replica", "attempt", "labels")
@@ -43,11 +43,11 @@ _PARTS = {
 
 
 class Catalog:
-    """Which series there are. Safe for any number of threads.
+    """The series in the engine. Safe for any number of threads.
 
-    It caches which descriptors are durable, so that a further sample of a series brings no second one: at most
-    ``_MOST_CACHED`` of them, and where other servers may delete, for five minutes. When a day begins the descriptors
-    of live series are written again.
+    It caches which descriptors are durable, so that further samples of a series write no second one. The cache holds at
+    most ``_MOST_CACHED`` series. If other servers may delete series, it holds them for five minutes. On each new day
+    the descriptors of live series are written again.
     """
 
     def __init__(self, read: Pool, target: Target, clock: Clock, pending: Callable[[], Pending]) -> None:
@@ -59,17 +59,17 @@ class Catalog:
         self._written = WrittenDays()
         self._generation = 0
         self._since = clock.monotonic()
-        # Every series that ever had a descriptor, once they were read; None before, and where they are too many.
+        # Every series that has ever had a descriptor, once they were read. None before that, and if there are too many.
         self._all: WrittenDays | None = None
         self._countless = not target.exclusive
         self._nameless_until_ms = 0
 
-    def unwritten(self, ids: Uint64s, since_ms: int = 0) -> Bools:
-        """bool[k]: series that certainly have no samples since a time, as they have no descriptor.
+    def lacks_descriptor(self, ids: Uint64s, since_ms: int = 0) -> Bools:
+        """Return bool[k]: series that certainly have no samples since a time, because they have no descriptor.
 
-        A descriptor is written with the first sample. Damage can part the two, so that nothing is certain up to the
-        time that ``note_nameless`` noted. All series are read at the first call. Where another process writes too, or
-        where there are more than ``_MOST_CACHED``, nothing is certain.
+        A descriptor is written with the first sample. Damage can separate the two; ``note_nameless`` then notes a time,
+        up to which no series is certain. The first call reads all series. If another process also writes, or for more
+        than ``_MOST_CACHED`` series, no series is certain.
         """
         with self._lock:
             if self._all is None and not self._countless:
@@ -80,7 +80,7 @@ class Catalog:
             return new
 
     def nameless(self, ids: Uint64s) -> Bools:
-        """bool[k]: the series that have no descriptor in the engine."""
+        """Return bool[k]: the series that have no descriptor in the engine."""
         found = [np.empty(0, np.uint64)]
         for some in pieces(ids.tolist()):
             with translated("read series"), self._read.client() as client:
@@ -90,7 +90,7 @@ class Catalog:
         return ~np.isin(ids, np.concatenate(found))
 
     def note_nameless(self, until_ms: int) -> None:
-        """Note durably that there may be samples before a time whose series have no descriptor."""
+        """Note durably that before a time there may be samples of series without a descriptor."""
         with translated("note which samples have no names"), self._read.client() as client:
             sql = "INSERT INTO progress SELECT {name:String}, {until:Int64}"
             client.command(sql, parameters={"name": NAMELESS, "until": until_ms})
@@ -113,14 +113,14 @@ class Catalog:
             self._note(ids)
 
     def _note(self, ids: Uint64s) -> None:
-        """Record that these have descriptors, or are about to; each id comes once."""
+        """Record that these series have descriptors, or are about to; each id comes once."""
         if self._all is not None:
             self._all.put(ids, np.zeros(len(ids), np.int64))
             if len(self._all) > _MOST_CACHED:
                 self._all, self._countless = None, True
 
-    def missing(self, batches: Sequence[SampleBatch], retention: Retention) -> "Missing":
-        """The descriptors that are to be written with some batches."""
+    def missing(self, batches: Sequence[SampleBatch], retention: Retention) -> "MissingDescriptors":
+        """Return the descriptors that must be written with some batches."""
         keep_days = max(retention.raw_days, retention.minute_days, retention.hour_days)
         with self._lock:
             self._forget_old()
@@ -128,9 +128,9 @@ class Catalog:
             for one in found:
                 if one is not None:
                     self._note(one.ids)
-            return Missing(found, self._generation)
+            return MissingDescriptors(found, self._generation)
 
-    def note(self, written: "Missing") -> None:
+    def note(self, written: "MissingDescriptors") -> None:
         """Record that these are durable, unless some were deleted since."""
         several = [one for one in written.descriptors if one is not None]
         if not several:
@@ -146,9 +146,9 @@ class Catalog:
             self._written.put(ids[last], days[last])
 
     def _missing_of(self, batch: SampleBatch, keep_days: int) -> Descriptors | None:
-        """Of what is not written yet, or not for its day."""
+        """Return the descriptors of a batch that are not written yet, or not for its day."""
         keys = batch.keys
-        # Lists come again and again: the day up to which the descriptors of all of their series are written.
+        # The same lists repeat: the cached day is that up to which all descriptors of the list are written.
         generation, day = keys.derived.get(self, _UNLISTED)
         if generation == self._generation and day >= batch.span[1] // DAY:
             return None
@@ -161,13 +161,13 @@ class Catalog:
         return Descriptors.of(series, keys.where(missing), days[missing], keep_days)
 
     def forget(self) -> None:
-        """Forget which descriptors were written, because some were deleted, or others came from a backup."""
+        """Drop the cache of written descriptors, because some were deleted, or restored from a backup."""
         with self._lock:
             self._clear()
             self._all = None
 
     def find(self, selector: Selector) -> list[Series]:
-        """See ``Store.find``."""
+        """Return the series that match. Raises LimitExceededError past the selector's limit."""
         found = {(one.job_key, one.id): one for one in self._waiting(selector)}
         for conditions, parameters in _questions(selector):
             with translated("read series"), self._read.client() as client:
@@ -182,7 +182,7 @@ class Catalog:
         return list(found.values())
 
     def live(self, since_ms: int, most: int, place: SeriesPlace) -> SeriesPage:
-        """See ``Store.live``, for series that are in the engine."""
+        """Return a page of series that may have samples since a time, from the engine alone."""
         day, job, series = place
         with translated("read series"), self._read.client() as client:
             found = client.query(_LIVE, parameters={"day": day, "job": job, "series": series, "most": most + 1})
@@ -197,7 +197,7 @@ class Catalog:
         return SeriesPage(SeriesKeys(jobs[:most], ids[:most]), following)
 
     def names(self, selector: Selector, part: NamePart, prefix: str) -> list[str]:
-        """See ``Store.names``."""
+        """Return the distinct names of a field in the matching series, sorted."""
         found = {name for one in self._waiting(selector) for name in names_of(one, part)}
         found = {name for name in found if name and name.startswith(prefix)}
         column = _PARTS.get(part, part.value)
@@ -212,7 +212,10 @@ class Catalog:
         return sorted(found)[: selector.limit]
 
     def _waiting(self, selector: Selector) -> Iterator[Series]:
-        """Those that match and may not be in the engine yet. Read before it, so that none is missed meanwhile."""
+        """Yield the matching series that may not be in the engine yet.
+
+        Read before the engine, so that none is missed.
+        """
         return select(self._pending().descriptors(), selector)
 
     def _forget_old(self) -> None:
@@ -225,15 +228,15 @@ class Catalog:
         self._since = self._clock.monotonic()
 
 
-class Missing(NamedTuple):
-    """For each of some batches the descriptors that it brings, and how often the catalog had forgotten all by then."""
+class MissingDescriptors(NamedTuple):
+    """The descriptors that each batch brings, and the number of times that the catalog's cache was emptied before."""
 
     descriptors: Sequence[Descriptors | None]
     generation: int
 
 
 def _last_days(batch: SampleBatch) -> Int64s:
-    """For each series the day (since the epoch) of its last sample in the batch, -1 for one without samples."""
+    """Return the day (since the epoch) of each series' last sample in the batch, -1 for a series without samples."""
     starts = run_starts(batch.index)
     last = np.full(len(batch.series), -1, np.int64)
     np.maximum.at(last, batch.index[starts], np.maximum.reduceat(batch.time, starts))
@@ -241,7 +244,7 @@ def _last_days(batch: SampleBatch) -> Int64s:
 
 
 def _questions(selector: Selector) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Conditions and parameters of as many statements as needed for short lists. An empty list matches nothing."""
+    """Yield conditions and parameters, split into several statements for long lists. An empty list matches nothing."""
     lists: list[tuple[str, str, Collection[Any] | None, int]] = [
         ("project", "Array(String)", selector.projects, _NAMES),
         ("metric", "Array(String)", selector.metrics, _NAMES),

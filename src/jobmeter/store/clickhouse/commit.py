@@ -1,4 +1,4 @@
-"""Samples to the engine as columns, split where it needs it, and what makes them durable."""
+"""Sends samples to the engine as columns, in bounded blocks, and defines the log that makes them durable."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -12,103 +12,102 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.native import Column, encode, parts
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.rows import DAYS, Rows, Table, by_days, descriptors_of, joined, portions
+from jobmeter.store.clickhouse.rows import DAYS, InsertBlock, SampleRuns, by_days, descriptors_of, joined, portions
 from jobmeter.store.clickhouse.sort_dedupe import sort_dedupe
 
 _ROWS = 1 << 20
 _MOST_ROWS = 1 << 22
-"""Rows that are put in order together at most, about."""
+"""Most rows that are sorted together, about."""
 _DAYS = 90
 _SORTED = {"optimize_on_insert": 0}
 _COLUMNS = ["job", "series", "time", "value", "number", "digits", *DAYS]
 
 
 class CommitLog(Protocol):
-    """What makes samples durable. Safe for any number of threads."""
+    """Makes samples durable. Safe for any number of threads."""
 
-    def append(self, group: Sequence[Rows]) -> None:
-        """Return when all of the rows, which count in this order, are on disk, and the descriptors that come with them.
+    def append(self, group: Sequence[SampleRuns]) -> None:
+        """Return when all of the rows, in this order, and their descriptors are on disk.
 
-        Raises when they may not be.
-
-        One sync for the whole group: who calls gathers the requests that share it (``jobmeter.ingest.commit``).
+        Raises if they may not be. A single sync serves the whole group: the caller gathers the requests that share it
+        (``jobmeter.ingest.commit``).
         """
         ...
 
     def pending(self) -> Pending:
-        """Durable rows that may not be in the engine yet. Read them before the engine."""
+        """Return the durable rows that may not be in the engine yet. Read them before the engine."""
         ...
 
     def flush(self, before_ms: int | None = None) -> None:
-        """Return when what was appended before is in the engine: all of it, or at least what is older than a time.
+        """Return when earlier rows are in the engine: all of them, or at least those before a time.
 
-        Raises UnavailableError where the engine does not take it.
+        Raises UnavailableError if the engine does not accept them.
         """
         ...
 
     def statistics(self) -> dict[str, int]:
-        """See ``StoreStatistics.journal``."""
+        """Return the sizes for ``StoreStatistics.journal``."""
         ...
 
     def close(self) -> None:
-        """Finish what is under way. A no-op the second time."""
+        """Finish running work. A no-op the second time."""
         ...
 
 
 class DirectInserts:
-    """A ``CommitLog`` that inserts each group: for an engine whose disk is another machine's."""
+    """A ``CommitLog`` that inserts each group: for an engine whose disk is on another machine."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._decimals = Decimals()
 
-    def append(self, group: Sequence[Rows]) -> None:
-        """See ``CommitLog.append``."""
+    def append(self, group: Sequence[SampleRuns]) -> None:
+        """Insert the rows; on return the engine has them."""
         with translated("keep samples"), self._pool.client() as client:
             _describe(client, group)
             for block in _blocks(group, joined, self._decimals):
                 client.raw_insert("samples", _COLUMNS, encode(block), fmt="Native")
 
     def pending(self) -> Pending:
-        """See ``CommitLog.pending``: nothing ever is."""
+        """Return an empty ``Pending``: every row is inserted at once."""
         return NOTHING
 
     def flush(self, before_ms: int | None = None) -> None:
-        """See ``CommitLog.flush``: it is there already."""
+        """Do nothing: every row is already in the engine."""
 
     def statistics(self) -> dict[str, int]:
-        """See ``CommitLog.statistics``."""
+        """Return no sizes: there is no journal."""
         return {}
 
     def close(self) -> None:
-        """See ``CommitLog.close``."""
+        """Do nothing."""
 
 
 class Flusher:
-    """Puts what waited in a journal into the embedded engine, sorted and each sample once, so that it need not."""
+    """Inserts the rows of a journal into the embedded engine, sorted and deduplicated, so that the engine need not."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._decimals = Decimals()
 
-    def __call__(self, group: Sequence[Rows]) -> None:
-        """Durable on return."""
+    def __call__(self, group: Sequence[SampleRuns]) -> None:
+        """Insert the rows. They are durable on return."""
         with translated("keep samples"), self._pool.client() as client:
             _describe(client, group)
             for block in _blocks(group, sort_dedupe, self._decimals):
                 client.raw_insert("samples", _COLUMNS, parts(block), fmt="Native", settings=_SORTED)
 
 
-def _describe(client: Client, group: Sequence[Rows]) -> None:
-    """Insert the descriptors that come with some rows: before these, which nobody finds without."""
+def _describe(client: Client, group: Sequence[SampleRuns]) -> None:
+    """Insert the descriptors of some rows before the rows, which cannot be found without them."""
     for lines in blocks(descriptors_of(group)):
         client.raw_insert("series", None, lines, fmt="JSONEachRow")
 
 
 def _blocks(
-    group: Sequence[Rows], tabulate: Callable[[Sequence[Rows]], Table], decimals: Decimals
+    group: Sequence[SampleRuns], tabulate: Callable[[Sequence[SampleRuns]], InsertBlock], decimals: Decimals
 ) -> Iterator[Sequence[Column]]:
-    """Blocks of bounded length that touch a bounded number of days, each sample's rows in order."""
+    """Yield blocks of bounded length and a bounded number of days, the rows of each sample in order."""
     for part in chain.from_iterable(portions(day, _MOST_ROWS) for day in by_days(group, _ROWS, _DAYS)):
         table = tabulate(part)
         for first in range(0, len(table), _ROWS):

@@ -1,8 +1,8 @@
-"""Damaged parts: those that the engine set aside when it started, and those that could not be read since.
+"""Damaged parts: those that the engine detached at its start, and those that could not be read since.
 
-The engine checks a part's files when it starts. One that lacks a file, or has one of another size, it moves to the
-table's folder ``detached`` and continues without it. Flipped bits are found by a read, which fails.
-A part whose folder is gone altogether leaves no trace.
+The engine checks a part's files at its start. If a file is missing or has another size, the engine moves the part to
+the table's folder ``detached`` and continues without it. Flipped bits are found by a read, which fails. A part whose
+folder is missing altogether leaves no trace.
 """
 
 import logging
@@ -25,7 +25,7 @@ from jobmeter.store.damage import DamagedPart
 
 _log = logging.getLogger(__name__)
 AGAIN_SECONDS = 10.0
-"""How long a list that is not empty is answered from memory: an operator who mends something sees it soon."""
+"""Seconds for which a list with parts is answered from memory: an operator soon sees the effect of a repair."""
 _MOST = 1_000
 _NAME = re.compile(r"(?P<partition>\w+?)_\d+_\d+_\d+(_\d+)?(_try\d+)?")
 _DETACHED = (
@@ -41,7 +41,7 @@ class Damage:
     """The damaged parts of one engine, at most a thousand. Safe for any number of threads."""
 
     def __init__(self, pool: Pool, target: Target, journal: Path | None) -> None:
-        """``journal`` is the folder of the journal, None where there is none."""
+        """``journal`` is the folder of the journal, None without one."""
         self._pool = pool
         self._target = target
         self._journal = journal
@@ -51,13 +51,13 @@ class Damage:
         self._read_at = 0.0
 
     def parts(self) -> Sequence[DamagedPart]:
-        """The damaged parts. Costs nothing while there are none: an engine sets parts aside at its start alone."""
+        """Return the damaged parts. Costs nothing while there are none: an engine detaches parts only at its start."""
         if self._parts and monotonic() - self._read_at >= AGAIN_SECONDS:
             self.refresh()
         return self._parts
 
     def refresh(self) -> Sequence[DamagedPart]:
-        """The same, read anew. The previous list stays when the engine does not answer."""
+        """Read and return the list of damaged parts. The previous list stays if the engine does not answer."""
         try:
             found = [*self._detached(), *self._still_unreadable(), *self._journal_files()]
         except (JobmeterError, OSError) as error:
@@ -69,7 +69,7 @@ class Damage:
         return self._parts
 
     def note(self, error: Exception) -> None:
-        """Remember the part that a failure of the engine names, where it is one of damaged data."""
+        """Remember the part that an error of the engine names, if the error means damaged data."""
         found = damaged_part(error)
         if found is None or found[:2] in self._unreadable or len(self._unreadable) >= _MOST:
             return
@@ -89,7 +89,10 @@ class Damage:
             yield self._described(DamagedPart(table=table, name=plain, reason=reason, place=place))
 
     def _still_unreadable(self) -> Iterator[DamagedPart]:
-        """Those that the engine still has: a part that was dropped, detached or replaced is not damaged any more."""
+        """Yield the unreadable parts that the engine still has.
+
+        A part that was dropped, detached or replaced is no longer damaged.
+        """
         if not self._unreadable:
             return
         sql = _ACTIVE.format(source=self._system("parts"))
@@ -129,7 +132,7 @@ class Damage:
 
 
 def advice(part: DamagedPart) -> str:
-    """What is lost and what to do, for the log."""
+    """Return the log message: the loss, and the action to take."""
     if part.table == "journal":
         return (
             f"a file of the journal was damaged: {part.summary}, which were acknowledged, are missing from answers. "
@@ -149,7 +152,7 @@ def advice(part: DamagedPart) -> str:
 
 
 def _partition_range(part: DamagedPart) -> TimeRange | None:
-    """The span of a part's partition: a day of samples, a month of roll-ups."""
+    """Return the span of a part's partition: a day of samples, a month of roll-ups."""
     found = _NAME.fullmatch(part.name)
     partition = found["partition"] if found else ""
     if not partition.isdigit():

@@ -1,16 +1,16 @@
-"""How values lie in the tables, and the expressions that read and write them.
+"""The form of values in the tables, and the expressions that read and write them.
 
-A sample is ``number / 10^digits``; where ``number`` is 0 it is ``value``: 0 itself, and what is no decimal number. The
-quotient is the double that was written, bit for bit: that was tried before (``jobmeter.kernel.decimals``).
+A sample is ``number / 10^digits``. If ``number`` is 0 it is ``value``: 0 itself, or a number that is no short decimal.
+The quotient is exactly the double that was written; ``jobmeter.kernel.decimals`` checks that before.
 
-A roll-up row lies in one of three ways. ``scale`` n + 1: numbers with n digits, ``low`` the minimum and the others as
-what they are above it, which mostly is little. ``scale`` ``ALIKE``: all its samples are ``minimum``. ``scale`` 0:
-doubles as they are. Rows of before there were numbers have 0 in the new columns, and read as they did.
+A roll-up row has one of three forms. ``scale`` n + 1: numbers with n digits, ``low`` the minimum and the others as
+their distance from it, which is mostly small. ``scale`` ``ALIKE``: all its samples are ``minimum``. ``scale`` 0: plain
+doubles. Rows from before this form have 0 in the new columns, and read as before.
 """
 
 ALIKE = 255
 _EXACT = 2.0**51
-"""Below it the sum of n doubles of at most 2^51 / n^2 is less than half a unit away from the sum of the numbers."""
+"""Bound below which sums are exact: n doubles of at most 2^51 / n^2 sum with an error below half a unit."""
 
 VALUE = "if(number = 0, value, number / intExp10(digits))"
 
@@ -32,14 +32,15 @@ STORED = (
     "job, series, time, count, scale, low, rise, opening, closing, excess, "
     "sum, minimum, maximum, first, last, first_time, last_time, increase, elapsed"
 )
-"""The columns that ``stored`` gives, but for those of the days."""
+"""Columns that ``stored`` selects, except the days."""
 
 
 def stored(buckets: str, days: str) -> str:
-    """A SELECT of ``STORED`` and ``days`` from one of buckets.
+    """Return a SELECT of ``STORED`` and ``days`` from a SELECT of buckets.
 
-    That one gives ``job, series, bucket, n, total, lowest, highest, opened, opened_at, closed, closed_at, grown,
-    passed`` and the days; ``places``, the digits of its samples, and ``whole``, whether these are all numbers.
+    ``buckets`` selects ``job, series, bucket, n, total, lowest, highest, opened, opened_at, closed, closed_at, grown,
+    passed`` and the days; ``places``, the digits of its samples; and ``whole``, True if all of them are decimal
+    numbers.
     """
 
     def number(name: str) -> str:

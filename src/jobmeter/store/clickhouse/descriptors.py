@@ -1,4 +1,4 @@
-"""Descriptors of series: the rows of the table ``series``, which say what a series id stands for."""
+"""Descriptors of series: the rows of the table ``series``, which define the series of each id."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
@@ -14,7 +14,7 @@ from jobmeter.store.base import Selector
 
 _LINES = 50_000
 _BYTES = 400
-"""Memory that a descriptor takes beside its names, about."""
+"""Memory of a descriptor besides its names, about."""
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -52,14 +52,14 @@ class Descriptors(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, series: Sequence[Series], keys: SeriesKeys, days: Int64s, keep_days: int) -> Self:
-        """The descriptors of some series, which live ``keep_days`` longer than their day."""
+        """Make the descriptors of some series, which expire ``keep_days`` after their day."""
         columns = series, keys.job.tolist(), keys.series.tolist(), days.tolist()
         lines = [_line(*one, keep_days) for one in zip(*columns, strict=True)]
         return cls(series, keys.job, keys.series, days, lines)
 
     @classmethod
     def parsed(cls, text: bytes) -> Self:
-        """Those whose lines were joined by line feeds."""
+        """Parse descriptors from lines separated by line feeds."""
         rows = _READER.decode_lines(text)
         return cls(
             [series_of_row(msgspec.structs.astuple(row)[2:-2]) for row in rows],
@@ -71,14 +71,14 @@ class Descriptors(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def joined(cls, several: "Sequence[Descriptors]") -> Self:
-        """The descriptors of several, one after the other."""
+        """Concatenate descriptors."""
         job, ids, days = (np.concatenate([getattr(one, name) for one in several]) for name in ("job", "ids", "days"))
         every = list(chain.from_iterable(one.series for one in several))
         return cls(every, job, ids, days, list(chain.from_iterable(one.lines for one in several)))
 
     @property
     def nbytes(self) -> int:
-        """Memory that they take, about: names are in the series and in the line."""
+        """Memory of the descriptors, about: names are in the series and in the line."""
         return _BYTES * len(self.series) + 2 * sum(map(len, self.lines))
 
 
@@ -88,7 +88,7 @@ def _line(one: Series, job: int, number: int, day: int, keep_days: int) -> bytes
 
 
 def select(several: Sequence[Descriptors], selector: Selector) -> Iterator[Series]:
-    """The series that match."""
+    """Yield the series that match."""
     jobs = None if selector.jobs is None else np.array(sorted(set(selector.jobs)), np.uint64)
     first_day, matches = (selector.since or 0) // DAY, selector.by_names()
     for one in several:
@@ -99,7 +99,7 @@ def select(several: Sequence[Descriptors], selector: Selector) -> Iterator[Serie
 
 
 def series_of_row(row: Sequence[Any]) -> Series:
-    """The series of a row's columns from ``metric`` to ``labels``."""
+    """Return the series of a row's columns from ``metric`` to ``labels``."""
     metric, project, cluster, node, device, job, replica, attempt, labels = row
     return Series(
         metric=metric,
@@ -115,7 +115,7 @@ def series_of_row(row: Sequence[Any]) -> Series:
 
 
 def blocks(several: Sequence[Descriptors]) -> Iterator[bytes]:
-    """Their rows as blocks of bounded length in the engine's format JSONEachRow."""
+    """Yield the rows as blocks of bounded length in the engine's format JSONEachRow."""
     lines = chain.from_iterable(one.lines for one in several)
     while part := list(islice(lines, _LINES)):
         yield b"\n".join(part)

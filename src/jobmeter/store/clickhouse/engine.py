@@ -38,13 +38,13 @@ from jobmeter.store.clickhouse.lookup import Lookup
 from jobmeter.store.clickhouse.maintenance import Maintenance
 from jobmeter.store.clickhouse.mend import mend
 from jobmeter.store.clickhouse.migrate import create_database, migrate
-from jobmeter.store.clickhouse.outbox import Outbox
+from jobmeter.store.clickhouse.outbox import OutboxTable
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
 from jobmeter.store.clickhouse.pool import Pool, connect
-from jobmeter.store.clickhouse.reader import Reader
-from jobmeter.store.clickhouse.rollup import Roller
+from jobmeter.store.clickhouse.reader import SampleReader
+from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
-from jobmeter.store.clickhouse.rows import JobHour, Rows
+from jobmeter.store.clickhouse.rows import JobHour, SampleRuns
 from jobmeter.store.clickhouse.spans import SpanReader, SpanWriter
 from jobmeter.store.clickhouse.target import Target
 from jobmeter.store.damage import DamagedPart
@@ -52,20 +52,20 @@ from jobmeter.store.damage import DamagedPart
 _log = logging.getLogger(__name__)
 _JOURNAL = "journal"
 _READERS = 12
-"""Connections: more than long queries and raw exports together may use (``jobmeter.server.admission``)."""
+"""Read connections: more than long queries and raw exports together may use (``jobmeter.server.admission``)."""
 _WRITERS = 4
 
 
 class ClickHouseStore:
     """``jobmeter.store.base.Store`` on ClickHouse.
 
-    Constructing it creates the database where there is none and migrates it. Raises ConfigurationError where an
-    embedded store is in use elsewhere or was made by a newer program, UnavailableError where it cannot be reached.
-    A process that forks must do so before: the embedded engine does not survive a fork.
+    The constructor creates and migrates the database. Raises ConfigurationError if an embedded store is in use
+    elsewhere or was made by a newer program, UnavailableError if it cannot be reached. A process that forks must do so
+    before: the embedded engine does not survive a fork.
     """
 
     memory: Memory | None = None
-    """See ``Store.memory``."""
+    """Always None: this engine has no window."""
 
     def __init__(self, target: Target, clock: Clock) -> None:
         self._target = target
@@ -82,7 +82,7 @@ class ClickHouseStore:
     def _open(self, target: Target, clock: Clock) -> None:
         read, write = Pool(target, _READERS), Pool(target, _WRITERS)
         self._pools = [read, write]
-        # Each connection takes a while to make: the one that makes the database is the first that is used.
+        # Each connection takes a while to open: the one that creates the database is the first that is used.
         first = connect(target, None)
         write.add(first)
         create_database(first, target)
@@ -95,22 +95,22 @@ class ClickHouseStore:
             self._rollup_state.reload()
         self._catalog = Catalog(read, target, clock, self._pending)
         self._commit_log = self._opened_log(target, write)
-        self._reader = Reader(read, self._commit_log.pending)
+        self._reader = SampleReader(read, self._commit_log.pending)
         self._lookup = Lookup(read, self._reader, self._rollup_state, self._commit_log.pending)
-        self._roller = Roller(write, self._rollup_state, self._commit_log.flush)
+        self._rollup_job = RollupJob(write, self._rollup_state, self._commit_log.flush)
         self._log_writer = LogWriter(write)
         self._log_reader = LogReader(read, self._reader)
-        self.outbox = Outbox(write, read, target)
+        self.outbox = OutboxTable(write, read, target)
         self._span_writer, self._span_reader = SpanWriter(write), SpanReader(read)
         self._maintenance = Maintenance(
-            write, target, self._rollup_state, self._catalog, self._roller, self._commit_log
+            write, target, self._rollup_state, self._catalog, self._rollup_job, self._commit_log
         )
         if target.path is not None:
             self._warm(read)
 
     def _warm(self, read: Pool) -> None:
         """Run trivial statements: the first ones after a start of the engine take many times as long."""
-        # Two connections: while the window is filled over one, the first question does not wait for another.
+        # Two connections: while the window is filled over one, the first query does not wait for another.
         with suppress(JobmeterError), read.client(), read.client():
             pass
         keys, span = SeriesKeys(np.zeros(1, np.uint64), np.zeros(1, np.uint64)), TimeRange(0, 1)
@@ -125,14 +125,14 @@ class ClickHouseStore:
             return DirectInserts(pool)
         flusher = Flusher(pool)
 
-        def insert(group: Sequence[Rows]) -> None:
+        def insert(group: Sequence[SampleRuns]) -> None:
             self._rollup_state.write_marks()
             flusher(group)
 
         journal = self._commit_log = Journal(target.path / _JOURNAL, insert)
-        # What the process that died had marked, and not written, is marked again.
+        # Marks of the dead process that were not yet written are made again.
         journal.recover(
-            lambda rows: self._rollup_state.dirty_before(rows.touched(self._rollup_state.intent())), self._catalog
+            lambda rows: self._rollup_state.mark_before(rows.late_hours(self._rollup_state.intent())), self._catalog
         )
         if journal.damaged:
             self._damage.refresh()
@@ -142,7 +142,7 @@ class ClickHouseStore:
         return NOTHING if self._commit_log is None else self._commit_log.pending()
 
     def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
-        """See ``Store.append``."""
+        """Store samples and their series. On return they are durable."""
         self.append_all((batch,), retention)
 
     def append_all(
@@ -150,115 +150,118 @@ class ClickHouseStore:
         batches: Sequence[SampleBatch],
         retention: Retention = Retention(),  # noqa: B008 - it is frozen
     ) -> None:
-        """See ``Store.append_all``."""
+        """Append each batch in order. On return all of them are durable."""
         batches = [batch for batch in batches if len(batch)]
         if not batches or self._commit_log is None:
             return
         missing = self._catalog.missing(batches, retention)
-        group = [Rows.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
+        group = [SampleRuns.of(*one, retention) for one in zip(batches, missing.descriptors, strict=True)]
         intent = self._rollup_state.intent()
-        touched = _touched(group, intent)
-        before = self._rollup_state.dirty_before(touched)
+        hours = _late_hours(group, intent)
+        before = self._rollup_state.mark_before(hours)
         self._commit_log.append(group)
         self._catalog.note(missing)
-        # A roll-up may have begun since, and may have read before these samples were there.
+        # A roll-up may have started since, and may have read before these samples were visible.
         intent_now = self._rollup_state.intent()
-        touched = touched if intent_now == intent else _touched(group, intent_now)
-        if touched:
-            self._rollup_state.dirty_after(touched, before)
+        hours = hours if intent_now == intent else _late_hours(group, intent_now)
+        if hours:
+            self._rollup_state.mark_after(hours, before)
 
-    def unwritten(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
-        """See ``Store.unwritten``."""
-        return self._catalog.unwritten(keys.series, since_ms)
+    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
+        """Return bool[k]: the series that certainly have no samples at or after a time."""
+        return self._catalog.lacks_descriptor(keys.series, since_ms)
 
     def find(self, selector: Selector) -> list[Series]:
-        """See ``Store.find``."""
+        """Return the series that match, in no order."""
         return self._catalog.find(selector)
 
     def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
-        """See ``Store.live``."""
+        """Return a page of series that may have samples since a time."""
         if place == NEWEST and self._commit_log is not None:
             with suppress(JobmeterError):
                 self._commit_log.flush()
         return self._catalog.live(since_ms, most, place)
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
-        """See ``Store.names``."""
+        """Return the distinct names of a field in the matching series, sorted."""
         return self._catalog.names(selector, part, prefix)
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
-        """See ``Store.read``. The budget's time begins with the first block."""
+        """Yield raw samples in blocks. The budget's time starts with the first block."""
         return self._reader.read(keys, span, budget)
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """See ``Store.read_buckets``."""
+        """Return roll-up rows whose bucket start lies in ``span``."""
         return self._lookup.read_buckets(keys, span, tier, budget)
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
-        """See ``Store.previous``. Of expired samples the last one of each hour is still there."""
+        """Return for each series its last sample before that time.
+
+        Of expired samples the last one of each hour is still stored.
+        """
         return self._lookup.previous(keys, before_ms, budget)
 
-    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
-        """See ``Store.rolled``."""
-        return self._roller.rolled(jobs, span)
+    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """Return the hour-aligned parts of ``span`` with complete roll-ups of all these jobs."""
+        return self._rollup_job.rolled_up_ranges(jobs, span)
 
     def revision(self, jobs: Sequence[int]) -> None:
-        """See ``Store.revision``: others may write to the same samples."""
+        """Return None: others may write to the same samples."""
 
     def roll_up(self, until_ms: int) -> int:
-        """See ``Store.roll_up``."""
-        return self._roller.roll_up(until_ms)
+        """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
+        return self._rollup_job.roll_up(until_ms)
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """See ``Store.last_times``."""
+        """Return the times of the first and the last sample of each job key that has samples."""
         return self._lookup.last_times(jobs)
 
     def append_logs(self, lines: Sequence[LogLine], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
-        """See ``Store.append_logs``."""
+        """Store log lines. On return they are durable."""
         self._log_writer.append(lines, retention)
 
     def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
-        """See ``Store.read_logs``."""
+        """Return one page of the lines of a job or a node."""
         return self._log_reader.read(selector, budget)
 
     def append_spans(self, spans: Sequence[Span], retention: Retention = Retention()) -> None:  # noqa: B008 - frozen
-        """See ``Store.append_spans``."""
+        """Store spans. On return they are durable."""
         self._span_writer.append(spans, retention)
 
     def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
-        """See ``Store.read_traces``."""
+        """Return one page of traces."""
         return self._span_reader.traces(selector, budget)
 
     def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
-        """See ``Store.read_spans``."""
+        """Return one page of the spans of some traces, each once."""
         return self._span_reader.spans(selector, budget)
 
     def delete_job(self, job: int) -> None:
-        """See ``Store.delete_job``."""
+        """Delete every sample, roll-up, series, log line and span of a job key."""
         self._maintenance.delete_job(job)
 
     def erase(self) -> None:
-        """Forget everything: for tests, and for an operator who begins anew. Nothing may be written meanwhile."""
+        """Delete everything: for tests, and for an operator who starts over. No writes may run meanwhile."""
         self._maintenance.erase()
 
     def damaged(self) -> Sequence[DamagedPart]:
-        """See ``Store.damaged``."""
+        """Return the unreadable parts, from memory."""
         return self._damage.parts()
 
     def statistics(self) -> StoreStatistics:
-        """See ``Store.statistics``. Rows count a sample twice until its rewritten copy is merged."""
+        """Return the sizes of the stored data. A rewritten sample counts twice until its copies are merged."""
         return replace(self._maintenance.statistics(), damaged=self._damage.refresh())
 
     def backup(self, directory: Path) -> None:
-        """See ``Store.backup``."""
+        """Write a copy of everything into an empty directory, during reads and writes."""
         self._maintenance.backup(directory)
 
     def restore(self, directory: Path) -> None:
-        """See ``Store.restore``."""
+        """Restore a backup into an empty store."""
         self._maintenance.restore(directory)
 
     def close(self) -> None:
-        """See ``Store.close``."""
+        """Finish running work, and close all connections."""
         with self._closing:
             if self._commit_log is not None:
                 self._commit_log.close()
@@ -268,12 +271,12 @@ class ClickHouseStore:
                 self._lock.release()
 
 
-def _touched(group: Sequence[Rows], before_ms: int) -> set[JobHour]:
-    return set[JobHour]().union(*(rows.touched(before_ms) for rows in group))
+def _late_hours(group: Sequence[SampleRuns], before_ms: int) -> set[JobHour]:
+    return set[JobHour]().union(*(rows.late_hours(before_ms) for rows in group))
 
 
 def _damage(target: Target, read: Pool, write: Pool) -> Damage:
-    """What of the engine is damaged; logged."""
+    """Read and log the damaged parts of the engine."""
     damage = Damage(write, target, target.path / _JOURNAL if target.path else None)
     for pool in (read, write):
         pool.watch(damage.note)

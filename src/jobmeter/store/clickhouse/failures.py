@@ -1,4 +1,4 @@
-"""What the engine's failures mean to a caller."""
+"""Translates the engine's failures for callers."""
 
 import logging
 import re
@@ -20,7 +20,8 @@ logger = logging.getLogger(__name__)
 # Numbers of ClickHouse's own table of errors (src/Common/ErrorCodes.cpp).
 _TIMEOUT = frozenset({159, 160, 394})
 _TOO_MUCH = frozenset({158, 241, 307, 396})
-# Checksum, size or form of a stored file is wrong; some also happen elsewhere, and count where a part is named.
+# The checksum, size or form of a stored file is wrong. Some of these also occur elsewhere; they count if a part is
+# named.
 _DAMAGED = frozenset({3, 32, 33, 40, 76, 107, 226, 228, 246, 271, 432})
 _READ_PART = re.compile(
     r"while reading from part (?P<place>\S*?(?P<name>[^/\s]+))/? in table `?\w+`?\.`?(?P<table>\w+)"
@@ -41,7 +42,7 @@ _WORDS = (
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise ours for the engine's: ``doing`` completes "the telemetry engine cannot ..."."""
+    """Translate the engine's errors; ``doing`` completes "the telemetry engine cannot ..."."""
     try:
         yield
     except (ClickHouseError, OSError) as error:
@@ -49,7 +50,7 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def translate(error: Exception, doing: str) -> Exception:
-    """The error of ours that a failure of the engine stands for; the failure itself where it is a bug of ours."""
+    """Return our error for a failure of the engine; the failure itself if it is a bug in Jobmeter."""
     code = getattr(error, "code", None)
     if code in _TIMEOUT:
         return QueryTimeoutError("the question took longer than it may and was stopped")
@@ -69,12 +70,12 @@ def translate(error: Exception, doing: str) -> Exception:
 
 
 def damaged_part(error: Exception) -> tuple[str, str, str] | None:
-    """Table, name and folder of the part whose data a failure of the engine says to be damaged; None for any other."""
+    """Return table, name and folder of the part whose data a failure calls damaged; None for any other failure."""
     found = _READ_PART.search(str(error)) if getattr(error, "code", None) in _DAMAGED else None
     return None if found is None else (found["table"], found["name"], found["place"])
 
 
 def unavailable(text: str, doing: str) -> JobmeterError:
-    """UnavailableError that says why, in words that give nothing of the engine away."""
+    """Return an UnavailableError with a reason that discloses nothing of the engine."""
     reason = next((words for mark, words in _WORDS if mark.lower() in text.lower()), "see the server's log")
     return UnavailableError(f"the telemetry engine cannot {doing} now: {reason}")

@@ -1,20 +1,21 @@
-"""The journal makes samples durable with one write and one sync, and inserts them into the engine many at a time.
+"""The journal makes samples durable with one write and one sync, and inserts them into the engine in large blocks.
 
-A small insert costs the engine about 10 ms of any size: a part, its files, a sync, merges later. So a commit is first
+A small insert of any size costs the engine about 10 ms: a part, its files, a sync, merges later. So a commit is first
 appended to a segment file and acknowledged. Its rows wait in memory until a thread inserts all waiting rows, sorted, in
 large blocks, and deletes the segments.
 
 The order of steps, and why no row is lost or returns after its deletion:
 
-- Rows are appended, synced, and put at the end of the queue of waiting rows, under one lock. So the order of the files
-  is the order of writes, and every row of an ended segment waits.
-- One flush runs at a time. It ends the segment, inserts all rows that waited, and deletes the segments before the next
-  flush may insert. So, whenever the process dies, the segments have all rows from some time on, and no row of theirs is
-  in the engine without those before it in the same flush: inserting them again, in order, changes no newer row.
+- Rows are appended, synced, and put at the end of the queue of waiting rows, under one lock. So the order of the
+  files is the order of writes, and every row of an ended segment waits.
+- One flush runs at a time. It ends the segment, inserts all rows that waited, and deletes the segments before the
+  next flush may insert. So, whenever the process dies, the segments have all rows from some time on, and the engine
+  has no row of theirs without the rows before it in the same flush. Inserting them again, in order, changes no newer
+  row.
 - Rows wait until the engine has them. Readers read the waiting rows first and the engine second, and a waiting row
   replaces that of the engine: each row is found at least once, in one place or in both.
-- When a write or a sync fails the rows are not acknowledged, and the file is not written again. When the engine fails
-  the rows stay waiting, in memory and in their segments; past a bound new rows are refused.
+- If a write or a sync fails, the rows are not acknowledged, and the file is not written again. If the engine fails,
+  the rows stay waiting, in memory and in their segments; past a bound new rows are rejected.
 """
 
 import logging
@@ -29,22 +30,22 @@ from jobmeter.model.time import DAY, MAX_TIME_MS
 from jobmeter.store.clickhouse.failures import unavailable
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.recovery import SeriesNames, recover
-from jobmeter.store.clickhouse.rows import Rows, Section
+from jobmeter.store.clickhouse.rows import JournalBlock, SampleRuns
 from jobmeter.store.clickhouse.segments import Segments
 
 _log = logging.getLogger(__name__)
 _RETRY_AFTER_MS = 1_000
-Insert = Callable[[list[Rows]], None]
+Insert = Callable[[list[SampleRuns]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLimits:
-    """When rows go to the engine, and how many may wait.
+    """Bounds of the waiting rows, and the times at which they are flushed to the engine.
 
-    A flush begins at ``flush_rows`` (where rows lie on many days, at ``day_rows`` for each of these, up to half of
-    ``most_rows``: the engine makes a file set of each day) or when the oldest row has waited ``flush_seconds``. Past
-    ``most_rows``, or ``most_bytes`` with the descriptors of new series, commits wait, for ``wait_seconds`` at most.
-    After a failure the next flush begins ``retry_seconds`` later.
+    A flush starts at ``flush_rows``, or when the oldest row has waited ``flush_seconds``. Rows of many days wait for
+    ``day_rows`` of each day, up to half of ``most_rows``, because the engine makes a file set for each day. Past
+    ``most_rows``, or ``most_bytes`` including the descriptors of new series, commits wait for ``wait_seconds`` at most.
+    After a failure the next flush starts ``retry_seconds`` later.
     """
 
     flush_rows: int = 1_000_000
@@ -59,25 +60,25 @@ class JournalLimits:
 class Journal:
     """A ``CommitLog``. ``insert`` puts rows into the engine, durably; it is called by one thread at a time.
 
-    Raises UnavailableError where the folder or the engine cannot be written.
+    Raises UnavailableError if the folder or the engine cannot be written.
     """
 
     def __init__(self, folder: Path, insert: Insert, limits: JournalLimits = JournalLimits()) -> None:
         self.damaged = False
-        """True where ``recover`` found that samples were lost."""
+        """True if ``recover`` found that samples were lost."""
         self._insert = insert
         self._limits = limits
         self._segments = Segments(folder)
         self._flushing = threading.Lock()
-        self._removable: list[Path] = []  # of rows that the engine has; guarded by the lock above
-        self._writing = threading.Lock()  # rows are in a segment and wait, or neither
-        self._changed = threading.Condition()  # guards what follows
-        self._waiting: list[Section] = []
+        self._removable: list[Path] = []  # segments whose rows the engine has; guarded by the lock above
+        self._writing = threading.Lock()  # its holder moves rows both to a segment and to the queue
+        self._changed = threading.Condition()  # guards the following fields
+        self._waiting: list[JournalBlock] = []
         self._rows = 0
         self._bytes = 0
-        self._fresh = 0  # rows that no flush has begun with
-        self._oldest = 0.0  # when the first of these came
-        self._span = (MAX_TIME_MS, 0)  # of these, or a wider one
+        self._fresh = 0  # rows that no flush has started on
+        self._oldest = 0.0  # time of the first of these rows
+        self._span = (MAX_TIME_MS, 0)  # their span, or a wider one
         self._crowded = False  # a commit waits for room
         self._failed: JobmeterError | None = None
         self._failures = 0
@@ -85,16 +86,16 @@ class Journal:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def recover(self, prepare: Callable[[Rows], object], names: SeriesNames) -> None:
-        """Take in what an earlier process left behind, and begin to work.
+    def recover(self, prepare: Callable[[SampleRuns], object], names: SeriesNames) -> None:
+        """Read the rows that an earlier process left, and start work.
 
-        ``prepare`` is called with all these rows before any of them goes to the engine. Where the engine does not take
-        them now they wait, as others do. ``names`` is asked where some of what was left is damaged.
+        ``prepare`` is called with all these rows before any of them goes to the engine. If the engine does not accept
+        them now, they wait like other rows. ``names`` is used if some of the rows are damaged.
         """
         groups, self.damaged = recover(self._segments, names)
         for rows in groups:
             prepare(rows)
-            self._add([Section(rows)])
+            self._add([JournalBlock(rows)])
         if not self._rows:
             self._removable = self._segments.left
         self._thread = threading.Thread(target=self._run, name="jobmeter-journal", daemon=True)
@@ -104,10 +105,10 @@ class Journal:
         except JobmeterError as error:
             _log.warning("rows of the journal wait for the telemetry engine: %s", error.message)
 
-    def append(self, group: Sequence[Rows]) -> None:
-        """See ``CommitLog.append``: one record, one sync.
+    def append(self, group: Sequence[SampleRuns]) -> None:
+        """Write one record and sync it; on return the rows are durable.
 
-        Raises ThrottledError when too much waits for the engine, UnavailableError when the disk or the engine fails.
+        Raises ThrottledError if too many rows wait for the engine, UnavailableError if the disk or the engine fails.
         """
         self._wait_for_room(sum(map(len, group)), sum(rows.bytes for rows in group))
         with self._writing:
@@ -116,15 +117,18 @@ class Journal:
                 self._segments.append(group)
             except OSError as error:
                 raise unavailable(str(error), "store samples") from error
-            self._add([Section(rows.alone()) for rows in group])
+            self._add([JournalBlock(rows.alone()) for rows in group])
 
     def pending(self) -> Pending:
-        """See ``CommitLog.pending``."""
+        """Return the durable rows that may not be in the engine yet."""
         with self._changed:
             return Pending(tuple(self._waiting))
 
     def flush(self, before_ms: int | None = None) -> None:
-        """See ``CommitLog.flush``. Without a time no segment that was ended before is there afterwards."""
+        """Return when earlier rows are in the engine.
+
+        Without a time, all segments that were ended before are deleted.
+        """
         if self._matters(before_ms):
             with self._flushing:
                 # Another thread may have done it while it had the lock.
@@ -134,7 +138,7 @@ class Journal:
                     self._remove()
 
     def statistics(self) -> dict[str, int]:
-        """See ``CommitLog.statistics``."""
+        """Return the sizes of the journal."""
         with self._changed:
             found = {"rows": self._rows, "bytes": self._bytes, "flushes": self._flushes, "failures": self._failures}
         return found | {
@@ -143,7 +147,7 @@ class Journal:
         }
 
     def close(self) -> None:
-        """See ``CommitLog.close``. What the engine does not take now stays in the segments, for the next process."""
+        """Flush and close. Rows that the engine does not accept now stay in the segments, for the next process."""
         with self._writing, self._changed:
             if self._closed:
                 return
@@ -158,7 +162,7 @@ class Journal:
         with self._writing:
             self._segments.close()
 
-    def _add(self, sections: Sequence[Section]) -> None:
+    def _add(self, sections: Sequence[JournalBlock]) -> None:
         rows = sum(len(one.rows) for one in sections)
         start_ms, end_ms = min(one.start_ms for one in sections), max(one.end_ms for one in sections)
         with self._changed:
@@ -200,7 +204,7 @@ class Journal:
             return any(section.start_ms < before_ms for section in self._waiting)
 
     def _flush(self) -> None:
-        """Insert what waits. The flushing lock is taken."""
+        """Insert the waiting rows. The flushing lock is held."""
         with self._writing, self._changed:
             paths = self._segments.seal()
             sections = list(self._waiting)
@@ -226,14 +230,14 @@ class Journal:
         try:
             self._remove()
         except JobmeterError as error:
-            # The next flush begins with it: until then nothing newer gets into the engine.
+            # The next flush starts with it: until then no newer row gets into the engine.
             _log.warning("%s", error.message)
 
     def _remove(self) -> None:
         try:
             self._segments.remove(self._removable)
         except OSError as error:
-            raise unavailable(str(error), "take its journal away") from error
+            raise unavailable(str(error), "remove its journal") from error
         self._removable = []
 
     def _note_failure(self, error: Exception) -> None:
@@ -253,12 +257,12 @@ class Journal:
             except JobmeterError as error:
                 _log.warning("samples wait in the journal: %s", error.message)
                 self._rest()
-            except Exception:  # noqa: BLE001 - the rows are safe; what goes wrong once may go right later
+            except Exception:  # noqa: BLE001 - the rows are safe; a later attempt may succeed
                 _log.exception("samples wait in the journal")
                 self._rest()
 
     def _wait_until_due(self) -> bool:
-        """False when the journal is closed."""
+        """Wait until a flush is due. Return False if the journal is closed."""
         with self._changed:
             while not self._closed:
                 if self._due():

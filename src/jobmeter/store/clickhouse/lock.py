@@ -1,4 +1,4 @@
-"""One process per embedded store, said clearly."""
+"""Locks the folder of an embedded store for one process, with a clear error for others."""
 
 import fcntl
 import os
@@ -11,10 +11,10 @@ _FILE = "jobmeter.lock"
 
 
 class FolderLock:
-    """Locked from construction to ``release``; the system releases the lock when the process ends in any way.
+    """A lock from construction to ``release``; the system releases it when the process ends in any way.
 
     Raises ConfigurationError while another process (or another store of this one) has locked the folder, and
-    UnavailableError where the folder cannot be made or written.
+    UnavailableError if the folder cannot be created or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -32,7 +32,7 @@ class FolderLock:
             ) from error
 
     def release(self) -> None:
-        """Let go. A no-op the second time."""
+        """Release the lock. A no-op the second time."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

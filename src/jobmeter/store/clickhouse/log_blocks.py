@@ -1,4 +1,4 @@
-"""Log lines as blocks of Arrow for the engine: names once for each source, texts as they are, nothing made for a line.
+"""Encodes log lines as Arrow blocks for the engine: names once for each source, texts unchanged, no object for a line.
 
 Measured on two cores: a million lines cost the engine 1.5 s of a processor in this form, 3.5 s as JSON.
 """
@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from jobmeter.model.batch import Int64s
 from jobmeter.model.log_batch import LogBatch, LogSource
-from jobmeter.model.time import DAY
+from jobmeter.model.time import DAY, NS_PER_MS
 
 _LINES = 100_000
 _BYTES = 16 * 2**20
 _DAYS = 90
-_DAY_NS = DAY * 1_000_000
+_DAY_NS = DAY * NS_PER_MS
 _NO_SEVERITY = 255
 _NAMES: tuple[tuple[str, Callable[[LogSource], str]], ...] = (
     ("replica", lambda one: "" if one.facility else one.replica),
@@ -31,10 +31,9 @@ _NAMES: tuple[tuple[str, Callable[[LogSource], str]], ...] = (
 
 
 def blocks(batch: LogBatch, raw_days: int) -> Iterator[bytes]:
-    """The lines as streams of Arrow of bounded length that touch a bounded number of days each.
+    """Yield the lines as Arrow streams of bounded length and a bounded number of days.
 
-    An insert may touch at most 100 partitions. Lines of one day stay in order: the last one of several that are the
-    same line wins.
+    An insert may touch at most 100 partitions. Lines of one day stay in order: the last copy of a line wins.
     """
     if not len(batch):
         return
@@ -48,7 +47,7 @@ def blocks(batch: LogBatch, raw_days: int) -> Iterator[bytes]:
 
 
 def _cuts(batch: LogBatch, days: Int64s) -> list[int]:
-    """Where a new block begins."""
+    """Return the positions where a new block begins."""
     size = np.cumsum(np.fromiter(map(len, batch.texts), np.int64, len(batch)))
     day = np.cumsum(np.diff(days, prepend=days[0]) != 0)
     limits = day // _DAYS, size // _BYTES, np.arange(len(batch)) // _LINES
@@ -86,7 +85,7 @@ def _numbers(batch: LogBatch, of: Callable[[LogSource], int], kind: type[np.inte
 
 
 def _names(batch: LogBatch, of: Callable[[LogSource], str]) -> "pa.Array[Any]":
-    """A column of which each value is written once."""
+    """Return a dictionary-encoded column."""
     places: dict[str, int] = {}
     numbers = np.array([places.setdefault(of(source), len(places)) for source in batch.sources], np.int32)
     return pa.DictionaryArray.from_arrays(numbers[batch.source], pa.array(list(places), pa.string()))

@@ -1,4 +1,4 @@
-"""A query for log lines as a condition of the engine, which its index of words answers as far as it can."""
+"""Converts a query for log lines to a condition of the engine, which uses its word index as far as possible."""
 
 import re
 from collections.abc import Sequence
@@ -20,30 +20,30 @@ _PART = 3
 _TEXT = "lowerUTF8(text)"
 _LETTER = r"[0-9a-z\x{80}-\x{10ffff}]"
 _OTHER = r"[^0-9a-z\x{80}-\x{10ffff}]"
-"""What stands between words."""
+"""Characters between words."""
 
 
-class Condition(msgspec.Struct):
-    """A condition with what is bound to it."""
+class LogCondition(msgspec.Struct):
+    """A condition with its bound parameters."""
 
     sql: str = ""
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def bind(self, kind: str, value: object) -> str:
-        """A placeholder for the value."""
+        """Bind a value. Return its placeholder."""
         name = f"q{len(self.parameters)}"
         self.parameters[name] = value
         return f"{{{name}:{kind}}}"
 
 
-def condition(query: LogQuery, job: str) -> Condition:
-    """The condition that a query means, among the lines of ``job``, or of a system log where that is empty."""
-    made = Condition()
+def condition(query: LogQuery, job: str) -> LogCondition:
+    """Return the condition of a query for lines of ``job``, or of a system log if that is empty."""
+    made = LogCondition()
     made.sql = f"({_sql(query, job, made)})"
     return made
 
 
-def _sql(query: LogQuery, job: str, made: Condition) -> str:
+def _sql(query: LogQuery, job: str, made: LogCondition) -> str:
     match query:
         case Words(words):
             return _words(words, made)
@@ -61,10 +61,11 @@ def _sql(query: LogQuery, job: str, made: Condition) -> str:
             return " OR ".join(f"({_sql(part, job, made)})" for part in parts)
 
 
-def _words(words: Sequence[str], made: Condition) -> str:
-    """Return the condition of words next to each other.
+def _words(words: Sequence[str], made: LogCondition) -> str:
+    """Return the condition that words are adjacent.
 
-    The index finds whole words, and of patterns the longest part without a wildcard; the rest is a regular expression.
+    The index finds whole words, and the longest part without a wildcard of patterns; a regular expression checks the
+    rest.
     """
     whole = sorted({word for word in words if not is_pattern(word)})
     parts = sorted({max(re.split(r"[*?]", word), key=len) for word in words if is_pattern(word)})
@@ -85,11 +86,11 @@ def _regular(word: str) -> str:
 
 
 def _like(pattern: str) -> str:
-    """Return a pattern as LIKE writes it."""
+    """Convert a pattern to the syntax of LIKE."""
     return re.sub(r"([%_\\])", r"\\\1", pattern).replace("*", "%").replace("?", "_")
 
 
-def _property(name: str, values: Sequence[str], job: str, made: Condition) -> str:
+def _property(name: str, values: Sequence[str], job: str, made: LogCondition) -> str:
     if name == "severity":
         return f"{SEVERITY} IN {made.bind('Array(UInt8)', [int(value) if value else 255 for value in values])}"
     if name == "level":
@@ -98,8 +99,8 @@ def _property(name: str, values: Sequence[str], job: str, made: Condition) -> st
     return f"{_column(name, job, made)} IN {made.bind('Array(String)', list(values))}"
 
 
-def _column(name: str, job: str, made: Condition) -> str:
-    """Return the column of a property, or its value where the lines of one job have it in common."""
+def _column(name: str, job: str, made: LogCondition) -> str:
+    """Return the column of a property, or its value if all lines of one job share it."""
     match name:
         case "job":
             return made.bind("String", job) if job else "about_job"

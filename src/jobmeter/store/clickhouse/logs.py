@@ -1,7 +1,7 @@
-"""Log lines to the engine and back.
+"""Writes log lines to the engine and reads them back.
 
-What was written twice is there twice until the engine merges it, and is dropped here: ``LIMIT BY`` and ``FINAL`` would
-both read all lines of a job for one page of them, where the plain question reads a page's granules.
+A line that was written twice is stored twice until the engine merges the copies. Duplicates are dropped here: ``LIMIT
+BY`` and ``FINAL`` would both read all lines of a job for one page, where the plain query reads a page's granules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,27 +20,27 @@ from jobmeter.store.base import PAGE_BYTES, LogSelector, ReadBudget
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.log_search import LEVEL, SETTINGS, SEVERITY, condition
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.reader import Meter, Reader
+from jobmeter.store.clickhouse.reader import Meter, SampleReader
 
 _SPARE = 16
-"""Rows that are read beyond a page, in case some are there twice."""
+"""Rows that are read beyond a page, to make up for duplicates."""
 _SKIPPED = 2_000
-"""Lines that are read and thrown away; of more only their keys are."""
+"""Lines of an offset that are read and dropped; for a larger offset only their keys are read."""
 
 _TOO_MANY_ROWS = 158
-"""The engine's number for a question that would read more rows than it may."""
+"""The engine's error number for a query that would read more rows than it may."""
 _KEY = ("time_ns", "replica", "attempt", "stream", "text")
-# Of lines written twice the virtual column says which is the last. To order by it would cost a hundredfold.
+# The virtual column gives the last of several copies of a line. Ordering by it would cost a hundredfold.
 _COLUMNS = ", ".join(
     ("job", *_KEY, "node", "level", "facility", "severity", "tag", "about_job", "about_replica", "_block_number")
 )
 _ORDER = 6
-"""Columns that say which line it is."""
+"""Number of columns that identify a line."""
 _Row = Sequence[Any]
 
 
 class LogWriter:
-    """See ``Store.append_logs``. Safe for any number of threads."""
+    """Writes log lines. Safe for any number of threads."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -57,14 +57,14 @@ class LogWriter:
 
 
 class LogReader:
-    """See ``Store.read_logs``. Safe for any number of threads."""
+    """Reads log lines. Safe for any number of threads."""
 
-    def __init__(self, pool: Pool, reader: Reader) -> None:
+    def __init__(self, pool: Pool, reader: SampleReader) -> None:
         self._pool = pool
         self._reader = reader
 
     def read(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
-        """One page, with totals where the query counts."""
+        """Return one page, with totals if the query counts."""
         meter = Meter.of(budget)
         projects = selector.keys
         lines = [_line(row, selector, projects) for row in self._page(selector, meter)]
@@ -93,7 +93,7 @@ class LogReader:
             sql = f"SELECT {_COLUMNS} FROM logs WHERE {where.sql} ORDER BY {order} LIMIT {most}"
             rows = self._query(sql, where, meter)
             once = _once(rows)
-            # The last one may continue in what was not read; it is one too many then.
+            # Copies of the last line may continue in unread rows; there is one line too many then.
             if len(rows) < most or len(once) > end:
                 return once[selector.offset : end]
             most = 2 * most
@@ -113,9 +113,9 @@ class LogReader:
         return rows
 
     def _skip(self, selector: LogSelector, meter: Meter) -> LogSelector | None:
-        """The same question for what follows the offset; None where nothing does.
+        """Return the query for the lines after the offset; None if there are none.
 
-        Only the keys of what is passed over are read, as numbers.
+        Only the keys of the skipped lines are read, as numbers.
         """
         where = _Where.of(selector)
         left = selector.offset
@@ -124,7 +124,7 @@ class LogReader:
             f"ORDER BY {_order(descending=selector.descending, one=len(selector.keys) == 1)}"
         )
         before: tuple[int, int] | None = None
-        same = 0  # lines of the last time that were passed over
+        same = 0  # skipped lines at the last time
         for time, digest in self._reader.blocks(sql, where.parameters, meter):
             fresh = np.append(True, (time[1:] != time[:-1]) | (digest[1:] != digest[:-1]))
             fresh[0] = before != (int(time[0]), int(digest[0]))
@@ -143,7 +143,7 @@ class LogReader:
 
 
 class _Where(msgspec.Struct, frozen=True):
-    """Conditions with what is bound to them."""
+    """Conditions with their bound parameters."""
 
     sql: str
     parameters: dict[str, Any]
@@ -151,7 +151,7 @@ class _Where(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, selector: LogSelector) -> "_Where":
-        """The conditions of a selector."""
+        """Return the conditions of a selector."""
         least = None if selector.min_level is None else LEVEL_CODES[selector.min_level]
         given: list[tuple[str, str, Any]] = [
             *_place(selector),
@@ -175,7 +175,7 @@ class _Where(msgspec.Struct, frozen=True):
 
 
 def _place(selector: LogSelector) -> list[tuple[str, str, Any]]:
-    """The key of the lines, and the conditions that only system logs have."""
+    """Return the conditions for the key of the lines, and those for system logs."""
     keys = list(selector.keys)
     one = len(keys) == 1
     return [
@@ -188,20 +188,20 @@ def _place(selector: LogSelector) -> list[tuple[str, str, Any]]:
 
 def _order(*, descending: bool, one: bool = True) -> str:
     suffix = " DESC" if descending else ""
-    # The key comes first where it is one: the engine reads in this order then. It comes last where it is not.
+    # A single key comes first: the engine then reads in this order. Otherwise it comes last.
     columns = ("job", *_KEY) if one else (*_KEY, "job")
     return ", ".join(f"{column}{suffix}" for column in columns)
 
 
 def _from(selector: LogSelector, time_ns: int, passed: int) -> LogSelector:
-    """The same question from a time on, of which some lines are passed over."""
+    """Return the query for the lines from a time on, with an offset of some lines."""
     if selector.descending:
         return replace(selector, end_ns=time_ns + 1, offset=passed)
     return replace(selector, start_ns=time_ns, offset=passed)
 
 
 def _once(rows: Sequence[_Row]) -> list[_Row]:
-    """The rows without repetitions; of each line the one that was written last."""
+    """Remove duplicate rows; the last written copy of each line stays."""
     once: list[_Row] = []
     for row in rows:
         if once and once[-1][:_ORDER] == row[:_ORDER]:

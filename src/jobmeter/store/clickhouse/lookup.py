@@ -1,4 +1,4 @@
-"""Small answers out of the engine: roll-up rows, the sample before a time, first and last times."""
+"""Small reads from the engine: roll-up rows, the sample before a time, first and last times."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.order import Order, Positions, latest
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.reader import KEYS, Columns, Meter, Reader, key_parameters
+from jobmeter.store.clickhouse.reader import KEYS, Columns, Meter, SampleReader, key_parameters
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.sql import key_pieces, pieces
 
@@ -53,16 +53,18 @@ _TIMES_RAW = (
 
 
 class Lookup:
-    """See the ``Store`` methods of the same names. Safe for any number of threads."""
+    """Implements the ``Store`` methods of the same names. Safe for any number of threads."""
 
-    def __init__(self, pool: Pool, reader: Reader, rollup_state: RollupState, pending: Callable[[], Pending]) -> None:
+    def __init__(
+        self, pool: Pool, reader: SampleReader, rollup_state: RollupState, pending: Callable[[], Pending]
+    ) -> None:
         self._pool = pool
         self._pending = pending
         self._reader = reader
         self._rollup_state = rollup_state
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """See ``Store.read_buckets``."""
+        """Return roll-up rows whose bucket start lies in ``span``."""
         meter = Meter.of(budget)
         order = Order.of(keys)
         sql = (
@@ -86,7 +88,7 @@ class Lookup:
         return _buckets(columns)
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
-        """See ``Store.previous``. Looks back an hour, a day, then as far as there is anything."""
+        """Return each series' last sample before a time. Looks back an hour, a day, then to the beginning."""
         waiting = self._pending().previous(keys, before_ms)
         found = self._previous(keys, before_ms, Meter.of(budget))
         found.put_newer(waiting)
@@ -101,12 +103,12 @@ class Lookup:
             return found
         for start, end in ((far, near), (0, far)):
             self._look(_LAST_RAW, keys, found, (start, end), meter)
-        # Samples whose time is over live on in the hours, even where a late one lies before them.
+        # The hours keep the last of the expired samples, even if a late sample lies before it.
         self._look(_LAST_HOUR, keys, found, (0, floor_to(before_ms, HOUR)), meter, late)
         return found
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """See ``Store.last_times``."""
+        """Return the times of the first and the last sample of each job key that has samples."""
         rows: list[Sequence[int]] = list(self._pending().times(jobs))
         done = self._rollup_state.done()
         late = sorted(hour for _, hour in self._rollup_state.marked(jobs))
@@ -124,7 +126,7 @@ class Lookup:
         return times
 
     def _anything(self, keys: SeriesKeys, found: "_Found", before_ms: int, meter: Meter) -> bool:
-        """Whether a series that was not found has anything before a time: most have not, their job began since."""
+        """Return True if a missing series has any sample before a time. Most have none: their job started later."""
         missing = found.missing()
         for some in key_pieces(keys.where(missing)):
             parameters = key_parameters(some) | {"start": 0, "end": before_ms}
@@ -141,7 +143,7 @@ class Lookup:
         meter: Meter,
         places: Positions | None = None,
     ) -> None:
-        """Look for those that are missing, or for a later sample of the keys at some places."""
+        """Search a time range for the missing keys, or for a later sample of the keys at some positions."""
         places = found.missing() if places is None else places
         sought = keys.where(places)
         order = Order.of(sought)
@@ -166,11 +168,11 @@ class _Found:
         return np.flatnonzero(self._time < 0)
 
     def put_later(self, positions: Positions, time: Int64s, value: Float64s) -> None:
-        """Put those that are later than what is here."""
+        """Put the samples that are later than the current ones."""
         self._put(positions, time, value, time > self._time[positions])
 
     def put_newer(self, columns: SampleColumns) -> None:
-        """Put those that are as late as what is here, too: they were written after it."""
+        """Put the samples that are at least as late as the current ones: they were written after them."""
         positions = columns.index.astype(np.intp)
         self._put(positions, columns.time, columns.value, columns.time >= self._time[positions])
 

@@ -1,4 +1,4 @@
-"""What an operator does: delete, count, back up, restore."""
+"""Operations of an operator: delete, count, back up, restore."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +10,15 @@ from jobmeter.store.clickhouse.catalog import Catalog
 from jobmeter.store.clickhouse.commit import CommitLog
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.rollup import Roller
+from jobmeter.store.clickhouse.rollup import RollupJob
 from jobmeter.store.clickhouse.rollup_state import RollupState
 from jobmeter.store.clickhouse.schema import on_cluster, stored_name
 from jobmeter.store.clickhouse.target import Target
 
 _DATA = ("samples", "minutes", "hours", "series", "logs", "spans")
 _SIZED = (*_DATA, "outbox")
-# Samples and roll-ups first. What was marked or described meanwhile is copied after them: a copy may know of a mark or
-# a series too many, never of one too few.
+# Samples and roll-ups first, then the marks and descriptors: the copy may have a mark or a series too many, never one
+# too few.
 _FIRST = ("samples", "minutes", "hours", "logs", "spans", "outbox", "progress", "migrations")
 _SECOND = ("marks", "series")
 _PARTS = (("data", _FIRST), ("ledger", _SECOND))
@@ -27,25 +27,31 @@ _LATER = frozenset({"logs", "spans", "outbox"})
 
 
 class Maintenance:
-    """See the ``Store`` methods of the same names. Roll-ups wait while one of these runs."""
+    """Implements the ``Store`` methods of the same names. Roll-ups wait while one of these runs."""
 
     def __init__(
-        self, pool: Pool, target: Target, rollup_state: RollupState, catalog: Catalog, roller: Roller, log: CommitLog
+        self,
+        pool: Pool,
+        target: Target,
+        rollup_state: RollupState,
+        catalog: Catalog,
+        rollup_job: RollupJob,
+        log: CommitLog,
     ) -> None:
         self._pool = pool
         self._target = target
         self._rollup_state = rollup_state
         self._catalog = catalog
-        self._roller = roller
+        self._rollup_job = rollup_job
         self._commit_log = log
 
     def delete_job(self, job: int) -> None:
-        """See ``Store.delete_job``. On return nobody reads the rows any more; the disk is freed in the background."""
-        with self._roller.paused():
+        """Delete a job. On return no read finds its rows; the disk space is freed in the background."""
+        with self._rollup_job.paused():
             self._commit_log.flush()
             for table in _DATA:
                 with translated("delete a job"), self._pool.client() as client:
-                    # Not waited for: it visits every part, and readers apply what is pending (apply_mutations_on_fly).
+                    # Not awaited: it visits every part, and reads apply pending mutations (apply_mutations_on_fly).
                     client.command(
                         f"ALTER TABLE {self._stored(table)}{on_cluster(self._target)} DELETE WHERE job = {int(job)} "
                         "SETTINGS mutations_sync = 0"
@@ -53,8 +59,8 @@ class Maintenance:
             self._catalog.forget()
 
     def erase(self) -> None:
-        """Forget everything, and begin as on the first start."""
-        with self._roller.paused():
+        """Delete everything, and start as on the first start."""
+        with self._rollup_job.paused():
             self._commit_log.flush()
             for table in (*_SIZED, "progress", "marks"):
                 with translated("erase its tables"), self._pool.client() as client:
@@ -63,7 +69,7 @@ class Maintenance:
             self._rollup_state.reload()
 
     def statistics(self) -> StoreStatistics:
-        """See ``Store.statistics``. Samples that wait in the journal count with those that the engine has."""
+        """Return the sizes of the stored data, samples in the journal included."""
         journal = self._commit_log.statistics()
         stored = self._by_table("parts", ("sum(rows)", "sum(bytes_on_disk)", "count()"), "AND active")
         merging = self._by_table("merges", ("count()",))
@@ -80,7 +86,7 @@ class Maintenance:
         )
 
     def _by_table(self, source: str, counted: Sequence[str], condition: str = "") -> dict[str, list[int]]:
-        """A row of a system table for each of our tables, zeros where it has none."""
+        """Return a row of a system table for each of our tables, zeros for a table without one."""
         read = f"system.{source}"
         if self._target.cluster:
             read = f"clusterAllReplicas('{self._target.cluster}', {read})"
@@ -96,20 +102,20 @@ class Maintenance:
         return counts
 
     def backup(self, directory: Path) -> None:
-        """See ``Store.backup``. The folder is one of the machine that the engine runs on."""
+        """Write a copy into a folder on the engine's machine."""
         folder = _absolute(directory)
         if self._target.exclusive:
             _make_empty(folder)
-        with self._roller.paused():
+        with self._rollup_job.paused():
             self._commit_log.flush()
             for name, tables in _PARTS:
                 self._run("back up", "BACKUP", "TO", folder / name, tables)
 
     def restore(self, directory: Path) -> None:
-        """See ``Store.restore``. Raises ConfigurationError where a file of the backup is missing."""
+        """Restore a copy. Raises ConfigurationError if a file of the backup is missing."""
         folder = _absolute(directory)
         present = {name: self._present(folder, name, names) for name, names in _PARTS}
-        with self._roller.paused():
+        with self._rollup_job.paused():
             self._commit_log.flush()
             if self._occupied():
                 raise ConflictError("a backup is restored into an empty store only, this one has samples")
@@ -123,7 +129,7 @@ class Maintenance:
             self._rollup_state.reload()
 
     def _present(self, folder: Path, name: str, names: Sequence[str]) -> list[str]:
-        """Return the tables that a part of a backup has. One that was made before there were logs has none of them."""
+        """Return the tables in a part of a backup. A backup from before a table existed lacks that table."""
         wanted = [table for table in names if table != "migrations"]
         if not self._target.exclusive:
             return wanted  # the folder is on another machine

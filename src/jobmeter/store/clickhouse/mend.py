@@ -1,8 +1,8 @@
-"""Roll-ups of which a part is lost are computed again from the samples that are still there.
+"""Marks roll-ups that lost a part, so that they are computed again from the remaining samples.
 
-The hours of the part's partition are marked, as those of late samples are: until they are computed again, answers
-come from samples. Each damaged part is marked once; a row of ``progress`` remembers it. A lost part of ``marks`` may
-have named any hour, so every hour whose samples are all there is marked.
+The hours of the part's partition are marked, as for late samples: until they are computed again, answers come from
+samples. Each damaged part is marked once, which a row of ``progress`` records. A lost part of ``marks`` may have named
+any hour, so every hour with complete samples is marked.
 """
 
 import logging
@@ -20,7 +20,7 @@ from jobmeter.store.damage import DamagedPart
 _log = logging.getLogger(__name__)
 _ROLLED = frozenset({"minutes", "hours", "marks"})
 _MENDED = _ROLLED | {"series"}
-# Samples outlive their retention by a day: an hour with one inside of it is whole.
+# Samples outlive their retention by a day: an hour inside the retention is complete.
 _MARK = """
 INSERT INTO marks (job, hour, id, cleared, at)
 SELECT DISTINCT job, intDiv(time, 3600000) * 3600000 AS begin, {id:UInt64}, 0, {now:Int64} FROM samples
@@ -30,10 +30,10 @@ _NAMELESS = "INSERT INTO progress SELECT {name:String}, greatest(max(time), {now
 
 
 def mend(parts: Sequence[DamagedPart], pool: Pool, target: Target, clock: Clock) -> bool:
-    """Mark the hours of roll-ups that were lost, and note where descriptors were.
+    """Mark the hours of lost roll-ups, and note lost descriptors.
 
-    Returns True when something was written: the roll-up state is to be read again. For an engine that is this process's
-    own; in a cluster other nodes have what one has lost.
+    Returns True if rows were written: the roll-up state must be read again. Only for an engine that this process alone
+    uses; in a cluster other nodes have copies.
     """
     lost = [part for part in parts if part.table in _MENDED and part.reason.startswith("broken")]
     if not lost or not target.exclusive:
@@ -58,7 +58,7 @@ def mend(parts: Sequence[DamagedPart], pool: Pool, target: Target, clock: Clock)
 
 
 def _name(part: DamagedPart) -> str:
-    """Of a damaged part: names of parts come again, the moment at which one was made does not."""
+    """Return a name for a damaged part with its time of creation, because names of parts repeat."""
     try:
         made = Path(part.place).stat().st_mtime_ns
     except OSError:

@@ -1,4 +1,4 @@
-"""Bring the schema of an engine up to this program."""
+"""Updates the schema of an engine to this program."""
 
 from clickhouse_connect.driver.client import Client
 
@@ -6,10 +6,10 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import Clock
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.migrations import MIGRATIONS
-from jobmeter.store.clickhouse.schema import Spread, Table, create, on_cluster
+from jobmeter.store.clickhouse.schema import Spread, TableSchema, create, on_cluster
 from jobmeter.store.clickhouse.target import Target
 
-_JOURNAL = Table(
+_JOURNAL = TableSchema(
     name="migrations",
     columns=("number UInt32", "name String", "applied Int64"),
     order_by="number",
@@ -18,16 +18,16 @@ _JOURNAL = Table(
 
 
 def create_database(client: Client, target: Target) -> None:
-    """Make the database when it is not there; ``client`` is connected without one."""
+    """Create the database if it does not exist; ``client`` is connected without one."""
     with translated("create its database"):
         client.command(f"CREATE DATABASE IF NOT EXISTS {target.database}{on_cluster(target)}")
 
 
 def migrate(client: Client, target: Target, clock: Clock) -> int:
-    """Apply what is missing and give the number of changes applied.
+    """Apply the missing changes. Return their number.
 
-    Every statement may run again, so that a change that was cut off, or that two servers apply at once, ends whole.
-    Raises ConfigurationError when the database was made by a newer program.
+    Every statement may run again, so that an interrupted change, or one that two servers apply at once, ends complete.
+    Raises ConfigurationError if the database was made by a newer program.
     """
     with translated("migrate its schema"):
         for statement in create(_JOURNAL, target):
@@ -44,7 +44,7 @@ def migrate(client: Client, target: Target, clock: Clock) -> int:
             for statement in statements(target):
                 client.command(statement)
         if missing:
-            # All at once: each insert makes the files of a part, and what was not noted may run again.
+            # In one insert: each insert makes the files of a part, and an unrecorded change may run again.
             noted = {"numbers": [number for number, _, _ in missing], "names": [name for _, name, _ in missing]}
             client.command(
                 "INSERT INTO migrations SELECT number, name, {applied:Int64} "

@@ -1,4 +1,4 @@
-"""Columns to ClickHouse's Native format: one block, without a step through Python objects.
+"""Encodes columns in ClickHouse's Native format: one block, without Python objects for rows.
 
 The layout is in ClickHouse's documentation (Formats, Native): number of columns and of rows, then for each column its
 name, its type and its values. Numbers are little-endian, as NumPy has them on every platform that Jobmeter supports.
@@ -25,12 +25,12 @@ _TYPES = {
 
 
 def encode(columns: Sequence[Column]) -> bytes:
-    """One block of columns of equal length."""
+    """Encode columns of equal length as one block."""
     return b"".join(parts(columns))
 
 
 def parts(columns: Sequence[Column]) -> Generator[bytes]:
-    """The same in pieces, a column at a time: a large block need not be in memory once more."""
+    """Yield the block in pieces, a column at a time, so that memory holds a large block only once."""
     yield encode_varint(len(columns)) + encode_varint(len(columns[0][1]))
     for name, values in columns:
         kind = _TYPES[values.dtype]

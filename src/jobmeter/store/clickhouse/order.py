@@ -1,4 +1,4 @@
-"""Sorts columns into the order of the query, each sample once."""
+"""Sorts columns into the order of the query, and removes duplicate samples."""
 
 import msgspec
 import numpy as np
@@ -10,9 +10,10 @@ Positions = NDArray[np.intp]
 
 
 class Order(msgspec.Struct, frozen=True, eq=False):
-    """How the engine's order (job, series) and the caller's order of keys belong together.
+    """The mapping between the engine's order (job, series) and the caller's order of keys.
 
-    ``keys``: the caller's keys in the engine's order. ``position``: for each of these its place in the caller's order.
+    ``keys``: the caller's keys in the engine's order. ``position``: the position of each of these in the caller's
+    order.
     """
 
     keys: SeriesKeys
@@ -21,18 +22,18 @@ class Order(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, keys: SeriesKeys) -> "Order":
-        """The order of some keys."""
+        """Compute the order of some keys."""
         position = np.lexsort((keys.series, keys.job))
         ordered = keys.where(position)
         return cls(ordered, position, np.argsort(keys.series, kind="stable"))
 
     @property
     def same(self) -> bool:
-        """True when the caller's order is the engine's."""
+        """True if the caller's order is the engine's."""
         return bool((self.position[1:] > self.position[:-1]).all())
 
     def index_of(self, series: Uint64s, keys: SeriesKeys) -> Uint32s:
-        """The caller's index of each row; ``series`` comes in long runs and has only series of ``keys``."""
+        """Return the caller's index of each row; ``series`` comes in long runs and has only series of ``keys``."""
         starts = run_starts(series)
         found = np.searchsorted(keys.series, series[starts], sorter=self.by_series)
         lengths = np.diff(np.append(starts, len(series)))
@@ -40,12 +41,12 @@ class Order(msgspec.Struct, frozen=True, eq=False):
 
 
 def run_starts(values: NDArray[np.generic]) -> Positions:
-    """Where each run of equal values begins."""
+    """Return the starts of runs of equal values."""
     return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1]))) if len(values) else np.empty(0, np.intp)
 
 
 def last_of_each(index: NDArray[np.generic], time: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    """True for the last row of each run of equal (index, time); None when every row is the only one."""
+    """Mark the last row of each run of equal (index, time); None if every run has a single row."""
     again = time[1:] == time[:-1]
     if not again.any():
         return None
@@ -56,7 +57,7 @@ def last_of_each(index: NDArray[np.generic], time: NDArray[np.int64]) -> NDArray
 
 
 def latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDArray[np.uint64]) -> Positions | None:
-    """Where the row of the highest block of each run of equal (index, time) is; None when every row is the only one.
+    """Return the row of the highest block in each run of equal (index, time); None if every run has a single row.
 
     Rows of equal (index, time) follow one another, in any order of their blocks.
     """
@@ -69,6 +70,6 @@ def latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDArray[n
 
 
 def by_index(columns: SampleColumns) -> SampleColumns:
-    """The rows sorted by index; rows of one index stay in their order."""
+    """Sort the rows by index; rows of one index stay in their order."""
     order = np.argsort(columns.index, kind="stable")
     return columns.where(order)

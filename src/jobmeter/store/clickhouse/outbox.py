@@ -1,4 +1,4 @@
-"""Lines that wait for their sinks, to the engine and back."""
+"""Writes lines that wait for their sinks to the engine, and reads them back."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,8 @@ _LINES = 50_000
 _MOST_BYTES = 32 * 2**20
 
 
-class Outbox:
-    """See ``Store.outbox``. Safe for any number of threads."""
+class OutboxTable:
+    """Implements ``jobmeter.store.base.Outbox``. Safe for any number of threads."""
 
     def __init__(self, write: Pool, read: Pool, target: Target) -> None:
         self._write = write
@@ -23,14 +23,14 @@ class Outbox:
         self._target = target
 
     def append(self, shipper: int, rows: Sequence[OutboxRow]) -> None:
-        """See ``Outbox.append`` of ``jobmeter.store.base``."""
+        """Store rows. On return they are durable."""
         with translated("keep lines to ship"), self._write.client() as client:
             for start in range(0, len(rows), _LINES):
                 block = b"\n".join(_encoded(shipper, row) for row in rows[start : start + _LINES])
                 client.raw_insert("outbox", None, block, fmt="JSONEachRow")
 
     def read(self, shipper: int, after: int, lines: int, size: int) -> list[OutboxRow]:
-        """See ``Outbox.read`` of ``jobmeter.store.base``."""
+        """Return the rows after a number, in order, each once."""
         sql = (
             "SELECT number, arrived, raw_days, line FROM outbox "
             "WHERE job = {shipper:UInt64} AND number > {after:UInt64} "
@@ -49,7 +49,7 @@ class Outbox:
         return rows
 
     def trim(self, shipper: int, until: int | None) -> None:
-        """See ``Outbox.trim`` of ``jobmeter.store.base``."""
+        """Delete the rows up to a number; None: all of them."""
         bound = "" if until is None else f" AND number <= {int(until)}"
         table = f"{stored_name('outbox', self._target)}{on_cluster(self._target)}"
         with translated("delete shipped lines"), self._write.client() as client:

@@ -1,9 +1,8 @@
 """Reads the small files of a part that the engine itself cannot read any more.
 
-Each function returns None where the file is missing or malformed: nothing here is relied on for
-answers. The formats are the engine's own (MergeTreeDataPartWriterOnDisk, IMergeTreeDataPart::MinMaxIndex):
-``count.txt`` is a number as text, ``minmax_time.idx`` two int64, ``primary.cidx`` compressed blocks of the key columns
-of each mark.
+Each function returns None if the file is missing or malformed: no answer relies on it. The formats are the engine's own
+(MergeTreeDataPartWriterOnDisk, IMergeTreeDataPart::MinMaxIndex): ``count.txt`` is a number as text, ``minmax_time.idx``
+two int64, ``primary.cidx`` compressed blocks of the key columns of each mark.
 """
 
 import struct
@@ -14,17 +13,17 @@ import zstandard
 from jobmeter.model.time import MAX_TIME_MS, TimeRange
 
 _BLOCK = struct.Struct("<16xBII")
-"""Of a compressed block: checksum, method, compressed bytes with these nine, bytes of the content."""
+"""Head of a compressed block: checksum, method, compressed bytes including these nine, bytes of the content."""
 _ZSTD = 0x90
 _HEAD_BYTES = 9
 _MOST_BYTES = 2**26
 _SAMPLE_KEY = struct.Struct("<QQq")
 _KEY = {"samples": _SAMPLE_KEY, "minutes": _SAMPLE_KEY, "hours": _SAMPLE_KEY, "series": struct.Struct("<QQ")}
-"""Of the tables whose key has numbers alone: the key of one mark, the job's first."""
+"""Formats of the key of one mark, the job first, for tables whose key has numbers alone."""
 
 
 def row_count(part: Path) -> int | None:
-    """Rows of the part."""
+    """Return the number of rows of the part."""
     try:
         return int((part / "count.txt").read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -32,7 +31,7 @@ def row_count(part: Path) -> int | None:
 
 
 def time_range(part: Path) -> TimeRange | None:
-    """From the first to behind the last time of its rows, in milliseconds."""
+    """Return the time range of its rows, in milliseconds."""
     try:
         first, last = struct.unpack("<qq", (part / "minmax_time.idx").read_bytes())
     except (OSError, struct.error):
@@ -41,7 +40,7 @@ def time_range(part: Path) -> TimeRange | None:
 
 
 def job_range(part: Path, table: str) -> tuple[int, int] | None:
-    """The lowest and the highest job key of its rows."""
+    """Return the lowest and the highest job key of its rows."""
     key = _KEY.get(table.removesuffix("_local"))
     if key is None:
         return None

@@ -1,4 +1,4 @@
-"""Samples that are stored but not in the engine yet, as a reader needs them."""
+"""Samples that are durable but not in the engine yet, in the form that readers need."""
 
 from collections.abc import Iterator, Sequence
 from itertools import compress
@@ -6,39 +6,39 @@ from itertools import compress
 import numpy as np
 
 from jobmeter.kernel import sort_dedupe as kernel
-from jobmeter.kernel.sort_dedupe import Runs
+from jobmeter.kernel.sort_dedupe import SeriesSlices
 from jobmeter.model.batch import SampleColumns, SeriesKeys
 from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.order import last_of_each
-from jobmeter.store.clickhouse.rows import Section, descriptors_of
+from jobmeter.store.clickhouse.rows import JournalBlock, descriptors_of
 
 PIECE_ROWS = 65_536
-"""Rows that a reader is given at once, about."""
+"""Rows of one piece for a reader, about."""
 
 
 class Pending:
-    """What was stored and may not be in the engine, at one moment, in the order in which it was stored."""
+    """A snapshot of the rows that may not be in the engine, in the order in which they were stored."""
 
-    def __init__(self, sections: Sequence[Section]) -> None:
+    def __init__(self, sections: Sequence[JournalBlock]) -> None:
         self._sections = sections
 
     def descriptors(self) -> list[Descriptors]:
-        """Those of series that the engine may not have yet."""
+        """Return the descriptors of series that the engine may not have yet."""
         return descriptors_of([section.rows for section in self._sections])
 
     def samples(self, keys: SeriesKeys, span: TimeRange) -> SampleColumns:
-        """The samples of some series in a span, sorted by (index, time), each once."""
+        """Return the samples of some series in a span, sorted by (index, time), each once."""
         found = [runs for section in self._sections if (runs := section.select(keys, span)) is not None]
         if not found:
             return SampleColumns.empty()
-        runs = found[0] if len(found) == 1 else Runs(*map(np.concatenate, zip(*found, strict=True)))
+        runs = found[0] if len(found) == 1 else SeriesSlices(*map(np.concatenate, zip(*found, strict=True)))
         return _in_order(runs, len(keys))
 
     def pieces(self, keys: SeriesKeys, span: TimeRange) -> Iterator[SampleColumns]:
-        """The same piece by piece: about ``PIECE_ROWS`` rows each, and at least one series.
+        """Yield these samples in pieces of about ``PIECE_ROWS`` rows, and at least one series.
 
-        Only the piece that is asked for is copied, and sorted. Sections without these series are let go of.
+        Only the current piece is copied and sorted. Blocks without these series are released.
         """
         sections = [section for section in self._sections if section.meets(span)]
         rows = sum(len(section.rows) for section in sections)
@@ -54,7 +54,7 @@ class Pending:
                 yield SampleColumns(found.index + np.uint32(first), found.time, found.value) if first else found
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns:
-        """For each series the last sample before a time, at most one row each."""
+        """Return each series' last sample before a time; series without one are left out."""
         found = self.samples(keys, TimeRange(0, max(0, before_ms)))
         if not len(found):
             return found
@@ -62,7 +62,7 @@ class Pending:
         return found.where(last)
 
     def times(self, jobs: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """Job key, first and last time of what is here of some jobs; a job may come several times."""
+        """Yield job key, first and last time of the rows of some jobs; a job may repeat."""
         job_keys = np.array(sorted(set(jobs)), np.uint64)
         for section in self._sections:
             rows = section.rows
@@ -77,7 +77,10 @@ NOTHING = Pending(())
 
 
 def overlaid(stream: Iterator[SampleColumns], pieces: Iterator[SampleColumns]) -> Iterator[SampleColumns]:
-    """A stream sorted by (index, time) with pieces laid over it, which are so too: a piece wins where both have one."""
+    """Merge a stream with pieces, both sorted by (index, time).
+
+    A row of a piece replaces an equal one of the stream.
+    """
     over = next(pieces, None)
     for block in stream:
         parts = [block]
@@ -98,7 +101,7 @@ def overlaid(stream: Iterator[SampleColumns], pieces: Iterator[SampleColumns]) -
 
 
 def _position(columns: SampleColumns, index: int, time: int) -> int:
-    """How many rows are at or before (index, time)."""
+    """Count the rows at or before (index, time)."""
     first, last = np.searchsorted(columns.index, (index, index + 1)).tolist()
     return int(first + np.searchsorted(columns.time[first:last], time, "right"))
 
@@ -108,13 +111,13 @@ def _cut(columns: SampleColumns, part: slice) -> SampleColumns:
 
 
 def _merged(parts: Sequence[SampleColumns]) -> SampleColumns:
-    """The rows of all parts in order; of equal samples those of the later part."""
+    """Merge the rows of all parts in order. Of equal samples the one of the later part stays."""
     joined = SampleColumns.joined(parts)
     return _sorted(joined.index, joined.time, joined.value)
 
 
-def _in_order(runs: Runs, series: int) -> SampleColumns:
-    """The rows by (index, time), the index being the run's slot; of equal samples the last."""
+def _in_order(runs: SeriesSlices, series: int) -> SampleColumns:
+    """Sort the rows by (index, time), the index being the run's slot. Of equal samples the last one stays."""
     if not kernel.AVAILABLE:
         return _sorted(np.repeat(runs.slots.astype(np.uint32), runs.counts), runs.time, runs.value)
     ordered = kernel.sort_dedupe([runs], series, origin=False)
@@ -124,7 +127,7 @@ def _in_order(runs: Runs, series: int) -> SampleColumns:
 def _sorted(
     index: "np.typing.NDArray[np.uint32]", time: "np.typing.NDArray[np.int64]", value: "np.typing.NDArray[np.float64]"
 ) -> SampleColumns:
-    """The rows by (index, time); of those that are equal in both the last."""
+    """Sort the rows by (index, time). Of rows that are equal in both the last one stays."""
     order = np.lexsort((time, index))
     index, time, value = index[order], time[order], value[order]
     keep = last_of_each(index, time)

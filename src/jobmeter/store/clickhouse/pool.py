@@ -18,7 +18,7 @@ from jobmeter.store.clickhouse.target import Target
 
 logger = logging.getLogger(__name__)
 
-# A user's profile may say otherwise; what is acknowledged must be on disk, in the order in which it was sent.
+# A user's profile may differ; acknowledged data must be on disk, in the order in which it was sent.
 _SETTINGS: dict[str, Any] = {
     "async_insert": 0,
     "apply_mutations_on_fly": 1,
@@ -37,7 +37,7 @@ _CLUSTER_SETTINGS: dict[str, Any] = {
 
 
 class Pool:
-    """At most ``size`` connections to one engine, opened when they are needed and cached until ``close``.
+    """At most ``size`` connections to one engine, opened on demand and cached until ``close``.
 
     Safe for any number of threads; one connection serves one of them at a time.
     """
@@ -52,16 +52,16 @@ class Pool:
         self._failed: Callable[[Exception], None] = _nothing
 
     def watch(self, failed: Callable[[Exception], None]) -> None:
-        """Call that with every failure of the engine, before it is translated."""
+        """Register a function that is called with every failure of the engine, before it is translated."""
         self._failed = failed
 
     def add(self, client: Client) -> None:
-        """Take over a connection to the database that nobody uses."""
+        """Add an unused connection to the database."""
         self._give_back(client)
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """A connection for the duration of the block. Raises UnavailableError when none gets free in time."""
+        """Yield a connection for the block. Raises UnavailableError if none becomes free in time."""
         if not self._slots.acquire(timeout=self._wait_seconds):
             raise UnavailableError("the telemetry engine is busy: every connection is in use")
         try:
@@ -105,19 +105,19 @@ class Pool:
 
 
 def _nothing(error: Exception) -> None:
-    """No observer."""
+    """Ignore a failure."""
 
 
 def _is_sound_after(error: BaseException) -> bool:
-    """Return True where an error leaves the connection usable: it is the engine's answer, one of ours, or an early end.
+    """Return True if the connection is usable after an error: the engine's answer, one of ours, or an early end.
 
-    An error of the engine has its number. One without is of the connection, or of how it was used.
+    An error of the engine has a number. An error without a number comes from the connection, or from its use.
     """
     return isinstance(error, JobmeterError | GeneratorExit) or getattr(error, "code", None) is not None
 
 
 def _discard(client: Client) -> None:
-    """Close a connection that may be broken: the next one that is needed is a new one."""
+    """Close a connection that may be broken; the next request opens a new one."""
     try:
         client.close()
     except Exception as error:  # noqa: BLE001 - whatever is wrong with it, it is not used again
@@ -125,9 +125,9 @@ def _discard(client: Client) -> None:
 
 
 def connect(target: Target, database: str | None) -> Client:
-    """One connection.
+    """Open a connection.
 
-    Raises ConfigurationError where another process or another path is in the way, else UnavailableError.
+    Raises ConfigurationError if another process or another path is in the way, else UnavailableError.
     """
     options: dict[str, Any] = {name: _typed(value) for name, value in target.options.items()}
     settings = _SETTINGS | (_CLUSTER_SETTINGS if target.cluster else {})
@@ -159,9 +159,9 @@ def connect(target: Target, database: str | None) -> Client:
 
 
 class _Absent:
-    """Makes modules look as if they were not installed, to one thread alone.
+    """Hides modules from one thread, as if they were not installed.
 
-    It stays in ``sys.meta_path``: to take a finder out while another thread goes through that list makes the other one
+    It stays in ``sys.meta_path``: removing a finder while another thread iterates over that list would make that thread
     skip a finder.
     """
 
@@ -169,7 +169,7 @@ class _Absent:
         self._here = threading.local()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - a finder's form
-        """Find nothing, or raise ModuleNotFoundError: see ``importlib.abc.MetaPathFinder``."""
+        """Raise ModuleNotFoundError for a hidden module: see ``importlib.abc.MetaPathFinder``."""
         if name == getattr(self._here, "name", None):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -189,7 +189,7 @@ _absent = _Absent()
 
 
 def _load_engine() -> None:
-    """Load the embedded engine without Arrow, which is optional to it: 15 MiB and a twentieth of a start for nothing.
+    """Load the embedded engine without Arrow, which it does not need: saves 15 MiB and a twentieth of a start.
 
     Other threads may load Arrow meanwhile.
     """

@@ -1,4 +1,4 @@
-"""Raw samples out of the engine, as a stream of bounded blocks."""
+"""Reads raw samples from the engine, as a stream of bounded blocks."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -23,29 +23,29 @@ _BUFFER = 2_000_000
 """Rows that a read buffers to sort them in an order other than the engine's."""
 _DEFAULTS: Mapping[str, Any] = MappingProxyType({})
 _STREAMED: Mapping[str, Any] = MappingProxyType({"read_in_order_use_buffering": 0})
-"""Settings for what is handed on block by block: else the engine reads ahead, and takes twice the memory for it."""
+"""Settings for streamed reads: otherwise the engine reads ahead, with twice the memory."""
 
 Columns = list[NDArray[Any]]
 _TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "L": np.uint64, "Q": np.uint64, "q": np.int64, "d": np.float64}
 
 
 class Meter(BudgetMeter):
-    """The rest of a budget, as the engine's settings too."""
+    """The rest of a budget, also as settings of the engine."""
 
     def settings(self) -> dict[str, Any]:
-        """The engine's settings for the rest of the budget. Raises QueryTimeoutError when nothing is left."""
+        """Return the engine's settings for the rest of the budget. Raises QueryTimeoutError if no time is left."""
         return {"max_execution_time": f"{self.seconds_left():.3f}", "timeout_overflow_mode": "throw"}
 
 
-class Reader:
-    """See ``Store.read``. Safe for any number of threads; each stream occupies a connection until it ends."""
+class SampleReader:
+    """Reads samples. Safe for any number of threads; each stream occupies a connection until it ends."""
 
     def __init__(self, pool: Pool, pending: Callable[[], Pending]) -> None:
         self._pool = pool
         self._pending = pending
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
-        """Blocks sorted by (index, time), duplicates gone."""
+        """Yield blocks sorted by (index, time), without duplicates."""
         if not len(keys) or not span.length_ms:
             return
         meter = Meter.of(budget)
@@ -58,7 +58,7 @@ class Reader:
     def blocks(
         self, sql: str, parameters: dict[str, Any], meter: Meter, settings: Mapping[str, Any] = _DEFAULTS
     ) -> Generator[Columns]:
-        """The blocks of an answer as columns. Closing the iterator stops the engine's work."""
+        """Yield the blocks of an answer as columns. Closing the iterator stops the engine's work."""
         with translated("read samples"), self._pool.client() as client:
             every = {**meter.settings(), **settings}
             stream = client.query_column_block_stream(sql, parameters=parameters, settings=every)
@@ -71,7 +71,7 @@ class Reader:
     def _stream(self, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
         first, same = 0, order.same
         for some in key_pieces(order.keys):
-            # What is pending is noted first: it may reach the engine meanwhile, and is then read twice.
+            # Take the pending rows first: they may reach the engine meanwhile, and are then read twice.
             waiting = _metered(self._pending().pieces(some, span), meter)
             for block in overlaid(self._indexed(some, span, meter), waiting):
                 index = block.index + np.uint32(first) if first else block.index
@@ -86,7 +86,7 @@ class Reader:
             yield SampleColumns(order.index_of(series, keys), time, value)
 
     def _unique(self, keys: SeriesKeys, span: TimeRange, meter: Meter) -> Generator[Columns]:
-        """Rows in the engine's order, the last written of each sample. A block waits for what follows it."""
+        """Yield rows in the engine's order, without older copies of a sample. A block waits for the next one."""
         waiting: Columns | None = None
         parameters = key_parameters(keys) | {"start": span.start_ms, "end": span.end_ms}
         for block in self.blocks(_READ, parameters, meter, _STREAMED):
@@ -103,7 +103,7 @@ class Reader:
             yield _once(waiting)
 
     def _reordered(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> Generator[SampleColumns]:
-        """Rows in the caller's order: in one read when they are few, else by groups of keys."""
+        """Yield rows in the caller's order: a few rows in one read, many rows by groups of keys."""
         blocks_read: list[SampleColumns] = []
         rows = 0
         stream = self._stream(span, order, meter)
@@ -126,7 +126,7 @@ class Reader:
                 yield SampleColumns(block.index + np.uint32(first), block.time, block.value)
 
     def _groups(self, keys: SeriesKeys, span: TimeRange, order: Order, meter: Meter) -> list[tuple[int, int]]:
-        """Runs of consecutive keys with about ``_BUFFER`` rows at most; one key may have more."""
+        """Return runs of consecutive keys with about ``_BUFFER`` rows at most; one key may have more."""
         counts = np.bincount(self._pending().samples(keys, span).index, minlength=len(keys))
         for some in key_pieces(order.keys):
             parameters = key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
@@ -144,14 +144,14 @@ class Reader:
 
 
 def key_parameters(keys: SeriesKeys) -> dict[str, Any]:
-    """The parameters of ``KEYS``."""
+    """Return the parameters of ``KEYS``."""
     return {"jobs": keys.jobs(), "ids": keys.series.tolist()}
 
 
 KEYS = "job IN {jobs:Array(UInt64)} AND series IN {ids:Array(UInt64)}"
-# The virtual column says which of what was written twice is the later: a part's lowest block number. Parts never meet
-# in it, and inside one part a sample is there once. The engine reads in the table's own order; sorting by the block too
-# would take it twice the time.
+# The virtual column gives the later of several copies: a part's lowest block number. Parts never share one, and a part
+# has a sample only once. The engine reads in the table's own order; sorting by the block too would take it twice the
+# time.
 _SPAN = "time >= {start:Int64} AND time < {end:Int64}"
 _READ = f"SELECT series, time, {VALUE}, _block_number FROM samples WHERE {KEYS} AND {_SPAN} ORDER BY job, series, time"
 _COUNT = f"SELECT series, count() FROM samples WHERE {KEYS} AND {_SPAN} GROUP BY series"
@@ -164,7 +164,7 @@ def _metered(pieces: Iterator[SampleColumns], meter: Meter) -> Iterator[SampleCo
 
 
 def _once(columns: Columns) -> Columns:
-    """The last written of each sample."""
+    """Return the last written copy of each sample."""
     chosen = latest(columns[0], columns[1], columns[3])
     return columns if chosen is None else [column[chosen] for column in columns]
 

@@ -1,14 +1,14 @@
-"""The journal's records: what one sync to disk makes durable, as bytes.
+"""The journal's records: the bytes that one sync to disk makes durable.
 
 A record is a head, a body and a foot. Numbers are little-endian, and every part begins at a multiple of eight bytes.
-The foot repeats the head, so that damage to either costs nothing. Both have a checksum of their own, so that the number
-of lost rows is known where the body is damaged.
+The foot repeats the head, so that damage to either costs nothing. Both have their own checksum, so that the number of
+lost rows is known if the body is damaged.
 
 | head, foot | |
 |---|---|
 | 4 bytes | ``JMJ4`` begins a head, ``4JMJ`` a foot |
 | u32 | sections in the body |
-| u64 | salt of the segment, which is in the name of its file too |
+| u64 | salt of the segment, which is also in the name of its file |
 | u64 | byte of the segment where the record begins |
 | u64 | rows of the segment before the record |
 | u64 | bytes of the body |
@@ -32,13 +32,13 @@ The body has one section for each group of rows, then the copies.
 Descriptors are rows of the table ``series`` as JSON lines, in one Zstandard frame. A copy has descriptors of an earlier
 record, and their length before them.
 
-A record needs others in two ways: a section may only name its list of series, and the descriptors of its series may
-have come before. So keys and descriptors are repeated until two copies lie ``APART_BYTES`` apart: damage to one record,
-or to a few adjacent blocks of a disk, leaves all other records readable. Keys are repeated further times, ever more
-rarely, in a segment that goes on to need them. A list is defined in its own segment and nowhere else; each segment has
-all descriptors that the engine may lack.
+A record needs others in two ways: a section may only name its list of series, and an earlier record may have the
+descriptors of its series. So keys and descriptors are repeated until two copies lie ``APART_BYTES`` apart: damage to
+one record, or to a few adjacent blocks of a disk, leaves all other records readable. In a segment that continues to
+need its keys, these are repeated further times at growing distances. A list is defined in its own segment and nowhere
+else; each segment has all descriptors that the engine may lack.
 
-The salt is a random number. Values that a sender chose so that they look like a record do not have it.
+The salt is a random number. Values that a sender chose to look like a record lack it.
 """
 
 import struct
@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 from jobmeter.model.batch import Float64s, Int64s, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.store.clickhouse.descriptors import Descriptors
-from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.rows import SampleRuns
 
 Piece = bytes | memoryview
 HEAD_MAGIC, FOOT_MAGIC = b"JMJ4", b"4JMJ"
@@ -67,20 +67,20 @@ _IDS, _TIMES, _VALUES, _COUNTS = (np.dtype(kind) for kind in ("<u8", "<i8", "<f8
 _KEYS, _SINGLE, _TOGETHER, _DESCRIPTORS = 1, 2, 4, 8
 HEAD_BYTES = _HEAD.size + _CHECK.size
 LEAST_ROW_BYTES = 8
-"""Bytes that a row takes at least."""
+"""Fewest bytes of a row."""
 APART_BYTES = 2**16
-"""Distance between two copies of keys or descriptors: more than damage to one place of a disk usually takes."""
+"""Distance between two copies of keys or descriptors: more than damage at one place of a disk usually covers."""
 _RARER = 4
-"""Times the distance from the first copy of keys to the last one, at which another one is written."""
+"""Factor of the distance from the first copy of keys to the last one at which another copy is written."""
 _LEVEL = 1
-"""Of compression: the quickest."""
+"""Compression level: the quickest."""
 
 
 class Head(NamedTuple):
     """The fields of a head or a foot.
 
-    ``at`` and ``size`` are bytes: where the record begins, and how long its body is. ``before`` and ``rows`` are rows.
-    ``check`` is the checksum of the body.
+    ``at`` and ``size`` are bytes: the start of the record, and the length of its body. ``before`` and ``rows`` are
+    rows. ``check`` is the checksum of the body.
     """
 
     sections: int
@@ -99,7 +99,7 @@ class Head(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Byte of the segment at which the foot ends."""
+        """End of the foot, in bytes of the segment."""
         return self.at + self.size + 2 * HEAD_BYTES
 
     @property
@@ -118,8 +118,8 @@ class Position(NamedTuple):
 class _List(msgspec.Struct, eq=False):
     """A list of series in a segment.
 
-    ``first``: the byte at which the first record ends that has its keys. ``reach``: how far behind it the keys were
-    repeated. ``last``: where the last record begins that has them.
+    ``first``: the end, in bytes, of the first record with its keys. ``reach``: the distance behind it up to which the
+    keys were repeated. ``last``: the start of the last record with its keys.
     """
 
     keys: SeriesKeys
@@ -130,10 +130,10 @@ class _List(msgspec.Struct, eq=False):
 
 
 class _Copy(msgspec.Struct, eq=False):
-    """Descriptors as they are written.
+    """Compressed descriptors to be repeated.
 
-    ``total``: where their first record ends, in bytes of all segments. ``first``: where the first record of this
-    segment ends that has them, None where there is none.
+    ``total``: the end of their first record, in bytes of all segments. ``first``: the end of the first record of this
+    segment that has them, None without one.
     """
 
     descriptors: bytes
@@ -142,10 +142,10 @@ class _Copy(msgspec.Struct, eq=False):
 
 
 class RecordWriter:
-    """Makes the records of one segment after another. One thread at a time.
+    """Makes the records of one segment after another. For one thread at a time.
 
-    Each ``encode`` is followed by ``written``, or by ``begin`` where the record did not reach the disk: then nothing in
-    its segment may be referred to any more.
+    Each ``encode`` is followed by ``written``, or by ``begin`` if the record did not reach the disk: then no later
+    record may refer to its segment.
     """
 
     def __init__(self, apart: int = APART_BYTES) -> None:
@@ -156,22 +156,22 @@ class RecordWriter:
         self._lists: dict[int, _List] = {}  # by the identity of the keys
         self._before = 0  # bytes of the segments before this one
         self._flushed = 0  # byte of all segments up to which the engine has the descriptors
-        self._copies: list[_Copy] = []  # that the next record repeats
-        self._repeated: list[_Copy] = []  # that are in this segment often enough
-        self._fresh: list[bytes] = []  # descriptors that the record is the first to have
-        self._new: list[_List] = []  # lists that the record is the first to have
+        self._copies: list[_Copy] = []  # to be repeated by the next record
+        self._repeated: list[_Copy] = []  # repeated often enough in this segment
+        self._fresh: list[bytes] = []  # descriptors that this record has first
+        self._new: list[_List] = []  # lists that this record has first
 
     def begin(self, salt: int) -> None:
-        """Begin a segment."""
+        """Start a segment."""
         self._before += self.position.at
         self.position, self._salt = Position(), salt
         self._lists = {}
-        # Each segment has all descriptors that the engine may lack: another one may be lost as a whole.
+        # Each segment has all descriptors that the engine may lack: another segment may be lost as a whole.
         self._copies = [_Copy(one.descriptors, one.total, None) for one in self._repeated + self._copies]
         self._repeated = []
 
-    def encode(self, groups: Sequence[Rows]) -> list[Piece]:
-        """Return one record of some groups of rows, in pieces. Large pieces are the memory of the rows."""
+    def encode(self, groups: Sequence[SampleRuns]) -> list[Piece]:
+        """Return one record of some groups of rows, in pieces. Large pieces are views of the rows' memory."""
         self._fresh, self._new = [], []
         self._copies = [one for one in self._copies if one.total > self._flushed]
         pieces = [piece for rows in groups for piece in self._section(rows)]
@@ -185,7 +185,7 @@ class RecordWriter:
         return [head.packed(HEAD_MAGIC), *pieces, head.packed(FOOT_MAGIC)]
 
     def written(self, end: Position) -> None:
-        """Note that the record is on disk, and where it ends."""
+        """Note that the record is on disk, and its end."""
         at, copies = self.position.at, self._copies
         self.position, self._copies = end, []
         for copy in copies:
@@ -205,7 +205,7 @@ class RecordWriter:
         """Stop repeating descriptors up to that ``total``: the engine has them. May be called from any thread."""
         self._flushed = total
 
-    def _section(self, rows: Rows) -> Iterator[Piece]:
+    def _section(self, rows: SampleRuns) -> Iterator[Piece]:
         runs, retention = len(rows.count), rows.retention
         first, last = rows.span
         together = first == last
@@ -227,7 +227,7 @@ class RecordWriter:
             yield from _with_length(described)
 
     def _number(self, keys: SeriesKeys) -> tuple[int, bool]:
-        """Return the number of a list, and whether this section has to have its keys."""
+        """Return the number of a list, and True if this section needs its keys."""
         at = self.position.at
         known = self._lists.get(id(keys))
         if known is None:
@@ -244,8 +244,8 @@ class RecordWriter:
         return known.number, True
 
 
-class Section(msgspec.Struct, frozen=True, eq=False):
-    """A section as it was written. ``keys`` is None where it only names its list."""
+class RecordSection(msgspec.Struct, frozen=True, eq=False):
+    """A section as it was written. ``keys`` None: the section only names its list."""
 
     number: int
     keys: SeriesKeys | None
@@ -259,12 +259,12 @@ class Section(msgspec.Struct, frozen=True, eq=False):
 class Body(NamedTuple):
     """The sections of a record, and the descriptors of earlier ones, compressed."""
 
-    sections: Sequence[Section]
+    sections: Sequence[RecordSection]
     copies: Sequence[bytes]
 
 
 def read_head(segment: bytes, at: int, salt: int) -> Head | None:
-    """Return the head or foot at a place; None where it is damaged, or of another segment."""
+    """Return the head or foot at a position; None if it is damaged, or of another segment."""
     if len(segment) - at < HEAD_BYTES:
         return None
     if _CHECK.unpack_from(segment, at + _HEAD.size)[0] != crc32(segment[at : at + _HEAD.size]):
@@ -275,7 +275,7 @@ def read_head(segment: bytes, at: int, salt: int) -> Head | None:
 
 def read_body(body: bytes, head: Head) -> Body:
     """Return the content of a body whose checksum is right."""
-    at, sections, copies = 0, list[Section](), list[bytes]()
+    at, sections, copies = 0, list[RecordSection](), list[bytes]()
     for _ in range(head.sections):
         section, at = _read_section(body, at)
         sections.append(section)
@@ -286,11 +286,11 @@ def read_body(body: bytes, head: Head) -> Body:
 
 
 def decompressed(descriptors: bytes) -> Descriptors:
-    """Return the descriptors that a section or a copy holds."""
+    """Return the descriptors of a section or a copy."""
     return Descriptors.parsed(zstandard.ZstdDecompressor().decompress(descriptors))
 
 
-def _read_section(body: bytes, at: int) -> tuple[Section, int]:
+def _read_section(body: bytes, at: int) -> tuple[RecordSection, int]:
     runs, rows, raw, minute, hour, form, number = _SECTION.unpack_from(body, at)
     at += _SECTION.size
     keys = None
@@ -309,7 +309,7 @@ def _read_section(body: bytes, at: int) -> tuple[Section, int]:
     descriptors, at = _read_with_length(body, at) if form & _DESCRIPTORS else (b"", at)
     retention = Retention(raw_days=raw, minute_days=minute, hour_days=hour)
     every = np.full(rows, time[0]) if form & _TOGETHER else time
-    return Section(number, keys, count, every, value, retention, descriptors), at
+    return RecordSection(number, keys, count, every, value, retention, descriptors), at
 
 
 def _read_with_length(body: bytes, at: int) -> tuple[bytes, int]:

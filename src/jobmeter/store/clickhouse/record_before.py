@@ -1,8 +1,8 @@
-"""Segments of the journal as earlier programs wrote them: they are read for ever, and never written.
+"""Segments of the journal in the form of earlier programs: still read, and never written.
 
 A record is a head, then one section for each group of rows. Numbers are little-endian, and every section
-begins at a multiple of eight bytes. Keys of a list of series that is sent repeatedly are in one record; further
-sections name the list. A list is defined from its record to the end of its segment, and nowhere else.
+begins at a multiple of eight bytes. Keys of a repeated list of series are in one record; further sections
+name the list. A list is defined from its record to the end of its segment, and nowhere else.
 
 | head | |
 |---|---|
@@ -17,7 +17,7 @@ sections name the list. A list is defined from its record to the end of its segm
 | u32, u32 | runs ``k``, rows ``n`` |
 | u16, u16, u16, u16 | days that raw samples, minutes, hours are stored; form: 1 keys, 2 single, 4 together, 8 series |
 | u64 | number of the list |
-| u64[k], u64[k] | with ``keys``: job key and series id of each run, which are the list of that number from now on |
+| u64[k], u64[k] | with ``keys``: job key and series id of each run, which define the list of that number |
 | i64[n], f64[n] | time in milliseconds and value of each row; with ``together`` one time for all of them |
 | u32[k] | rows of each run, then zeros up to a multiple of eight bytes; with ``single`` nothing: each has one |
 | u64, bytes | with ``series``: their length, and rows of the table ``series`` as JSON, then zeros likewise |
@@ -37,7 +37,7 @@ from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.store.clickhouse.descriptors import Descriptors
 from jobmeter.store.clickhouse.record import LEAST_ROW_BYTES
-from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.rows import SampleRuns
 from jobmeter.store.clickhouse.segment_content import Loss, SegmentContent
 
 _OLD_MAGIC = b"JMJ1"
@@ -53,12 +53,12 @@ _ANY_MAGIC = re.compile(b"JMJ[123]")
 
 
 def scan(segment: bytes) -> SegmentContent:
-    """Return what is left of a segment, whatever happened to it.
+    """Return the readable content of a damaged segment.
 
-    Behind a damaged record the sections that name its lists are lost too. The number of rows in a damaged record is
+    Behind a damaged record, the sections that name its lists are lost too. The number of rows in a damaged record is
     unknown: the loss is an upper bound.
     """
-    groups: list[Rows] = []
+    groups: list[SampleRuns] = []
     lists: dict[int, SeriesKeys] = {}
     damaged, lost, good, at, behind = 0, 0, 0, 0, 0
     while (head := _ANY_MAGIC.search(segment, at)) is not None:
@@ -69,13 +69,13 @@ def scan(segment: bytes) -> SegmentContent:
         elif at + size > len(segment):
             break
         else:
-            # A record whose body is not what it was is passed over as a whole: nothing inside it is taken for one.
+            # A record with a wrong checksum is skipped as a whole: bytes inside it are not taken for a record.
             record = segment[at : at + size]
             at += size
             if _whole(record):
                 damaged += at - size - good
                 for rows in _sections(record, lists):
-                    if isinstance(rows, Rows):
+                    if isinstance(rows, SampleRuns):
                         groups.append(rows)
                     else:
                         lost += rows
@@ -88,12 +88,12 @@ def scan(segment: bytes) -> SegmentContent:
 
 
 def _grown(record: bytes, rest: bytes) -> bool:
-    """Return True where a file may have grown before all that was written into it came to the disk."""
+    """Return True if a file may have grown before all its content reached the disk."""
     return record.endswith(bytes(8)) or (bool(rest) and not rest.strip(b"\0"))
 
 
 def _length(segment: bytes, at: int) -> int | None:
-    """Return the length that the record whose head is at a place says; None when no head is there."""
+    """Return the length of the record whose head is at a position; None without a head there."""
     if len(segment) - at < _HEAD_BYTES:
         return None
     _, _, size, _ = _HEAD.unpack_from(segment, at)
@@ -107,8 +107,8 @@ def _whole(record: bytes) -> bool:
     return crc32(memoryview(record)[_HEAD_BYTES:]) == check
 
 
-def _sections(record: bytes, lists: dict[int, SeriesKeys]) -> Iterator[Rows | int]:
-    """Yield the rows of each section; their number where its list is not there."""
+def _sections(record: bytes, lists: dict[int, SeriesKeys]) -> Iterator[SampleRuns | int]:
+    """Yield the rows of each section; the number of rows if its list is missing."""
     magic, sections, _, _ = _HEAD.unpack_from(record)
     at = _HEAD_BYTES
     for _ in range(sections):
@@ -135,17 +135,17 @@ def _sections(record: bytes, lists: dict[int, SeriesKeys]) -> Iterator[Rows | in
         retention = Retention(raw_days=raw, minute_days=minute, hour_days=hour)
         keys = lists.get(number)
         there = keys is not None and len(keys) == runs
-        yield Rows(keys, count, time, value, retention, None, descriptors) if keys is not None and there else rows
+        yield SampleRuns(keys, count, time, value, retention, None, descriptors) if keys is not None and there else rows
 
 
 def _descriptors(record: bytes, at: int) -> tuple[Descriptors, int]:
-    """Return the descriptors that begin at a place, and where they end."""
+    """Return the descriptors at a position, and their end."""
     (length,) = _NUMBER.unpack_from(record, at)
     at += _NUMBER.size
     return Descriptors.parsed(record[at : at + length]), at - (-length // 8) * 8
 
 
 def _times(record: bytes, at: int, rows: int, *, together: bool) -> tuple[Int64s, int]:
-    """Return the times of the rows that begin at a place, and where they end."""
+    """Return the times of the rows at a position, and their end."""
     stored = np.frombuffer(record, "<i8", 1 if together else rows, at)
     return (np.full(rows, stored[0]) if together else stored), at + stored.nbytes

@@ -1,4 +1,4 @@
-"""Roll-ups: computed from the samples and replaced, never incremented."""
+"""Computes roll-ups from the samples, and replaces them; they are never incremented."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,17 +14,17 @@ from jobmeter.model.time import DAY, HOUR, TimeRange, ceil_to, floor_to
 from jobmeter.store.clickhouse import rollup_sql
 from jobmeter.store.clickhouse.failures import translated
 from jobmeter.store.clickhouse.pool import Pool
-from jobmeter.store.clickhouse.rollup_state import DirtyHour, RollupState
+from jobmeter.store.clickhouse.rollup_state import LateHour, RollupState
 from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import pieces
 
 _ROWS = 2_000_000
-"""Samples that one statement works on at most, about; it takes some 130 bytes of memory for each."""
+"""Most samples of one statement, about; each takes some 130 bytes of memory."""
 
 _JOBS = 2_000
 _COUNTERS = sorted(metric.name for metric in METRICS if metric.kind is Kind.COUNTER)
 _SPAN = 31 * DAY
-"""Longest stretch of hours that one statement computes: it touches two monthly partitions of the minutes at most."""
+"""Longest range of hours of one statement: it touches at most two monthly partitions of the minutes."""
 
 
 class _Work(msgspec.Struct, frozen=True):
@@ -35,49 +35,48 @@ class _Work(msgspec.Struct, frozen=True):
     jobs: tuple[int, ...] | None
 
 
-class Roller:
-    """See ``Store.roll_up`` and ``Store.rolled``. One roll-up runs at a time; readers and writers continue.
+class RollupJob:
+    """Computes roll-ups. A single roll-up runs at a time; reads and writes continue.
 
-    ``flush`` brings what was stored before, and is older than a time, into the engine. It comes after the marks are
-    taken or ``intent`` is raised, and before the samples are read. So whatever a writer stored before is among
-    them; and a writer that stored its samples later reads the roll-up state once more after that, and marks them
-    again.
+    ``flush`` brings earlier rows before a time into the engine. It is called after the marks are taken or ``intent`` is
+    raised, and before the samples are read. So the samples include every earlier write. A writer that stores its
+    samples later reads the roll-up state again after that, and marks them again.
     """
 
-    def __init__(self, pool: Pool, ledger: RollupState, flush: Callable[[int], None]) -> None:
+    def __init__(self, pool: Pool, state: RollupState, flush: Callable[[int], None]) -> None:
         self._flush = flush
         self._pool = pool
-        self._ledger = ledger
+        self._state = state
         self._running = threading.Lock()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """No roll-up runs inside the block."""
+        """Prevent roll-ups inside the block."""
         with self._running:
             yield
 
     def roll_up(self, until_ms: int) -> int:
-        """Marked hours first, earliest first: what follows looks back at what they end with."""
+        """Compute marked hours, earliest first because later hours refer back to them, then new hours."""
         with self._running:
             marked = self._roll_marked()
             return marked + self._roll_new(floor_to(until_ms, HOUR))
 
-    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
-        """Whole hours before ``done`` without the marked ones, and without those whose reference a mark may change."""
-        end = min(floor_to(span.end_ms, HOUR), self._ledger.done())
+    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """Return whole hours before ``done``, without marked ones and those whose reference a mark may change."""
+        end = min(floor_to(span.end_ms, HOUR), self._state.done())
         start = ceil_to(span.start_ms, HOUR)
         if start >= end:
             return []
         # A mark changes its own hour and later ones.
-        marked = {pair for pair in self._ledger.marked(jobs) if pair[1] < end}
+        marked = {pair for pair in self._state.marked(jobs) if pair[1] < end}
         works = _grouped(marked)
-        # Between two marked hours, too, a counter may have a new reference.
+        # A counter may also have a new reference between two marked hours.
         holes = {hour for work in works for hour in range(work.start, work.end, HOUR)}
         if holes.issuperset(range(start, end, HOUR)):
-            # As after an import: nothing is left whose reference could change, so the engine need not search for it.
+            # As after an import: no hour has a reference that could change, so the engine need not search for it.
             return []
         if marked and not self._flushed(marked):
-            # Which hours follow those that are marked is open now.
+            # The hours that follow the marked ones are unknown at this point.
             earliest = min(hour for _, hour in marked)
             end = max(start, min(end, earliest))
         for work in works:
@@ -92,7 +91,7 @@ class Roller:
         return parts
 
     def _flushed(self, pairs: Iterable[JobHour]) -> bool:
-        """Bring the samples of some hours into the engine, if it takes them."""
+        """Bring the samples of some hours into the engine. Return False if it does not accept them."""
         try:
             self._flush(max(hour for _, hour in pairs) + HOUR)
         except JobmeterError:
@@ -100,14 +99,14 @@ class Roller:
         return True
 
     def _roll_marked(self) -> int:
-        marks = self._ledger.take()
+        marks = self._state.take()
         try:
             return self._roll(marks)
         except BaseException:
-            self._ledger.give_back(marks)
+            self._state.give_back(marks)
             raise
 
-    def _roll(self, marks: Sequence[DirtyHour]) -> int:
+    def _roll(self, marks: Sequence[LateHour]) -> int:
         pairs = {(mark.job, mark.hour) for mark in marks}
         if pairs:
             self._flush(max(hour for _, hour in pairs) + HOUR)
@@ -117,15 +116,15 @@ class Roller:
             following.update(self._following(work))
         for work in _grouped(following - pairs):
             self._compute(work)
-        self._ledger.clear(marks)
+        self._state.clear(marks)
         return len({hour for _, hour in pairs})
 
     def _roll_new(self, until_ms: int) -> int:
-        start = self._ledger.done()
+        start = self._state.done()
         if until_ms <= start:
             return 0
-        # From here on writers mark what they add to these hours; what they added before is visible now.
-        self._ledger.raise_intent(until_ms)
+        # From here on writers mark their new samples of these hours; earlier samples are visible now.
+        self._state.raise_intent(until_ms)
         self._flush(until_ms)
         with translated("roll up"), self._pool.client() as client:
             parameters = {"start": start, "end": until_ms}
@@ -133,11 +132,11 @@ class Roller:
         hours = [int(row[0]) for row in rows]
         for first, last in _stretches(hours):
             self._compute(_Work(first, last, None))
-        self._ledger.raise_done(until_ms)
+        self._state.raise_done(until_ms)
         return len(hours)
 
     def _compute(self, work: _Work) -> None:
-        """Batches of hours with a bounded number of samples; a fuller hour is split by series."""
+        """Compute hours in batches with a bounded number of samples; a larger hour is split by series."""
         for parameters, scope in _scopes(work):
             with translated("roll up"), self._pool.client() as client:
                 sql = rollup_sql.scoped(rollup_sql.COUNTS, scope)
@@ -172,7 +171,7 @@ def _replace(client: Client, parameters: dict[str, Any], scope: str, share: tupl
 
 
 def _portions(counts: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Hours with their samples as (start, end, shares): about ``_ROWS`` samples in each share."""
+    """Yield ranges of hours as (start, end, shares), with about ``_ROWS`` samples in each share."""
     start, end, total = -1, -1, 0
     for hour, count in counts:
         if total and total + count > _ROWS:
@@ -195,7 +194,7 @@ def _scopes(work: _Work) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _stretches(hours: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Hours as ranges: those less than a day apart are joined, up to ``_SPAN``."""
+    """Yield hours as ranges: hours less than a day apart are joined, up to ``_SPAN``."""
     first = last = -1
     for hour in sorted(hours):
         if first >= 0 and hour - last < DAY and hour - first < _SPAN:
@@ -209,7 +208,7 @@ def _stretches(hours: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def _grouped(pairs: Iterable[JobHour]) -> list[_Work]:
-    """Marked hours as work, earliest first: the jobs whose hours make the same stretch go together."""
+    """Group marked hours into work, earliest first: jobs with the same range of hours go together."""
     hours: dict[int, list[int]] = {}
     for job, hour in pairs:
         hours.setdefault(job, []).append(hour)

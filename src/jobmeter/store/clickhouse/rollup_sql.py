@@ -1,7 +1,7 @@
-"""The statements that compute roll-ups. Each replaces rows: it may run again, and again gives the same.
+"""The statements that compute roll-ups. Each replaces rows: running it again gives the same result.
 
-``FINAL`` leaves of every sample the one that was written last. ``{scope}`` narrows to some jobs and to a share of the
-series; the same text narrows every table, since all have the columns ``job`` and ``series``.
+``FINAL`` leaves the last written copy of every sample. ``{scope}`` restricts a statement to some jobs and a share of
+the series. The same text fits every table, because all have the columns ``job`` and ``series``.
 """
 
 from jobmeter.store.clickhouse.decimals import ALIKE, FIRST, LAST, MAXIMUM, MINIMUM, STORED, SUM, VALUE, stored
@@ -17,8 +17,8 @@ _LIMITS = (
 _SPAN = "time >= {start:Int64} AND time < {end:Int64}"
 _COUNTERS = "series IN (SELECT series FROM series WHERE metric IN {counters:Array(String)} AND @scope)"
 
-# The last sample of each counter before the span, from the hours: nearly all are found within a day; for the others,
-# and only for those that have samples now, the rest is searched.
+# The last sample of each counter before the span, from the hours. Nearly all are found within a day; only for series
+# that have samples now, the earlier hours are searched.
 _REFERENCES = f"""
 SELECT job, series, argMax(closed, at) AS reference, max(at.1) AS reference_time, 1 AS known FROM (
   SELECT job, series, {LAST} AS closed, (last_time, _block_number) AS at FROM hours
@@ -32,7 +32,7 @@ SELECT job, series, argMax(closed, at) AS reference, max(at.1) AS reference_time
   )
 ) GROUP BY job, series"""
 
-# Hours whose samples are over already, in part or all: their roll-ups have more than a new computation would.
+# Hours whose samples have expired, in part or all: their roll-ups have more than a new computation would.
 _FADED = f"""
 SELECT job, series, time FROM (
   SELECT job, series, time, argMax(count, _block_number) AS kept FROM hours
@@ -92,7 +92,7 @@ GROUP BY hour ORDER BY hour"""
 ROLLED_BEFORE = f"SELECT 1 FROM hours WHERE {_SPAN} AND @scope LIMIT 1"
 HOURS_WITH_DATA = f"SELECT DISTINCT intDiv(time, 3600000) * 3600000 AS hour FROM samples WHERE {_SPAN} ORDER BY hour"
 
-# For each series of a job the first hour after the span that has samples: what came late changes its reference.
+# For each series of a job the first hour after the span with samples: late samples change its reference.
 FOLLOWING = f"""
 SELECT DISTINCT job, next FROM (
   SELECT job, series, min(time) AS next FROM hours
@@ -108,15 +108,15 @@ SELECT DISTINCT job, next FROM (
 
 
 def scoped(sql: str, scope: str) -> str:
-    """The statement, narrowed to a scope (an expression over ``job`` and ``series``)."""
+    """Restrict the statement to a scope (an expression over ``job`` and ``series``)."""
     return sql.replace("@scope", scope)
 
 
 def minutes(scope: str, *, again: bool) -> str:
-    """Minutes of a span from its samples; ``again`` when they were computed before."""
+    """Return the statement for the minutes of a span from its samples; ``again`` if they were computed before."""
     return scoped(_MINUTES.replace("@keep", _KEEP_MINUTES if again else "1"), scope)
 
 
 def hours(scope: str, *, again: bool) -> str:
-    """Hours of a span from its minutes; ``again`` when they were computed before."""
+    """Return the statement for the hours of a span from its minutes; ``again`` if they were computed before."""
     return scoped(_HOURS.replace("@keep", _KEEP_HOURS if again else "1"), scope)

@@ -1,13 +1,13 @@
-"""Which hours are rolled up, and which of those got samples since.
+"""The roll-up state: the hours that are rolled up, and the hours among them with later samples.
 
-Two numbers and a set, stored in the engine. Hours before ``done`` are rolled up. Hours before ``intent`` are or are
-about to be: a roll-up raises it before it reads the samples. A *mark* (job, hour) says that samples of that hour
-may be missing in its roll-ups. New marks of a process that writes alone reach the engine just before their samples.
+It is two numbers and a set, stored in the engine. Hours before ``done`` are rolled up. Hours before ``intent`` are or
+are about to be: a roll-up raises it before it reads the samples. A *mark* (job, hour) says that the roll-ups of that
+hour may lack samples. If only one process writes, its new marks reach the engine just before their samples.
 
-A writer of samples marks the hours before ``intent`` twice: before the samples become visible, so that no reader
-trusts a roll-up that lacks them; and after, in case a roll-up took the mark in between without having read them (or
-raised ``intent`` past them). The second time is free where the first mark still stands and only this process writes.
-A roll-up removes exactly the marks that it took before it read the samples, by their ids.
+A writer of samples marks the hours before ``intent`` twice. The first time is before the samples become visible, so
+that no reader trusts a roll-up that lacks them. The second time is after, in case a roll-up took the mark in between
+without having read them (or raised ``intent`` past them). The second time is free if the first mark still stands and
+only this process writes. A roll-up removes exactly the marks that it took before it read the samples, by their ids.
 """
 
 import secrets
@@ -29,8 +29,8 @@ _QUORUM = {"insert_quorum": "auto", "insert_quorum_parallel": 0}
 _SEQUENTIAL = {"select_sequential_consistency": 1}
 
 
-class DirtyHour(msgspec.Struct, frozen=True):
-    """One mark."""
+class LateHour(msgspec.Struct, frozen=True):
+    """A mark: an hour of a job with late samples."""
 
     job: int
     hour: int
@@ -38,7 +38,7 @@ class DirtyHour(msgspec.Struct, frozen=True):
 
 
 class RollupState:
-    """See the module. Safe for any number of threads; in a process that writes alone it answers from memory."""
+    """The roll-up state. Safe for any number of threads; with a single writing process it answers from memory."""
 
     def __init__(self, pool: Pool, target: Target, clock: Clock) -> None:
         self._pool = pool
@@ -49,48 +49,50 @@ class RollupState:
         self._lock = threading.Lock()
         self._standing: dict[JobHour, set[int]] = {}
         self._open: set[JobHour] = set()
-        self._unwritten: list[DirtyHour] = []
-        self._begun = 0  # roll-ups, at the moments from which on they may have read
+        self._unsaved: list[LateHour] = []
+        self._begun = 0  # number of roll-ups that may have read samples
         self._progress: dict[str, int] = {}
         self.reload()
 
     def intent(self) -> int:
-        """Where marks begin to be needed: hours that end after it are not rolled up, nor about to be."""
+        """Return the time before which samples need marks: later hours are not rolled up, nor about to be."""
         return self._read_progress()["intent"]
 
     def done(self) -> int:
-        """Where roll-ups end: hours before it are rolled up, but for the marked ones."""
+        """Return the time before which all hours except the marked ones are rolled up."""
         return self._read_progress()["done"]
 
     def raise_intent(self, until_ms: int) -> None:
-        """Say that hours before ``until_ms`` are about to be rolled up."""
+        """Store that hours before ``until_ms`` are about to be rolled up."""
         self._write_progress({"intent": until_ms})
         with self._lock:
             self._begun += 1
 
     def raise_done(self, until_ms: int) -> None:
-        """Say that hours before ``until_ms`` are rolled up."""
+        """Store that hours before ``until_ms`` are rolled up."""
         self._write_progress({"done": until_ms})
 
-    def dirty_before(self, touched: Collection[JobHour]) -> int:
-        """Mark what is about to be written. Gives a number for ``dirty_after``.
+    def mark_before(self, hours: Collection[JobHour]) -> int:
+        """Mark hours before their samples are written. Return a number for ``mark_after``.
 
-        In a process that writes alone the marks are durable after ``write_marks``, which comes before the samples reach
-        the engine: a start marks again what it finds in the journal.
+        With a single writing process the marks are durable after ``write_marks``, which runs before the samples reach
+        the engine: a start marks the rows of the journal again.
         """
-        if not touched:
+        if not hours:
             return self._begun
         with self._lock:
-            self._mark(touched)
+            self._mark(hours)
             return self._begun
 
-    def dirty_after(self, touched: Iterable[JobHour], before: int) -> None:
-        """Mark what became visible, unless the mark from before certainly stands. Durable on return.
+    def mark_after(self, hours: Iterable[JobHour], before: int) -> None:
+        """Mark hours again after their samples became visible, unless the earlier mark certainly stands.
 
-        ``before``: what ``dirty_before`` gave.
+        Durable on return.
+
+        ``before`` is the result of ``mark_before``.
         """
         with self._lock:
-            if self._mark(touched) or self._begun != before:
+            if self._mark(hours) or self._begun != before:
                 self._write_marks()
 
     def write_marks(self) -> None:
@@ -99,28 +101,28 @@ class RollupState:
             self._write_marks()
 
     def _write_marks(self) -> None:
-        self._insert(self._unwritten, cleared=0)
-        self._unwritten.clear()
+        self._insert(self._unsaved, cleared=0)
+        self._unsaved.clear()
 
-    def take(self) -> list[DirtyHour]:
-        """The marks that stand. What is written from now on is marked anew, so these may be removed when done."""
+    def take(self) -> list[LateHour]:
+        """Return the current marks. Later writes make new marks, so these may be removed when their hours are done."""
         with self._lock:
             self._open.clear()
             self._begun += 1
             if not self._exclusive:
-                return self._read_dirty_hours(None)
-            return [DirtyHour(job, hour, mark) for (job, hour), marks in self._standing.items() for mark in marks]
+                return self._read_marks(None)
+            return [LateHour(job, hour, mark) for (job, hour), marks in self._standing.items() for mark in marks]
 
-    def give_back(self, marks: Sequence[DirtyHour]) -> None:
-        """These were taken and are not removed: what is written from now on needs no other ones."""
+    def give_back(self, marks: Sequence[LateHour]) -> None:
+        """Return marks that were taken and are not removed: later writes of these hours need no new marks."""
         with self._lock:
             self._open.update({(mark.job, mark.hour) for mark in marks} & self._standing.keys())
 
-    def clear(self, marks: Sequence[DirtyHour]) -> None:
+    def clear(self, marks: Sequence[LateHour]) -> None:
         """Remove these marks and no others."""
         with self._lock:
             cleared = {mark.id for mark in marks}
-            self._unwritten = [mark for mark in self._unwritten if mark.id not in cleared]
+            self._unsaved = [mark for mark in self._unsaved if mark.id not in cleared]
             self._insert(marks, cleared=1)
             for mark in marks:
                 standing = self._standing.get((mark.job, mark.hour))
@@ -130,22 +132,22 @@ class RollupState:
                         del self._standing[mark.job, mark.hour]
 
     def marked(self, jobs: Sequence[int]) -> set[JobHour]:
-        """The marked hours of some jobs."""
+        """Return the marked hours of some jobs."""
         if not self._exclusive:
-            return {(mark.job, mark.hour) for mark in self._read_dirty_hours(jobs)}
+            return {(mark.job, mark.hour) for mark in self._read_marks(jobs)}
         pairs = frozenset(jobs)
         with self._lock:
             return {pair for pair in self._standing if pair[0] in pairs}
 
-    def _mark(self, touched: Iterable[JobHour]) -> bool:
-        """Mark those that are not open; False where all of them are. The lock is taken."""
-        pairs = [pair for pair in touched if pair not in self._open]
+    def _mark(self, hours: Iterable[JobHour]) -> bool:
+        """Mark the hours that have no open mark. Return False if all have one. The lock is held."""
+        pairs = [pair for pair in hours if pair not in self._open]
         identity = secrets.randbits(64)
-        marks = [DirtyHour(job, hour, identity) for job, hour in pairs]
+        marks = [LateHour(job, hour, identity) for job, hour in pairs]
         if not self._exclusive:
             self._insert(marks, cleared=0)
             return False
-        self._unwritten += marks
+        self._unsaved += marks
         for pair in pairs:
             self._standing.setdefault(pair, set()).add(identity)
         self._open.update(pairs)
@@ -156,19 +158,19 @@ class RollupState:
         with self._lock:
             self._standing.clear()
             self._open.clear()
-            self._unwritten.clear()
+            self._unsaved.clear()
         self._progress = self._select_progress()
         missing = [name for name in ("done", "intent") if name not in self._progress]
         if missing:
             self._write_progress(dict.fromkeys(missing, self._beginning()))
         if self._exclusive:
-            for mark in self._read_dirty_hours(None):
+            for mark in self._read_marks(None):
                 self._standing.setdefault((mark.job, mark.hour), set()).add(mark.id)
 
     def _beginning(self) -> int:
-        """The hour at which roll-ups without a stored position continue: the last one that has any.
+        """Return the hour at which roll-ups without a stored position continue: the last hour with roll-ups.
 
-        Without any, with the first hour of the samples; on the first start, with the current hour.
+        Without roll-ups, the first hour of the samples; on the first start, the current hour.
         """
         with translated("read how far roll-ups are"), self._pool.client() as client:
             times = [
@@ -199,7 +201,7 @@ class RollupState:
         higher = {name: max(value, self._progress.get(name, 0)) for name, value in values.items()}
         self._progress = self._progress | higher
 
-    def _insert(self, marks: Sequence[DirtyHour], cleared: int) -> None:
+    def _insert(self, marks: Sequence[LateHour], cleared: int) -> None:
         if not marks:
             return
         count = len(marks)
@@ -217,8 +219,8 @@ class RollupState:
                 "marks", ["job", "hour", "id", "cleared", "at"], body, fmt="Native", settings=self._write_settings
             )
 
-    def _read_dirty_hours(self, jobs: Sequence[int] | None) -> list[DirtyHour]:
-        found: list[DirtyHour] = []
+    def _read_marks(self, jobs: Sequence[int] | None) -> list[LateHour]:
+        found: list[LateHour] = []
         with translated("read which hours are marked"), self._pool.client() as client:
             for part in [None] if jobs is None else pieces(sorted(set(jobs))):
                 condition = "" if part is None else "WHERE job IN {jobs:Array(UInt64)}"
@@ -227,5 +229,5 @@ class RollupState:
                     parameters={} if part is None else {"jobs": list(part)},
                     settings=self._read_settings,
                 ).result_rows
-                found += [DirtyHour(int(job), int(hour), int(identity)) for job, hour, identity in rows]
+                found += [LateHour(int(job), int(hour), int(identity)) for job, hour, identity in rows]
         return found

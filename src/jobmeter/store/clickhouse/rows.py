@@ -1,4 +1,4 @@
-"""Samples with their keys, as runs of one series each: how they travel to disk."""
+"""Samples with their keys, as runs of one series each: the form in which they are written to disk."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from jobmeter.kernel.sort_dedupe import Runs
+from jobmeter.kernel.sort_dedupe import SeriesSlices
 from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR, TimeRange
@@ -23,15 +23,15 @@ JobHour = tuple[int, int]
 
 DAYS = ("raw_days", "minute_days", "hour_days")
 _LONG_RUN = 64
-"""Rows of a run on average from which it is copied as a whole."""
+"""Average rows of a run from which whole runs are copied."""
 
 
-class Rows(msgspec.Struct, frozen=True, eq=False):
-    """``n`` samples in ``k`` runs, in the order in which they count: a later row replaces an earlier one.
+class SampleRuns(msgspec.Struct, frozen=True, eq=False):
+    """``n`` samples in ``k`` runs, in the order of writes: a later row replaces an earlier one.
 
-    ``keys``: of each run; the very same object wherever the same list of series came again. ``count``: int64[k], the
-    samples of each run, at least 1. ``time``: int64[n] ms; ``value``: float64[n]. ``existing_span``: see ``span``.
-    ``descriptors``: of those of the series that have no durable one for the day of the samples.
+    ``keys``: the key of each run; the same object for a repeated list of series. ``count``: int64[k], the samples of
+    each run, at least 1. ``time``: int64[n] ms; ``value``: float64[n]. ``existing_span``: see ``span``.
+    ``descriptors``: for the series without a durable descriptor for the day of the samples.
     """
 
     keys: SeriesKeys
@@ -51,13 +51,13 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
         return self.existing_span or (int(self.time.min()), int(self.time.max()))
 
     @classmethod
-    def of(cls, batch: SampleBatch, descriptors: Descriptors | None, retention: Retention) -> "Rows":
-        """The rows of a batch that has some."""
+    def of(cls, batch: SampleBatch, descriptors: Descriptors | None, retention: Retention) -> "SampleRuns":
+        """Make the runs of a batch that is not empty."""
         index, keys, span = batch.index, batch.keys, batch.span
         if batch.single:
-            ones: Int64s | None = keys.derived.get(Rows)
+            ones: Int64s | None = keys.derived.get(SampleRuns)
             if ones is None:
-                ones = keys.derived[Rows] = np.ones(len(index), np.int64)
+                ones = keys.derived[SampleRuns] = np.ones(len(index), np.int64)
             return cls(keys, ones, batch.time, batch.value, retention, span, descriptors)
         starts = run_starts(index)
         chosen = index[starts]
@@ -68,32 +68,32 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def job(self) -> Uint64s:
-        """uint64[k]: the job key of each run."""
+        """Job key of each run, uint64[k]."""
         return self.keys.job
 
     @property
     def series(self) -> Uint64s:
-        """uint64[k]: the series id of each run."""
+        """Series id of each run, uint64[k]."""
         return self.keys.series
 
     @property
     def bytes(self) -> int:
-        """Memory that the arrays take."""
+        """Memory of the arrays."""
         described = self.descriptors.nbytes if self.descriptors else 0
         return 24 * len(self.count) + 16 * len(self.time) + described
 
-    def alone(self) -> "Rows":
-        """The same rows with arrays of their own, so that no larger ones stay referenced."""
+    def alone(self) -> "SampleRuns":
+        """Copy the arrays, so that no larger ones stay referenced."""
         if self.time.base is None and self.value.base is None:
             return self
         return replace(self, time=_alone(self.time), value=_alone(self.value))
 
     def starts(self) -> Positions:
-        """Where each run begins."""
+        """Return the start of each run."""
         return np.cumsum(self.count) - self.count
 
-    def touched(self, before_ms: int) -> set[JobHour]:
-        """The (job, hour) pairs that have rows before a time."""
+    def late_hours(self, before_ms: int) -> set[JobHour]:
+        """Return the (job, hour) pairs that have rows before a time."""
         if self.span[0] >= before_ms:
             return set()
         hour = self.time // HOUR
@@ -105,12 +105,12 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
         return {(one, at * HOUR) for one, at in zip(job[first].tolist(), hour[first].tolist(), strict=True)}
 
 
-class Section:
+class JournalBlock:
     """Rows stored together, sorted at the first read."""
 
     __slots__ = ("_order", "_series", "end_ms", "rows", "start_ms")
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: SampleRuns) -> None:
         self.rows = rows
         self.start_ms = rows.span[0]
         self.end_ms = rows.span[1] + 1
@@ -118,13 +118,13 @@ class Section:
         self._series: Uint64s | None = None
 
     def meets(self, span: TimeRange) -> bool:
-        """Whether a row may lie in the span."""
+        """Return True if a row may lie in the span."""
         return self.start_ms < span.end_ms and self.end_ms > span.start_ms
 
-    def select(self, keys: SeriesKeys, span: TimeRange) -> Runs | None:
-        """The rows of some series in a span, the places of their series being those in ``keys``; None for no rows.
+    def select(self, keys: SeriesKeys, span: TimeRange) -> SeriesSlices | None:
+        """Return the rows of some series in a span, with the positions of their series in ``keys``; None for no rows.
 
-        The rows of a series are as they came, the series in the order of ``keys``.
+        The rows of a series are in their order of arrival, the series in the order of ``keys``.
         """
         if not self.meets(span):
             return None
@@ -133,15 +133,15 @@ class Section:
             return None
         rows, count = self.rows, self.rows.count[chosen]
         slots = np.repeat(np.arange(len(keys)), hits)
-        found = Runs(slots, count, *gathered(rows.time, rows.value, rows.starts()[chosen], count))
+        found = SeriesSlices(slots, count, *gathered(rows.time, rows.value, rows.starts()[chosen], count))
         return found if span.start_ms <= self.start_ms and self.end_ms <= span.end_ms else _within(found, span)
 
     def count(self, keys: SeriesKeys) -> int:
-        """How many rows some series have, whatever their time."""
+        """Count the rows of some series, at any time."""
         return int(self.rows.count[self._runs_of(keys)[0]].sum())
 
     def _runs_of(self, keys: SeriesKeys) -> tuple[Positions, Positions]:
-        """The runs of some series in the order of ``keys``, and how many of them each has."""
+        """Return the runs of some series in the order of ``keys``, and the number of runs of each."""
         order, series = self._ordered()
         first = np.searchsorted(series, keys.series, "left")
         hits = np.searchsorted(series, keys.series, "right") - first
@@ -156,18 +156,18 @@ class Section:
         return self._order, self._series
 
 
-def _within(runs: Runs, span: TimeRange) -> Runs | None:
-    """The rows in a span; None for no rows."""
+def _within(runs: SeriesSlices, span: TimeRange) -> SeriesSlices | None:
+    """Return the rows in a span; None for no rows."""
     inside = (runs.time >= span.start_ms) & (runs.time < span.end_ms)
     count = np.add.reduceat(inside, np.cumsum(runs.counts) - runs.counts, dtype=np.int64)
     some = count > 0
     if not some.any():
         return None
-    return Runs(runs.slots[some], count[some], runs.time[inside], runs.value[inside])
+    return SeriesSlices(runs.slots[some], count[some], runs.time[inside], runs.value[inside])
 
 
-class Table(msgspec.Struct, frozen=True, eq=False):
-    """Rows of equal length, one array a column: ``days`` has the days of ``DAYS``, in that order."""
+class InsertBlock(msgspec.Struct, frozen=True, eq=False):
+    """Columns of equal length: ``days`` has the days of ``DAYS``, in that order."""
 
     job: Uint64s
     series: Uint64s
@@ -179,19 +179,19 @@ class Table(msgspec.Struct, frozen=True, eq=False):
         return len(self.time)
 
     def columns(self) -> list[NDArray[np.generic]]:
-        """All of them: job, series, time, value, days."""
+        """Return all columns: job, series, time, value, days."""
         return [self.job, self.series, self.time, self.value, *self.days]
 
-    def take(self, chosen: "slice | Positions | NDArray[np.bool_]") -> "Table":
-        """Some of the rows."""
+    def take(self, chosen: "slice | Positions | NDArray[np.bool_]") -> "InsertBlock":
+        """Return some of the rows."""
         days = tuple(column[chosen] for column in self.days)
-        return Table(self.job[chosen], self.series[chosen], self.time[chosen], self.value[chosen], days)
+        return InsertBlock(self.job[chosen], self.series[chosen], self.time[chosen], self.value[chosen], days)
 
 
-def joined(group: Sequence[Rows]) -> Table:
-    """The rows of a group as they came."""
+def joined(group: Sequence[SampleRuns]) -> InsertBlock:
+    """Return the rows of a group in their order of arrival."""
     lengths = [len(rows) for rows in group]
-    return Table(
+    return InsertBlock(
         np.concatenate([np.repeat(rows.job, rows.count) for rows in group]),
         np.concatenate([np.repeat(rows.series, rows.count) for rows in group]),
         np.concatenate([rows.time for rows in group]),
@@ -200,13 +200,13 @@ def joined(group: Sequence[Rows]) -> Table:
     )
 
 
-def descriptors_of(group: Sequence[Rows]) -> list[Descriptors]:
-    """All descriptors that come with some rows."""
+def descriptors_of(group: Sequence[SampleRuns]) -> list[Descriptors]:
+    """Return all descriptors that come with some rows."""
     return [rows.descriptors for rows in group if rows.descriptors is not None]
 
 
-def days_of(group: Sequence[Rows], name: str) -> NDArray[np.uint16]:
-    """The days of a kind that each rows of a group are stored."""
+def days_of(group: Sequence[SampleRuns], name: str) -> NDArray[np.uint16]:
+    """Return the retention, in days of a kind, of each member of a group."""
     return np.fromiter((getattr(rows.retention, name) for rows in group), np.uint16, len(group))
 
 
@@ -214,10 +214,10 @@ def _alone(array: NDArray[T]) -> NDArray[T]:
     return array if array.base is None else array.copy()
 
 
-def by_days(group: Sequence[Rows], rows: int, days: int) -> Iterator[list[Rows]]:
-    """The rows of a group in parts that lie on at most so many days each, in order within every day.
+def by_days(group: Sequence[SampleRuns], rows: int, days: int) -> Iterator[list[SampleRuns]]:
+    """Split a group into parts with at most ``days`` days each, in order within every day.
 
-    Whole days stay together, since the engine makes a file set of each day of each part: a part has at most ``rows``
+    Whole days stay together, because the engine makes a file set of each day of each part: a part has at most ``rows``
     rows or lies on a single day.
     """
     cuts = [_DayCut.of(one) for one in group]
@@ -235,9 +235,9 @@ def by_days(group: Sequence[Rows], rows: int, days: int) -> Iterator[list[Rows]]
         yield _on_days(cuts, chosen)
 
 
-def portions(group: Sequence[Rows], rows: int) -> Iterator[list[Rows]]:
-    """A group in consecutive portions of so many rows, about: a portion ends with the rows that reach the number."""
-    portion, size = list[Rows](), 0
+def portions(group: Sequence[SampleRuns], rows: int) -> Iterator[list[SampleRuns]]:
+    """Split a group into consecutive portions of about ``rows`` rows: the rows that reach the number end a portion."""
+    portion, size = list[SampleRuns](), 0
     for one in group:
         portion.append(one)
         size += len(one)
@@ -248,23 +248,23 @@ def portions(group: Sequence[Rows], rows: int) -> Iterator[list[Rows]]:
         yield portion
 
 
-def _on_days(cuts: "Sequence[_DayCut]", days: Sequence[int]) -> list[Rows]:
+def _on_days(cuts: "Sequence[_DayCut]", days: Sequence[int]) -> list[SampleRuns]:
     return [rows for cut in cuts if (rows := cut.between(days[0], days[-1])) is not None]
 
 
 class _DayCut(msgspec.Struct, frozen=True, eq=False):
-    """Rows, and their pieces of one run and one day each: ``k`` of them, where the rows lie on several days.
+    """Rows, cut into ``k`` pieces of one run and one day each if they lie on several days.
 
-    ``day``, ``start``, ``count``: int64[k], of each piece its day, its first row, and how many rows it has.
+    ``day``, ``start``, ``count``: int64[k], the day of each piece, its first row, and its number of rows.
     """
 
-    rows: Rows
+    rows: SampleRuns
     day: Int64s
     start: Positions
     count: Int64s
 
     @classmethod
-    def of(cls, rows: Rows) -> Self:
+    def of(cls, rows: SampleRuns) -> Self:
         first, last = (time // DAY for time in rows.span)
         if first == last:
             return cls(rows, np.array([first]), np.zeros(1, np.intp), np.array([len(rows)]))
@@ -278,8 +278,8 @@ class _DayCut(msgspec.Struct, frozen=True, eq=False):
         days, place = np.unique(self.day, return_inverse=True)
         return dict(zip(days.tolist(), np.bincount(place, self.count).astype(int).tolist(), strict=True))
 
-    def between(self, first: int, last: int) -> Rows | None:
-        """The rows of some days, both included; None for no rows."""
+    def between(self, first: int, last: int) -> SampleRuns | None:
+        """Return the rows of some days, both included; None for no rows."""
         chosen = (self.day >= first) & (self.day <= last)
         if chosen.all():
             return self.rows
@@ -288,11 +288,11 @@ class _DayCut(msgspec.Struct, frozen=True, eq=False):
         rows, start, count = self.rows, self.start[chosen], self.count[chosen]
         run = np.searchsorted(rows.starts(), start, "right") - 1
         time, value = gathered(rows.time, rows.value, start, count)
-        return Rows(SeriesKeys(rows.job[run], rows.series[run]), count, time, value, rows.retention)
+        return SampleRuns(SeriesKeys(rows.job[run], rows.series[run]), count, time, value, rows.retention)
 
 
 def gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) -> tuple[Int64s, Float64s]:
-    """The rows of some runs, run after run: those from ``starts`` on, ``count`` of each."""
+    """Return the rows of some runs, run after run: ``count`` rows of each, from ``starts`` on."""
     if int(count.sum()) >= _LONG_RUN * len(starts):
         parts = [slice(start, start + length) for start, length in zip(starts.tolist(), count.tolist(), strict=True)]
         return np.concatenate([time[part] for part in parts]), np.concatenate([value[part] for part in parts])
@@ -301,5 +301,5 @@ def gathered(time: Int64s, value: Float64s, starts: Positions, count: Int64s) ->
 
 
 def _ranges(start: Positions, length: Int64s) -> Positions:
-    """``start[0], start[0] + 1, ...`` for ``length[0]`` numbers, then those of the next."""
+    """Return ``start[0], start[0] + 1, ...`` for ``length[0]`` numbers, then the same for the next."""
     return np.repeat(start - (np.cumsum(length) - length), length) + np.arange(int(length.sum()))

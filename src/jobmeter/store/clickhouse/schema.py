@@ -1,4 +1,4 @@
-"""How a table becomes statements: on one engine, or spread over a cluster with the same columns."""
+"""Makes statements from a table's definition: on one engine, or distributed over a cluster with the same columns."""
 
 from enum import Enum
 
@@ -8,7 +8,7 @@ from jobmeter.store.clickhouse.target import Target
 
 
 class Spread(Enum):
-    """Where the rows of a table lie in a cluster."""
+    """Distribution of the rows of a table in a cluster."""
 
     SHARDED = "sharded"
     """Each row on the shard of its job."""
@@ -16,12 +16,12 @@ class Spread(Enum):
     """Every row on every node: small tables that coordinate."""
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A table as it is meant; ``create`` makes statements of it.
+class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """The definition of a table; ``create`` makes statements of it.
 
-    ``primary_key`` is the part of ``order_by`` that is in memory, by default all of it. ``version`` names the
-    column whose greatest value wins among rows with one sorting key; without it the row that was written last wins.
-    ``durable`` writes to disk before an insert is answered.
+    ``primary_key`` is the part of ``order_by`` that is in memory, by default all of it. ``version`` names the column
+    whose greatest value wins among rows with the same sorting key; without it the last written row wins. ``durable``
+    writes to disk before an insert is answered.
     """
 
     name: str
@@ -37,17 +37,17 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stored_name(name: str, target: Target) -> str:
-    """The table with the rows: ``samples``, or ``samples_local`` below the one that spreads them."""
+    """Return the table with the rows: ``samples``, or ``samples_local`` below the distributed table."""
     return f"{name}_local" if target.cluster else name
 
 
 def on_cluster(target: Target) -> str:
-    """The clause that makes a statement run on every node, or nothing."""
+    """Return the clause that runs a statement on every node, empty without a cluster."""
     return f" ON CLUSTER '{target.cluster}'" if target.cluster else ""
 
 
-def create(table: Table, target: Target) -> list[str]:
-    """The statements that make a table; each may run again."""
+def create(table: TableSchema, target: Target) -> list[str]:
+    """Return the statements that create a table; each may run again."""
     if not target.cluster:
         return [_create(table, table.name, f"ReplacingMergeTree({table.version})", "")]
     where = "{shard}/" if table.spread is Spread.SHARDED else ""
@@ -68,10 +68,10 @@ def create(table: Table, target: Target) -> list[str]:
 def alter(
     table: str, target: Target, change: str, codec: str = "", *, spread: bool = True, sharded: bool = True
 ) -> list[str]:
-    """The statements that change a table.
+    """Return the statements that change a table.
 
-    ``codec`` goes only where the rows lie; ``spread`` says whether the change concerns the table that spreads them,
-    too. ``sharded`` is False for tables that are on every node.
+    ``codec`` applies only to the table with the rows. ``spread``: the change also applies to the distributed table.
+    ``sharded`` is False for tables that are on every node.
     """
     local = stored_name(table, target) if sharded else table
     changes = [f"ALTER TABLE {local}{on_cluster(target)} {change} {codec}".rstrip()]
@@ -80,7 +80,7 @@ def alter(
     return changes
 
 
-def _create(table: Table, name: str, engine: str, clause: str) -> str:
+def _create(table: TableSchema, name: str, engine: str, clause: str) -> str:
     settings = [*table.settings]
     if table.durable:
         settings += ["fsync_after_insert = 1", "fsync_part_directory = 1"]

@@ -1,8 +1,8 @@
-"""The content of a segment of the journal, whatever happened to its file.
+"""Reads the content of a segment of the journal, even from a damaged file.
 
 Records are found by their heads and feet, wherever these lie, and count in the order in which they were written: each
-says at which byte it began. So the reader finds the next record behind a damaged one, behind a gap, and where a block
-lies at a wrong place. A block that is there twice counts once.
+has the byte at which it began. So the reader finds the next record behind a damaged one, behind a gap, and in a
+misplaced block. A repeated block counts once.
 """
 
 import re
@@ -25,7 +25,7 @@ from jobmeter.store.clickhouse.record import (
     read_body,
     read_head,
 )
-from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.rows import SampleRuns
 
 _MARK = re.compile(HEAD_MAGIC + b"|" + FOOT_MAGIC)
 
@@ -40,13 +40,13 @@ class Loss(NamedTuple):
 class SegmentContent(msgspec.Struct, frozen=True):
     """The content of a segment.
 
-    ``groups``: the rows of whole records, in the order in which they were written. ``descriptors``: copies of those
-    whose own record cannot be read. ``lost``: rows of damaged records. ``damaged``: bytes that are not as they were
-    written, whether or not that lost any row. ``unfinished``: bytes at the end that are no whole record: a write that
-    was cut off before anybody got an acknowledgement for it.
+    ``groups``: the rows of intact records, in the order in which they were written. ``descriptors``: copies of
+    descriptors whose own record cannot be read. ``lost``: rows of damaged records. ``damaged``: bytes that differ from
+    what was written, with or without a loss of rows. ``unfinished``: bytes of an incomplete record at the end: an
+    interrupted write that was never acknowledged.
     """
 
-    groups: Sequence[Rows]
+    groups: Sequence[SampleRuns]
     descriptors: Sequence[Descriptors] = ()
     lost: Loss = Loss()
     damaged: int = 0
@@ -54,9 +54,10 @@ class SegmentContent(msgspec.Struct, frozen=True):
 
 
 def scan(segment: bytes, salt: int, acknowledged: Position | None) -> SegmentContent:
-    """Return what is left of a segment. ``acknowledged`` is the end of its last acknowledged record, None if unknown.
+    """Return the readable content of a segment.
 
-    Where the system lost power, records behind ``acknowledged`` may be acknowledged too.
+    ``acknowledged`` is the end of its last acknowledged record, None if unknown. After a power loss, records behind
+    ``acknowledged`` may be acknowledged too.
     """
     records = _Records(segment, salt)
     groups, descriptors = _decoded(records)
@@ -67,7 +68,7 @@ def scan(segment: bytes, salt: int, acknowledged: Position | None) -> SegmentCon
     lost = Loss(end.rows - sum(map(len, groups)))
     tail = segment[end.at :].rstrip(b"\0")
     if acknowledged is None and len(tail) >= HEAD_BYTES and not any(at >= end.at for at in records.heads):
-        # A record was here, and neither its head nor its foot says how many rows it had.
+        # Neither head nor foot of this record is readable, so its number of rows is unknown.
         lost = Loss(lost.rows + len(tail) // LEAST_ROW_BYTES, at_most=True)
         end = Position(len(segment), end.rows)
     damaged = end.at - sum(size for at, size in records.covered.items() if at < end.at)
@@ -77,8 +78,8 @@ def scan(segment: bytes, salt: int, acknowledged: Position | None) -> SegmentCon
 class _Records:
     """The records of a segment by the byte at which each was written.
 
-    ``heads`` has what the head or the foot of each says, ``bodies`` the bodies that are whole. ``covered`` is how many
-    bytes of each are as they were written.
+    ``heads`` has the head or the foot of each, ``bodies`` the intact bodies. ``covered`` is the number of intact bytes
+    of each.
     """
 
     def __init__(self, segment: bytes, salt: int) -> None:
@@ -100,9 +101,9 @@ class _Records:
                 at = self._note_foot(head, at)
 
     def looks_cut_off(self, head: Head) -> bool:
-        """Return True where a write may have been cut off: the file ends, or has only zeros, where a foot should be.
+        """Return True if a write may have been interrupted: the file ends, or has only zeros, at the place of a foot.
 
-        A file may grow before the content of what was written to it is on disk.
+        A file may grow before its content is on disk.
         """
         if head.at in self._feet:
             return False
@@ -111,7 +112,7 @@ class _Records:
         return end > len(self._segment) or not any(self._segment[end - 8 : end]) or (bool(rest) and not any(rest))
 
     def _note_head(self, head: Head, at: int) -> int:
-        """Take in a head that lies at a byte. Return where the search goes on."""
+        """Add a head that lies at a byte. Return the position at which the search continues."""
         self.heads[head.at] = head
         self._places.setdefault(head.at, at)
         self.covered[head.at] += HEAD_BYTES * (at == head.at)
@@ -125,7 +126,7 @@ class _Records:
         return at + HEAD_BYTES
 
     def _note_body(self, head: Head, begin: int) -> int:
-        """Take in a body that is whole. Return where it ends, 0 where it is not whole or known already."""
+        """Add an intact body. Return its end, 0 if it is damaged or already added."""
         end = begin + head.size
         if head.at in self.bodies or begin < 0 or end > len(self._segment):
             return 0
@@ -137,17 +138,17 @@ class _Records:
         return end
 
 
-def _decoded(records: _Records) -> tuple[list[Rows], list[Descriptors]]:
-    """Return the rows of whole records, and the descriptors that none of them came with."""
+def _decoded(records: _Records) -> tuple[list[SampleRuns], list[Descriptors]]:
+    """Return the rows of intact records, and the descriptors that none of them came with."""
     bodies = [read_body(records.bodies[at], records.heads[at]) for at in sorted(records.bodies)]
     sections = [section for body in bodies for section in body.sections]
     lists = {one.number: one.keys for one in reversed(sections) if one.keys is not None}
-    groups, taken = list[Rows](), {b""}
+    groups, taken = list[SampleRuns](), {b""}
     for one in sections:
         keys = lists.get(one.number)
         if keys is not None:
             own = None if one.descriptors in taken else decompressed(one.descriptors)
-            groups.append(Rows(keys, one.count, one.time, one.value, one.retention, None, own))
+            groups.append(SampleRuns(keys, one.count, one.time, one.value, one.retention, None, own))
             taken.add(one.descriptors)
     every = dict.fromkeys([one.descriptors for one in sections] + [copy for body in bodies for copy in body.copies])
     return groups, [decompressed(one) for one in every if one not in taken]

@@ -1,9 +1,9 @@
-"""The journal's files: written at one end, synced, and taken away as wholes.
+"""The journal's files: written at one end, synced, and deleted as a whole.
 
-``NUMBER-SALT.journal`` is a segment, ``NUMBER-SALT.end`` says how far it was acknowledged: it is written after each
-sync and never synced itself, so that it survives the death of the process and costs next to nothing. A segment without
-a salt in its name is one of an earlier program. ``*.damaged`` is a copy of a segment that lost samples; its name says
-how many.
+``NUMBER-SALT.journal`` is a segment. ``NUMBER-SALT.end`` has its acknowledged end: it is written after each sync and
+never synced itself, so that it survives the death of the process at almost no cost. A segment without a salt in its
+name was written by an earlier program. ``*.damaged`` is a copy of a segment that lost samples; its name has their
+number.
 """
 
 import logging
@@ -20,7 +20,7 @@ from zlib import crc32
 from jobmeter.store.clickhouse import record_before
 from jobmeter.store.clickhouse.failures import unavailable
 from jobmeter.store.clickhouse.record import Piece, Position, RecordWriter
-from jobmeter.store.clickhouse.rows import Rows
+from jobmeter.store.clickhouse.rows import SampleRuns
 from jobmeter.store.clickhouse.segment_content import Loss, SegmentContent, scan
 
 _log = logging.getLogger(__name__)
@@ -32,9 +32,9 @@ _CHECK = struct.Struct("<I")
 
 
 class Segments:
-    """Files of one folder, numbered in the order in which they were begun. One thread at a time.
+    """Files of one folder, numbered in the order in which they were started. For one thread at a time.
 
-    Raises UnavailableError where the folder cannot be made, read or written.
+    Raises UnavailableError if the folder cannot be created, read or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +42,7 @@ class Segments:
         self._file = self._end_file = -1
         self._salt = 0
         self._writer = RecordWriter()
-        self._sealed = 0  # bytes of all segments, when one was ended last
+        self._sealed = 0  # bytes of all segments at the last seal
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             _sync(folder.parent)
@@ -50,7 +50,7 @@ class Segments:
         except OSError as error:
             raise unavailable(str(error), f"open {folder}") from error
         self._left = [path for path in paths if path.suffix == _JOURNAL]
-        # The end of a segment whose file is gone: it was not taken away in the ordinary way.
+        # The end of a segment whose file is missing: it was not deleted in the ordinary way.
         gone = [path for path in paths if path.suffix == _END and not path.with_suffix(_JOURNAL).exists()]
         self._left = sorted(self._left + [path.with_suffix(_JOURNAL) for path in gone])
         self._full = list(self._left)
@@ -58,11 +58,11 @@ class Segments:
 
     @property
     def left(self) -> list[Path]:
-        """The segments that were there already, oldest first."""
+        """The segments that an earlier process left, oldest first."""
         return self._left
 
     def read(self, path: Path) -> SegmentContent:
-        """Return the content of such a segment. Reports a write that was cut off, and damage that lost nothing."""
+        """Return the content of a left segment. Log an interrupted write, and damage that lost nothing."""
         salt = _salt_of(path)
         try:
             segment = path.read_bytes() if path.exists() else b""
@@ -79,8 +79,8 @@ class Segments:
             _log.warning("%d bytes in %s are damaged; every sample in it was recovered", found.damaged, path)
         return found
 
-    def set_aside(self, path: Path, lost: Loss) -> None:
-        """Copy a segment that lost samples, under a name that says how many. The copy is never deleted."""
+    def quarantine(self, path: Path, lost: Loss) -> None:
+        """Copy a segment that lost samples, under a name with their number. The copy is never deleted."""
         copy = path.with_suffix(f".{'at-most' if lost.at_most else 'lost'}-{lost.rows}{_DAMAGED}")
         try:
             if path.exists():
@@ -97,11 +97,11 @@ class Segments:
             copy.name,
         )
 
-    def append(self, group: Sequence[Rows]) -> None:
-        """Write a record; on return it is on disk. When it fails nothing of the record is left, as far as possible.
+    def append(self, group: Sequence[SampleRuns]) -> None:
+        """Write a record; on return it is on disk. After a failure the record is removed as far as possible.
 
-        Raises OSError. A file on which a write or a sync failed is not written again: what the system says of it
-        afterwards is not to be relied on.
+        Raises OSError. A file whose write or sync failed is not written again: the system's later answers about it are
+        not reliable.
         """
         if self._file < 0:
             self._begin()
@@ -119,35 +119,35 @@ class Segments:
         self._note_end()
 
     def seal(self) -> list[Path]:
-        """End the file that is being written. Gives all that are ended and still there, oldest first."""
+        """End the current file. Return all ended files that still exist, oldest first."""
         self._end()
         self._sealed = self._writer.total
         return list(self._full)
 
     def flushed(self) -> None:
-        """Note that the engine has what was written before the last ``seal``. May be called from any thread."""
+        """Note that the engine has the rows from before the last ``seal``. May be called from any thread."""
         self._writer.flushed(self._sealed)
 
     def remove(self, paths: Sequence[Path]) -> None:
-        """Take ended files away; on return they stay away whatever happens. Raises OSError."""
+        """Delete ended files; on return the deletion is durable. Raises OSError."""
         for path in paths:
             # In this order: an end without a segment means that the segment was lost.
             path.with_suffix(_END).unlink(missing_ok=True)
             path.unlink(missing_ok=True)
         _sync(self._folder)
         for path in set(paths).intersection(self._full):
-            self._full.remove(path)  # in place: another thread may begin a segment meanwhile
+            self._full.remove(path)  # in place: another thread may start a segment meanwhile
 
     def bytes(self) -> int:
-        """Return the size of all files that are there. May be called from any thread."""
+        """Return the size of all files. May be called from any thread."""
         size = 0
         for path in list(self._full):
-            with suppress(OSError):  # taken away meanwhile
+            with suppress(OSError):  # deleted meanwhile
                 size += path.stat().st_size
         return size
 
     def close(self) -> None:
-        """Let go of the file that is being written."""
+        """Close the current file."""
         self._end()
 
     def _begin(self) -> None:
@@ -167,21 +167,21 @@ class Segments:
             raise
 
     def _note_end(self) -> None:
-        """Write down how far the segment is acknowledged."""
+        """Write the acknowledged end of the segment."""
         content = _POSITION.pack(self._salt, *self._writer.position)
-        # Without it a reader can only tell how many rows were lost at most.
+        # Without it a reader has only an upper bound of the lost rows.
         with suppress(OSError):
             os.pwrite(self._end_file, content + _CHECK.pack(crc32(content)), 0)
 
     def _end(self) -> None:
         for name in ("_file", "_end_file"):
             file = getattr(self, name)
-            setattr(self, name, -1)  # closed, even where closing it fails
+            setattr(self, name, -1)  # closed, even if closing it fails
             if file >= 0:
                 os.close(file)
 
     def _cut(self) -> None:
-        """Take what a failed write left behind off the end, and write to another file from now on."""
+        """Cut the rest of a failed write off the end, and use another file from now on."""
         path, size = self._full[-1], self._writer.position.at
         try:
             if size:
@@ -191,12 +191,12 @@ class Segments:
                 path.unlink()
                 self._full.pop()
         except OSError as error:
-            _log.warning("what a failed write left in %s could not be taken away: %s", path, error.strerror)
+            _log.warning("the rest of a failed write in %s could not be removed: %s", path, error.strerror)
         self._end()
 
 
 def lost_rows(name: str) -> Loss | None:
-    """Return the loss that the name of a damaged segment's copy tells; None where it tells nothing."""
+    """Return the loss in the name of a damaged segment's copy; None for a name without one."""
     found = _NAME.fullmatch(name)
     return Loss(int(found["rows"]), found["kind"] == "at-most") if found and found["rows"] else None
 
@@ -207,7 +207,7 @@ def _salt_of(path: Path) -> int | None:
 
 
 def _acknowledged(path: Path, salt: int) -> Position | None:
-    """Return how far a segment was acknowledged, as far as that is known."""
+    """Return the acknowledged end of a segment, as far as it is known."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -221,7 +221,7 @@ def _acknowledged(path: Path, salt: int) -> Position | None:
 
 
 def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Yield the same bytes in fewer pieces: small ones are copied, which costs less than to write them singly."""
+    """Yield the same bytes in fewer pieces: copying small pieces costs less than writing each."""
     small: list[Piece] = []
     for piece in pieces:
         if len(piece) < _LARGE:

@@ -21,7 +21,7 @@ _Part = tuple[str, dict[str, Any]]
 
 
 def list_sql(selector: TraceFilter) -> Statement:
-    """The page of traces."""
+    """Return the statement for a page of traces."""
     grouped, parameters = _grouped(selector, _FIGURES, page=True)
     value = _value(selector)
     direction = "DESC" if selector.descending else "ASC"
@@ -30,13 +30,13 @@ def list_sql(selector: TraceFilter) -> Statement:
 
 
 def total_sql(selector: TraceFilter) -> Statement:
-    """How many traces match."""
+    """Return the statement that counts the matching traces."""
     grouped, parameters = _grouped(selector, "min(start_ns) AS began, max(end_ns) AS ended", page=False)
     return f"SELECT count() FROM ({grouped})", parameters
 
 
 def spans_sql(selector: SpanFilter, limit: int) -> Statement:
-    """Spans of some traces, each as often as it was written."""
+    """Return the statement for the spans of some traces, duplicates included."""
     parts: list[_Part] = [("trace IN {traces:Array(String)}", {"traces": sorted(selector.traces)})]
     if selector.projects is not None:
         parts.append(("project IN {projects:Array(String)}", {"projects": sorted(selector.projects)}))
@@ -57,7 +57,7 @@ def _grouped(selector: TraceFilter, figures: str, *, page: bool) -> Statement:
 
 
 def _which(selector: TraceFilter) -> Iterator[_Part]:
-    """What restricts the rows that are read."""
+    """Yield the conditions on the rows that are read."""
     if selector.projects is not None:
         yield "project IN {projects:Array(String)}", {"projects": sorted(selector.projects)}
     if selector.job and selector.projects is not None:
@@ -74,7 +74,7 @@ def _which(selector: TraceFilter) -> Iterator[_Part]:
 
 
 def _having(selector: TraceFilter) -> Iterator[_Part]:
-    """What restricts the traces."""
+    """Yield the conditions on whole traces."""
     spans = list(_fitting(selector))
     if spans:
         sql, parameters = _joined(spans)
@@ -102,7 +102,7 @@ def _value(selector: TraceFilter) -> str:
 
 
 def _fitting(selector: TraceFilter) -> Iterator[_Part]:
-    """What one span of a trace has to fit."""
+    """Yield the conditions that a single span of a trace must meet."""
     chosen: tuple[tuple[str, str, list[Any]], ...] = (
         ("name", "String", sorted(selector.names)),
         ("service", "String", sorted(selector.services)),

@@ -1,7 +1,7 @@
-"""Spans to the engine and back.
+"""Writes spans to the engine and reads them back.
 
-What was written twice is there twice until the engine merges it: figures of traces count each span once, and pages
-leave repetitions out.
+A span that was written twice is stored twice until the engine merges the copies. Figures of traces count each span
+once, and pages leave duplicates out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from jobmeter.model.span import (
     Trace,
     TracePage,
 )
-from jobmeter.model.time import DAY
+from jobmeter.model.time import DAY, NS_PER_MS
 from jobmeter.model.trace_filter import PAGE_BYTES, SpanFilter, TraceFilter
 from jobmeter.store.base import ReadBudget
 from jobmeter.store.clickhouse.failures import translated
@@ -32,13 +32,13 @@ from jobmeter.wire.otlp.values import text_of
 _SPANS = 50_000
 _BYTES = 16 * 2**20
 _DAYS = 90
-_DAY_NS = DAY * 1_000_000
+_DAY_NS = DAY * NS_PER_MS
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _STATUSES = {status: number for number, status in enumerate(STATUSES)}
 
 
 class SpanWriter:
-    """See ``Store.append_spans``. Safe for any number of threads."""
+    """Writes spans. Safe for any number of threads."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -53,13 +53,13 @@ class SpanWriter:
 
 
 class SpanReader:
-    """See ``Store.read_traces`` and ``Store.read_spans``. Safe for any number of threads."""
+    """Reads traces and spans. Safe for any number of threads."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     def traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
-        """One page, with the total where the query counts."""
+        """Return one page, with the total if the query counts."""
         meter = Meter.of(budget)
         rows = self._query(*list_sql(selector), meter, budget) if selector.limit else []
         found = [_trace(row) for row in rows]
@@ -68,12 +68,12 @@ class SpanReader:
         return TracePage(found, int(self._query(*total_sql(selector), meter, budget)[0][0]))
 
     def spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
-        """One page."""
+        """Return one page."""
         meter, limit = Meter.of(budget), selector.limit
         while selector.traces and selector.limit:
             rows = self._query(*spans_sql(selector, limit + 1), meter, budget)
             once = {tuple(row[:5]): row for row in rows}
-            # The last one may continue in what was not read.
+            # Copies of the last span may continue in unread rows.
             if len(rows) <= limit or len(once) > selector.limit:
                 return [_span(row) for row in once.values()][: selector.limit]
             limit *= 2
@@ -143,7 +143,7 @@ def _span(row: Sequence[Any]) -> Span:
 
 
 def _blocks(spans: Sequence[Span], raw_days: int) -> Iterator[bytes]:
-    """JSON lines of bounded length that touch a bounded number of days: an insert may touch at most 100 partitions."""
+    """Yield JSON lines of bounded length and a bounded number of days: an insert may touch at most 100 partitions."""
     block: list[bytes] = []
     days: set[int] = set()
     size = 0

@@ -8,16 +8,16 @@ from jobmeter.model.batch import SeriesKeys
 T = TypeVar("T")
 
 PARAMETERS = 4_000
-"""Most 64-bit numbers in one parameter: 20 digits each stay below the 128 KiB that a server takes for a field."""
+"""Most 64-bit numbers in one parameter: 20 digits each stay below a server's limit of 128 KiB for a field."""
 
 
 def pieces(items: Sequence[T], size: int = PARAMETERS) -> Iterator[Sequence[T]]:
-    """The items in runs of at most ``size``."""
+    """Yield the items in runs of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def key_pieces(keys: SeriesKeys) -> Iterator[SeriesKeys]:
-    """The keys in runs that fit into one parameter."""
+    """Yield the keys in runs that fit into one parameter."""
     for start in range(0, len(keys), PARAMETERS):
         yield keys.where(slice(start, start + PARAMETERS))

@@ -1,4 +1,4 @@
-"""Where the engine is: what a DSN says, checked."""
+"""The address of the engine: parses and checks a DSN."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Target:
     """An engine to connect to.
 
     ``path`` is set for the embedded engine, ``host`` for a server. ``cluster`` is the ClickHouse cluster over which the
-    tables are spread, empty for none. ``options`` go to the engine (embedded) or to the HTTP client (server).
+    tables are distributed, empty for none. ``options`` go to the engine (embedded) or to the HTTP client (server).
     """
 
     database: str = DEFAULT_DATABASE
@@ -34,26 +34,28 @@ class Target:
 
     @property
     def exclusive(self) -> bool:
-        """True where this process is the only one that can write: what it remembers of the engine stays true."""
+        """True if only this process can write: its caches of the engine's content stay valid."""
         return self.path is not None
 
     @property
     def name(self) -> str:
-        """What to call it in a message, without the password."""
+        """The name for messages, without the password."""
         return f"chdb://{self.path}" if self.path else f"clickhousedb://{self.host}:{self.port}/{self.database}"
 
 
 def parse_dsn(dsn: str) -> Target:
-    """The target of ``chdb://PATH`` or ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE``, with ``?option=value``.
+    """Parse ``chdb://PATH`` or ``clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE``, with ``?option=value``.
 
-    Raises ConfigurationError naming what is wrong. A chDB path is taken literally, not percent-decoded.
+    Raises ConfigurationError naming the invalid part. A chDB path is taken literally, not percent-decoded.
     """
     scheme, separator, rest = dsn.partition("://")
     if separator and scheme == "chdb":
         return _embedded(rest)
     if separator and scheme == "clickhousedb":
         return _server(dsn)
-    raise ConfigurationError(f"the store {scheme!r} is none of chdb://PATH, clickhousedb://USER:PASSWORD@HOST:PORT/DB")
+    raise ConfigurationError(
+        f"the store {scheme!r} is not one of chdb://PATH, clickhousedb://USER:PASSWORD@HOST:PORT/DB"
+    )
 
 
 def _embedded(rest: str) -> Target:

@@ -1,4 +1,4 @@
-"""Which series' descriptors were written, and for which day: found for thousands of series at once."""
+"""The last day for which each series' descriptor was written, looked up for thousands of series at once."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,9 @@ _SHIFTS = (np.uint64(0), np.uint64(32))
 
 
 class WrittenDays:
-    """Series ids with a day each. Ids are digests, so that their bits serve as their places in a table as they are.
+    """Series ids with a day each. Ids are digests, so their bits serve as hash slots.
 
-    An id has two places; the few that find both taken are in a dictionary. Not safe for threads.
+    An id has two slots. The few ids whose two slots are taken are in a dictionary. Not safe for several threads.
     """
 
     def __init__(self) -> None:
@@ -23,14 +23,14 @@ class WrittenDays:
         return self._count
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all ids."""
         self._ids = np.zeros(_FIRST, np.uint64)
         self._days = np.full(_FIRST, -1, np.int32)
         self._spilled: dict[int, int] = {}
         self._count = 0
 
     def older(self, ids: Uint64s, days: Int64s) -> NDArray[np.intp]:
-        """True where the stored day is before the given one, or none is stored."""
+        """Return the positions whose stored day is before the given one, or missing."""
         missing: NDArray[np.intp] = np.flatnonzero(days >= 0)
         for shift in _SHIFTS:
             at = self._places(ids[missing], shift)
@@ -58,7 +58,7 @@ class WrittenDays:
             self._days[at[mine]] = days[mine]
             free = ~mine & (self._days[at] < 0)
             self._ids[at[free]] = ids[free]
-            # Of several that wanted one place the last has it.
+            # The last writer of a slot wins.
             won = free & (self._ids[at] == ids)
             self._days[at[won]] = days[won]
             self._count += int(np.count_nonzero(won))

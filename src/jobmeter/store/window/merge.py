@@ -1,18 +1,18 @@
-"""Putting samples of any age among those that the pages of their series hold, many series at a time."""
+"""Merges samples of any age into the pages of their series, many series at a time."""
 
 import numpy as np
 
 from jobmeter.kernel.window import PAGE
 from jobmeter.model.batch import Bools, Float64s, Int64s
-from jobmeter.store.window.pages import FURTHEST, NO_PAGE, Pages, Rows
+from jobmeter.store.window.pages import FURTHEST, NO_PAGE, Pages, SeriesRows
 
 
-def merge(pages: Pages, rows: Rows, own: Int64s, index: Int64s, time: Int64s, value: Float64s) -> Int64s:
-    """Put samples into the pages of ``own``, which are different rows; of two of a time the new one wins.
+def merge(pages: Pages, rows: SeriesRows, own: Int64s, index: Int64s, time: Int64s, value: Float64s) -> Int64s:
+    """Merge samples into the pages of ``own``, which are distinct rows. Of two samples at one time the new one wins.
 
-    Samples are in the order of (index, time), each pair once; each index, a position in ``own``, has some. Only the
-    pages among which they belong are written, and the one behind them, which takes what is too much. Gives the rows
-    for which there are too few pages: these are as they were.
+    Samples are sorted by (index, time), each pair once; each index, a position in ``own``, has some. Only the pages
+    that they belong to are written, and the page behind them for the overflow. Returns the rows for which there are too
+    few pages; these are unchanged.
     """
     head = _heads(index)
     earliest, latest = time[head], time[np.roll(head, -1)]
@@ -50,13 +50,13 @@ def merge(pages: Pages, rows: Rows, own: Int64s, index: Int64s, time: Int64s, va
 
 
 def in_order(index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:
-    """Sorted by (index, time), of equal ones the last."""
+    """Sort by (index, time). Of equal samples the last one stays."""
     step = np.diff(index)
     if np.all((step > 0) | ((step == 0) & (np.diff(time) > 0))):
         return index, time, value
     low = int(time.min())
     span = int(time.max()) - low + 1
-    # One number for both is sorted ten times as quickly: what is in order already is merged.
+    # A single number for both sorts ten times as fast: sorted runs are merged.
     fits = (int(index.max()) + 1) * span < 2**63
     order = np.argsort(index * span + (time - low), kind="stable") if fits else np.lexsort((time, index))
     index, time, value = index[order], time[order], value[order]
@@ -65,9 +65,9 @@ def in_order(index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int6
 
 
 def page_starts(index: Int64s, time: Int64s) -> Int64s:
-    """int64[k]: where pages begin among samples in the order of (index, time); a page is of one index."""
+    """Return the page starts among samples sorted by (index, time), int64[k]; a page has one index."""
     starts = _heads(index)
-    # And it has no samples that are too far from each other.
+    # The samples of a page must not be too far apart in time.
     stretch = (time - time[starts][np.cumsum(starts) - 1]) // (FURTHEST + 1)
     starts[1:] |= stretch[1:] != stretch[:-1]
     begin = np.flatnonzero(starts)
@@ -76,5 +76,5 @@ def page_starts(index: Int64s, time: Int64s) -> Int64s:
 
 
 def _heads(index: Int64s) -> Bools:
-    """bool[k]: whether it is the first of its index."""
+    """Mark the first sample of each index, bool[k]."""
     return np.append(True, index[1:] != index[:-1])[: len(index)]

@@ -1,4 +1,4 @@
-"""Samples in pages of fixed size, memory that is given from one series to the next without moving; a row for each."""
+"""Samples in pages of fixed size, which pass from one series to another without moving; and a row for each series."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,22 +10,22 @@ from jobmeter.model.batch import Float64s, Int64s, SampleColumns, SeriesKeys, Ui
 Int32s = NDArray[np.int32]
 
 PAGE_BYTES = PAGE * 12 + 20
-"""A page with everything that is cached of it."""
+"""Bytes of a page with everything that is cached about it."""
 ROW_BYTES = 150
-"""Memory that a series takes beside its samples: its columns, and its place in a dictionary."""
+"""Memory of a series besides its samples: its columns, and its dictionary entry."""
 _FIRST = 1024
 _NEVER = -(2**62)
 NO_PAGE = NO_ROW = -1
 FURTHEST = 2**31 - 1
-"""Milliseconds from the base time of a page to its last sample, at most."""
+"""Most milliseconds from the base time of a page to its last sample."""
 
 
 class Pages:
     """``size`` pages of ``PAGE`` samples.
 
-    ``base`` int64 ms is the time of a page's first sample, ``filled`` int32 how many it has, ``following`` int32 the
-    next page of the same series or ``NO_PAGE``. Memory is the system's to give: a page that was never used takes none.
-    Not safe for several threads.
+    ``base`` int64 ms is the time of a page's first sample, ``filled`` int32 its number of samples, ``following`` int32
+    the next page of the same series or ``NO_PAGE``. The system allocates memory lazily: a page that was never used
+    takes none. Not safe for several threads.
     """
 
     def __init__(self, size: int) -> None:
@@ -36,22 +36,22 @@ class Pages:
         self.filled = np.empty(size, np.int32)
         self.following = np.empty(size, np.int32)
         self.free = np.empty(size, np.int32)
-        # How many were given back (they lie in ``free``), the first one that was never used, and how many there are.
+        # Number of returned pages (in ``free``), the first page never used, and the number of all pages.
         self.stock = np.array([0, 0, size], np.int64)
 
     @property
     def left(self) -> int:
-        """How many pages are free."""
+        """Number of free pages."""
         returned, fresh, size = self.stock.tolist()
         return int(returned + size - fresh)
 
     @property
     def used(self) -> int:
-        """How many are not."""
+        """Number of pages in use."""
         return self.size - self.left
 
     def take(self, count: int) -> Int32s:
-        """That many pages, which must be ``left``, with nothing in them and nothing after them."""
+        """Take ``count`` pages, at most ``left``, empty and without successors."""
         returned, unused, _ = self.stock.tolist()
         again = min(count, returned)
         fresh = np.arange(unused, unused + count - again, dtype=np.int32)
@@ -62,13 +62,13 @@ class Pages:
         return pages
 
     def give_back(self, pages: Int32s) -> None:
-        """Let others have these pages."""
+        """Return pages to the free ones."""
         returned = int(self.stock[0])
         self.free[returned : returned + len(pages)] = pages
         self.stock[0] = returned + len(pages)
 
     def chains(self, first: Int32s, until: Int64s | None = None) -> tuple[Int64s, Int32s]:
-        """Pages and those that follow each, chain by chain: int64[k], a position in ``first``, and int32[k], the page.
+        """Return pages and their successors, chain by chain: int64[k], a position in ``first``, and int32[k], the page.
 
         With ``until`` (int64 ms, by position) a chain ends with the first page behind ``first`` whose base is later.
         """
@@ -86,7 +86,10 @@ class Pages:
         return position[order], np.concatenate(found)[order]
 
     def page_of(self, first: Int32s, last: Int32s, time: Int64s) -> Int32s:
-        """int32[k]: the page of each chain, from ``first`` to ``last``, in which a sample of that time belongs."""
+        """Return the page of each chain in which a sample at that time belongs, int32[k].
+
+        A chain is the pages from ``first`` to ``last``.
+        """
         page = np.where((last != NO_PAGE) & (self.base[last] <= time), last, first)
         at = np.flatnonzero(page != last)
         while len(at):
@@ -98,12 +101,12 @@ class Pages:
         return page
 
     def newest(self, pages: Int32s) -> Int64s:
-        """int64[k] ms: the time of the last sample of each page, which has one."""
+        """Return the time of the last sample of each page, int64[k] ms. No page may be empty."""
         newest: Int64s = self.base[pages] + self.distance[pages.astype(np.int64) * PAGE + self.filled[pages] - 1]
         return newest
 
     def content(self, pages: Int32s) -> tuple[Int64s, Int64s, Float64s]:
-        """The samples of pages, one page after the other: each one's position in ``pages``, its time and its value."""
+        """Return the samples of pages, page after page: the position in ``pages``, time and value of each."""
         filled = self.filled[pages].astype(np.int64)
         position = np.repeat(np.arange(len(pages)), filled)
         cells = (pages.astype(np.int64) * PAGE - (np.cumsum(filled) - filled))[position] + np.arange(len(position))
@@ -118,12 +121,12 @@ class Pages:
         self.value[cells] = value
 
 
-class Rows:
-    """Series by number. Not safe for several threads.
+class SeriesRows:
+    """Rows of series. Not safe for several threads.
 
-    Columns, by row: ``job`` uint64, the job key; ``since`` int64 ms: every sample of the series at or after that time
-    is here; ``last`` int64 ms: the time of the newest sample that was ever here, long ago without one; ``first_page``
-    and ``last_page`` int32. ``generation`` changes when a series gets or loses its row.
+    Columns, by row: ``job`` uint64, the job key. ``since`` int64 ms: the row has every sample of the series at or after
+    that time. ``last`` int64 ms: the time of the newest sample that it has ever had, long ago without one.
+    ``first_page`` and ``last_page`` int32. ``generation`` changes when a series gets or loses its row.
     """
 
     def __init__(self) -> None:
@@ -144,25 +147,25 @@ class Rows:
         return len(self._places)
 
     def find(self, keys: SeriesKeys) -> Int64s:
-        """int64[k]: the row of each series, -1 where it has none."""
+        """Return the row of each series, -1 without one, int64[k]."""
         places = self._places
         return np.array([places.get(one, -1) for one in keys.series.tolist()], np.int64)
 
     def all(self) -> Int64s:
-        """Every row that a series has."""
+        """Return every row in use."""
         return np.flatnonzero(self._there[: self._end])
 
     def still_there(self, rows: Int64s) -> Int64s:
-        """Those of some rows that a series has now."""
+        """Return the given rows that are in use now."""
         there: Int64s = rows[self._there[rows]]
         return there
 
     def of_job(self, job: int) -> Int64s:
-        """The rows of a job's series."""
+        """Return the rows of a job's series."""
         return np.flatnonzero(self._there[: self._end] & (self.job[: self._end] == np.uint64(job)))
 
     def add_all(self, job: Uint64s, series: Uint64s, since_ms: int) -> Int64s:
-        """Rows for different series that have none, without samples: int64[k]."""
+        """Add rows without samples for distinct new series. Return their numbers, int64[k]."""
         count = len(series)
         again = self._free[len(self._free) - min(count, len(self._free)) :]
         del self._free[len(self._free) - len(again) :]
@@ -181,7 +184,7 @@ class Rows:
         return rows
 
     def remove(self, rows: Int64s) -> None:
-        """Forget these series; their pages are the caller's to give back."""
+        """Remove these series; the caller returns their pages."""
         for series in self.series[rows].tolist():
             del self._places[series]
         self._free += rows.tolist()
@@ -195,9 +198,9 @@ class Rows:
 
 
 class PageWriter:
-    """Adds to pages. ``rows`` as they are now: when they have grown it takes another one."""
+    """Appends to pages. It is bound to the current arrays of ``rows``: when they grow, make a new one."""
 
-    def __init__(self, pages: Pages, rows: Rows) -> None:
+    def __init__(self, pages: Pages, rows: SeriesRows) -> None:
         self.first_page = rows.first_page
         self._stock = pages.stock
         self._at = kernel.places_of(
@@ -205,10 +208,10 @@ class PageWriter:
                 *(pages.distance, pages.value, pages.base, pages.following, pages.filled, pages.free),
                 *(rows.first_page, rows.last_page, rows.last, rows.since),
             ]
-        )  # the arrays stay where they are for as long as this object is used
+        )  # the arrays keep their addresses while this object is used
 
     def append(self, row_numbers: Int64s, columns: SampleColumns, keep_from: int) -> SampleColumns:
-        """Add samples to their rows (``row_numbers`` by index, -1 for none); returns the others."""
+        """Append samples to their rows (``row_numbers`` by index, -1 for none). Return the others."""
         if not kernel.AVAILABLE:
             return columns
         left = kernel.append(

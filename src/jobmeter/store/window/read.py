@@ -1,33 +1,33 @@
-"""Samples out of the pages: as they are, in buckets, or the last one before a time."""
+"""Reads samples from the pages: raw, in buckets, or the last one before a time."""
 
 import numpy as np
 
 from jobmeter.kernel import window as kernel
 from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns
 from jobmeter.model.time import TimeRange
-from jobmeter.store.window.pages import Pages, Rows
+from jobmeter.store.window.pages import Pages, SeriesRows
 
 _ROOM = 10_000
-"""Buckets for which room is made without knowing whether they are there."""
+"""Buckets that are allocated without counting them first."""
 _PAGES = 1_024
-"""Pages whose samples are copied at a time where there is no kernel."""
+"""Pages whose samples are copied at a time without the kernel."""
 
 
-class Reader:
-    """Reads rows of pages. ``rows`` as they are now: when they have grown it takes another one.
+class PageReader:
+    """Reads rows of pages. It is bound to the current arrays of ``rows``: when they grow, make a new one.
 
-    The caller prevents writes meanwhile. ``at`` is where the kernel finds everything.
+    The caller prevents writes meanwhile. ``at`` has the addresses for the kernel.
     """
 
-    def __init__(self, pages: Pages, rows: Rows) -> None:
+    def __init__(self, pages: Pages, rows: SeriesRows) -> None:
         self._pages = pages
         self.first_page = rows.first_page
         self.at = kernel.pages_of(
             pages.distance, pages.value, pages.base, pages.following, pages.filled, rows.first_page, rows.since
-        )  # the arrays stay where they are for as long as this object lives
+        )  # the arrays keep their addresses for the life of this object
 
     def size(self, rows: Int64s, span: TimeRange, step_ms: int) -> tuple[int, int]:
-        """How many samples the rows have in a span, and how many buckets these make. Only with the kernel."""
+        """Count the samples of the rows in a span, and the buckets that they fill. Only with the kernel."""
         return kernel.measure(self.at, rows, span.start_ms, span.end_ms, step_ms)
 
     def samples(self, rows: Int64s, span: TimeRange, first_ms: int, most: int) -> SampleColumns:
@@ -48,7 +48,10 @@ class Reader:
         references: References,
         most: int,
     ) -> BucketColumns | None:
-        """The same in buckets; references move on. None where there are more than ``most`` samples. With the kernel."""
+        """Return the samples in buckets, and update the references. None for more than ``most`` samples.
+
+        Only with the kernel.
+        """
         ends = span.start_ms, span.end_ms
         room = len(rows) * (span.length_ms // step_ms + 2)
         if room > _ROOM:
@@ -60,7 +63,7 @@ class Reader:
         return None if found is None else BucketColumns(*found)
 
     def previous(self, rows: Int64s, before_ms: int) -> tuple[Int64s, Float64s]:
-        """Of each row the time (``NEVER`` for none) and the value of the last sample before a time."""
+        """Return the time (``NEVER`` for none) and the value of each row's last sample before a time."""
         if kernel.AVAILABLE:
             return kernel.previous(self.at, rows, before_ms)
         times, values = np.full(len(rows), NEVER, np.int64), np.zeros(len(rows))
@@ -87,7 +90,7 @@ class Reader:
         return SampleColumns.joined(parts)
 
     def _content(self, rows: Int64s) -> tuple[Int64s, Int64s, Float64s]:
-        """All samples of rows, by (position in ``rows``, time)."""
+        """Return all samples of rows, by (position in ``rows``, time)."""
         position, pages = self._pages.chains(self.first_page[rows])
         of, time, value = self._pages.content(pages)
         return position[of], time, value

@@ -1,4 +1,4 @@
-"""An engine with a hot window in front: the same contract, the newest samples without asking the engine."""
+"""An engine with a hot window in front: the same contract, with the newest samples in memory."""
 
 import itertools
 import threading
@@ -35,39 +35,38 @@ from jobmeter.store.window.window import Window
 
 _DEFAULT = Retention()
 _MOST_REVISIONS = 100_000
-"""Jobs that have a revision of their own."""
+"""Most jobs with a revision of their own."""
 _SERIES_BYTES = 600
-"""Memory that a series of a list takes, about."""
+"""Memory of a series in a list, about."""
 _TOGETHER = 1_024
 """Series that are looked up in the window together."""
 _PAGE_SERIES = 65_536
 """Series whose keys are read at a time to fill the window."""
 _ADOPTED_ROWS = 8_000_000
-"""Samples of new series that are read together, 160 MB: the more there are of each, the fewer series."""
+"""Most samples of new series that are read together, 160 MB: the more samples each has, the fewer series."""
 _NO_SERIES = SeriesKeys(np.empty(0, np.uint64), np.empty(0, np.uint64))
 BLOCK_ROWS = 65_536
-"""Samples that are copied out of the window while writers wait, and that a reader holds."""
+"""Most samples that are copied from the window while writers wait, and that a reader holds."""
 
 
 class WindowedStore:
-    """See ``Store``. Right as long as every write goes through this object (one server writes these series).
+    """A ``Store`` with a window. Correct if every write goes through this object (one server writes these series).
 
-    A question that lies inside the window of all its series is answered from memory; any other one is the engine's.
-    The lists of series of jobs that were requested, and which of their hours are rolled up, are cached until the job's
-    revision changes.
+    A query inside the window of all its series is answered from memory; any other query goes to the engine. The series
+    of requested jobs and their rolled-up ranges are cached until the job's revision changes.
     """
 
     def __init__(self, engine: Store, clock: Clock, *, length_ms: int, bound: int, cache: Cache | None = None) -> None:
-        """``length_ms``: how far back it reaches; ``bound``: its bytes, those of the cache not among them."""
+        """``length_ms``: how far the window reaches back; ``bound``: its bytes, without the cache."""
         self._engine = engine
         self._clock = clock
         self.memory = self.window = Window(length_ms, bound)
         self.cache = cache or Cache()
         self._appending = threading.Lock()
         self._swept_ms = 0
-        # An earlier process rolled up the hours that are over now at most, and more where the clock was set back since.
+        # An earlier process rolled up at most the hours that are over now, or more if the clock was set back since.
         over_ms = floor_to(clock.now_ms(), HOUR)
-        rolled = engine.rolled((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
+        rolled = engine.rolled_up_ranges((), TimeRange(over_ms, floor_to(MAX_TIME_MS, HOUR)))
         self._immutable_ms = max((part.end_ms for part in rolled), default=over_ms)
         self._numbers = itertools.count(1)
         self._common_revision = 0
@@ -75,15 +74,15 @@ class WindowedStore:
         self._revisions: dict[int, int] = {}
 
     def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
-        """See ``Store.append``."""
+        """Store samples and their series. On return they are durable."""
         self.append_all((batch,), retention)
 
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
-        """See ``Store.append_all``."""
+        """Append each batch in order. On return all of them are durable."""
         with self._appending:
             immutable_ms = self._immutable_ms
             late = _late_jobs(batches, immutable_ms)
-            # First what is stale goes: a series that comes back after a day is new here, and its descriptors too.
+            # Sweep stale series first: a series that returns after a day is new here, and its descriptors too.
             self._sweep()
             changed = late | self._take_in(batches)
             self._raise_revision(changed)
@@ -91,22 +90,22 @@ class WindowedStore:
                 self._engine.append_all(batches, retention)
             except BaseException:
                 for batch in batches:
-                    self.window.drop(batch.keys)  # it is undetermined what of it is in the engine
+                    self.window.drop(batch.keys)  # it is unknown which of it the engine has
                 raise
             finally:
-                # A roll-up may have begun since, and be over: its hours may lack these samples.
+                # A roll-up may have run since: its hours may lack these samples.
                 if self._immutable_ms != immutable_ms:
                     changed |= _late_jobs(batches, self._immutable_ms)
-                # Again: who looked meanwhile may have found some of it, and not the rest.
+                # Again: a reader may meanwhile have found some of it, and not the rest.
                 self._raise_revision(changed)
             now_ms = self._clock.now_ms()
             self.window.write_all(batches, now_ms)
 
     def fill(self, most: int) -> bool:
-        """Take in some series that the engine has samples of inside of the window. Return True when more are left.
+        """Add some series that have samples in the engine inside the window. Return True if more are left.
 
-        For the time after a start: what is written comes in by itself. The series of the last day come first. Ends
-        early where the window is full: questions about a series that is not in it go to the engine.
+        For the time after a start: writes add their series. The series of the last day come first. Ends early if the
+        window is full: queries about a series outside of it go to the engine.
         """
         if self._unfilled is None:
             return False
@@ -119,17 +118,17 @@ class WindowedStore:
             new = self.window.missing(some)
             if new.any():
                 self._adopt(some.where(new), since)
-        # Only now: what could not be read is tried again.
+        # Only now: after an error the series are tried again.
         left = SeriesPage(keys.where(slice(most, None)), following)
         self._unfilled = None if self.window.full or not (len(left.keys) or left.following) else left
         return self._unfilled is not None
 
-    def unwritten(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
-        """See ``Store.unwritten``."""
-        return self._engine.unwritten(keys, since_ms)
+    def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
+        """Return bool[k]: the series that certainly have no samples at or after a time."""
+        return self._engine.lacks_descriptor(keys, since_ms)
 
     def find(self, selector: Selector) -> list[Series]:
-        """See ``Store.find``. The list is shared: callers leave it as it is."""
+        """Return the series that match. The list is shared: callers must not change it."""
         if selector.jobs is None:
             return self._engine.find(_lasting(selector))
         name, revision = _name_of(selector), self.revision(selector.jobs)
@@ -140,18 +139,18 @@ class WindowedStore:
         return series
 
     def live(self, since_ms: int, most: int, place: SeriesPlace = NEWEST) -> SeriesPage:
-        """See ``Store.live``."""
+        """Return a page of series that may have samples since a time."""
         return self._engine.live(since_ms, most, place)
 
     def names(self, selector: Selector, part: NamePart, prefix: str = "") -> list[str]:
-        """See ``Store.names``."""
+        """Return the distinct names of a field in the matching series, sorted."""
         return self._engine.names(selector, part, prefix)
 
     def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
-        """See ``Store.read``. The budget's time begins with the first block.
+        """Yield raw samples in blocks. The budget's time starts with the first block.
 
-        Blocks are copied out of the window one by one, when they are asked for. Where the window has let go of samples
-        in between, the rest is read from the engine.
+        Blocks are copied from the window one by one, on demand. If the window has dropped samples in between, the rest
+        is read from the engine.
         """
         left = BudgetMeter.of(budget)
         for begin in range(0, len(keys), _TOGETHER):
@@ -160,7 +159,7 @@ class WindowedStore:
             while full:
                 columns = self.window.read(some, span, first=first, first_ms=first_ms, most=BLOCK_ROWS)
                 if columns is None:
-                    # All of them from here on: an engine reads many series as quickly as some.
+                    # All of them from here on: an engine reads many series as fast as some.
                     yield from self._rest(keys, span, begin + first, first_ms, left)
                     return
                 left.take(len(columns))
@@ -172,7 +171,7 @@ class WindowedStore:
     def _rest(
         self, keys: SeriesKeys, span: TimeRange, first: int, first_ms: int, left: BudgetMeter
     ) -> Iterator[SampleColumns]:
-        """Yield from the engine the samples from a series and a time in it on, and those of all series behind it."""
+        """Yield from the engine the samples of a series from a time on, and all samples of the series behind it."""
         parts = [(first, len(keys), span)]
         if first_ms > span.start_ms:
             own = TimeRange(min(first_ms, span.end_ms), span.end_ms)
@@ -184,35 +183,36 @@ class WindowedStore:
                     yield SampleColumns(block.index + np.uint32(begin), block.time, block.value)
 
     def previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
-        """See ``Store.previous``."""
+        """Return for each series its last sample before that time."""
         found = self.window.previous(keys, before_ms)
         return self._engine.previous(keys, before_ms, budget) if found is None else found
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """See ``Store.read_buckets``."""
+        """Return roll-up rows whose bucket start lies in ``span``."""
         return self._engine.read_buckets(keys, span, tier, budget)
 
-    def rolled(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
-        """See ``Store.rolled``."""
+    def rolled_up_ranges(self, jobs: Sequence[int], span: TimeRange) -> list[TimeRange]:
+        """Return the hour-aligned parts of ``span`` with complete roll-ups of all these jobs."""
         name, revision = (WindowedStore, tuple(jobs), span), self.revision(jobs)
         cached: list[TimeRange] | None = self.cache.get(name, revision)
         if cached is None:
-            cached = self._engine.rolled(jobs, span)
+            cached = self._engine.rolled_up_ranges(jobs, span)
             self.cache.put(name, revision, cached, 100 * (len(jobs) + len(cached)))
         return cached
 
     def revision(self, jobs: Sequence[int]) -> Hashable:
-        """See ``Store.revision``.
+        """Return a value that changes when data of these jobs may have changed.
 
-        It differs after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
+        It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
         """
-        # The jobs first: where all of them begin anew meanwhile, the common number is another already.
+        # The jobs first: if all revisions restart meanwhile, the common number has already changed.
         own = [self._revisions.get(job, 0) for job in jobs]
         return self._common_revision, *own
 
     def roll_up(self, until_ms: int) -> int:
-        """See ``Store.roll_up``."""
-        # From here on samples before that time may touch what is rolled up; until it is known which, all of them do.
+        """Compute missing roll-ups up to a time, and marked hours. Return the number of hours."""
+        # From here on earlier samples may belong to rolled-up hours; until the hours are known, all of them count as
+        # such.
         self._immutable_ms = max(until_ms, self._immutable_ms)
         hours = 1
         try:
@@ -223,36 +223,36 @@ class WindowedStore:
         return hours
 
     def last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """See ``Store.last_times``."""
+        """Return the times of the first and the last sample of each job key that has samples."""
         return self._engine.last_times(jobs)
 
     @property
     def outbox(self) -> Outbox:
-        """See ``Store.outbox``."""
+        """Log lines that wait for the sinks of shippers."""
         return self._engine.outbox
 
     def append_logs(self, lines: Sequence[LogLine], retention: Retention = _DEFAULT) -> None:
-        """See ``Store.append_logs``."""
+        """Store log lines. On return they are durable."""
         self._engine.append_logs(lines, retention)
 
     def read_logs(self, selector: LogSelector, budget: ReadBudget) -> LogPage:
-        """See ``Store.read_logs``."""
+        """Return one page of the lines of a job or a node."""
         return self._engine.read_logs(selector, budget)
 
     def append_spans(self, spans: Sequence[Span], retention: Retention = _DEFAULT) -> None:
-        """See ``Store.append_spans``."""
+        """Store spans. On return they are durable."""
         self._engine.append_spans(spans, retention)
 
     def read_traces(self, selector: TraceFilter, budget: ReadBudget) -> TracePage:
-        """See ``Store.read_traces``."""
+        """Return one page of traces."""
         return self._engine.read_traces(selector, budget)
 
     def read_spans(self, selector: SpanFilter, budget: ReadBudget) -> list[Span]:
-        """See ``Store.read_spans``."""
+        """Return one page of the spans of some traces, each once."""
         return self._engine.read_spans(selector, budget)
 
     def delete_job(self, job: int) -> None:
-        """See ``Store.delete_job``."""
+        """Delete every sample, roll-up, series, log line and span of a job key."""
         with self._appending:
             try:
                 self._engine.delete_job(job)
@@ -261,33 +261,32 @@ class WindowedStore:
                 self.window.drop_job(job)
 
     def damaged(self) -> Sequence[DamagedPart]:
-        """See ``Store.damaged``."""
+        """Return the unreadable parts, from memory."""
         return self._engine.damaged()
 
     def statistics(self) -> StoreStatistics:
-        """See ``Store.statistics``."""
+        """Return the sizes of the stored data, and of the window."""
         seconds = self.window.length_ms // SECOND
         window = {"series": len(self.window), "bytes": self.window.bytes, "seconds": seconds}
         return replace(self._engine.statistics(), window=window)
 
     def backup(self, directory: Path) -> None:
-        """See ``Store.backup``."""
+        """Write a copy of everything into an empty directory, during reads and writes."""
         self._engine.backup(directory)
 
     def restore(self, directory: Path) -> None:
-        """See ``Store.restore``."""
+        """Restore a backup into an empty store."""
         self._engine.restore(directory)
         self._common_revision = next(self._numbers)
 
     def close(self) -> None:
-        """See ``Store.close``."""
+        """Finish running work and close the engine."""
         self._engine.close()
 
     def _take_in(self, batches: Sequence[SampleBatch]) -> set[int]:
-        """Bring series that the window does not hold into it, with what the engine has of the window's time.
+        """Add series that are not in the window, with their samples in the engine. Return their jobs.
 
-        The engine is asked once for those of all batches: a question takes some milliseconds, whatever it is about.
-        Gives their jobs.
+        A single query serves all batches: a query takes some milliseconds, whatever its size.
         """
         since = max(0, self._clock.now_ms() - self.window.length_ms)
         jobs = set[int]()
@@ -307,8 +306,8 @@ class WindowedStore:
         return jobs
 
     def _adopt(self, keys: SeriesKeys, since_ms: int, now_ms: int | None = None) -> None:
-        """Nobody appends meanwhile. See ``Window.adopt``."""
-        new = self._engine.unwritten(keys, since_ms)
+        """Add new series to the window. No appends may run meanwhile. See ``Window.adopt``."""
+        new = self._engine.lacks_descriptor(keys, since_ms)
         if new.any():
             fresh = keys.where(new)
             self.window.adopt(fresh, SampleColumns.empty(), since_ms, now_ms)
@@ -320,12 +319,12 @@ class WindowedStore:
             try:
                 self.window.adopt(some, SampleColumns.joined(list(blocks)), since_ms, now_ms)
             except LimitExceededError:
-                # One series alone that has so many stays outside: questions about it go to the engine.
+                # A single series with too many samples stays outside: queries about it go to the engine.
                 half = len(some) // 2
                 parts += [some.where(slice(half)), some.where(slice(half, None))] if half else []
 
     def _raise_revision(self, jobs: Collection[int]) -> None:
-        """What was read of these jobs' series and roll-ups is no longer so."""
+        """Invalidate the data that was read about these jobs' series and roll-ups."""
         if len(self._revisions) + len(jobs) > _MOST_REVISIONS:
             self._common_revision = next(self._numbers)
             self._revisions.clear()
@@ -340,7 +339,7 @@ class WindowedStore:
 
 
 def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
-    """The jobs with samples before a time: of hours that may be rolled up."""
+    """Return the jobs with samples before a time: in hours that may be rolled up."""
     jobs = set[int]()
     for batch in batches:
         if len(batch) and batch.span[0] < before_ms:
@@ -351,12 +350,12 @@ def _late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
 
 
 def _lasting(selector: Selector) -> Selector:
-    """What is read from the engine, so that the list may be cached."""
+    """Return the selector for the engine, widened so that the list may be cached."""
     return selector if selector.since is None else replace(selector, since=_since(selector.since))
 
 
 def _since(time_ms: int) -> int:
-    # Whole days, two of them to spare: whatever the window holds is then in every list that is cached.
+    # Whole days, two of them to spare: every cached list then has all series of the window.
     return max(0, floor_to(time_ms, DAY) - 2 * DAY)
 
 

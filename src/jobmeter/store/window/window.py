@@ -21,45 +21,45 @@ from jobmeter.model.batch import (
 )
 from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.store.window.merge import in_order, merge
-from jobmeter.store.window.pages import NO_PAGE, NO_ROW, PAGE_BYTES, ROW_BYTES, Pages, PageWriter, Rows
-from jobmeter.store.window.read import Reader
+from jobmeter.store.window.pages import NO_PAGE, NO_ROW, PAGE_BYTES, ROW_BYTES, Pages, PageWriter, SeriesRows
+from jobmeter.store.window.read import PageReader
 
 _SHORTEST_MS = MINUTE
 _NEARLY_FULL, _FULL = 0.85, 0.95
-"""What of the bound may be in use before the window shrinks: the next batch needs room before it is known how much."""
+"""Shares of the memory bound above which the window shrinks: the next batch needs room before its size is known."""
 MOST_SAMPLES = 1_000_000
-"""Samples that are put in buckets while writers wait, some milliseconds; beyond that they are copied in parts."""
+"""Samples that are put in buckets while writers wait, some milliseconds; more samples are copied in parts."""
 _SWEPT = 65_536
-"""Rows that are swept at a time: nobody waits for longer than that takes."""
+"""Rows that are swept at a time, which bounds the wait of other threads."""
 _MERGED = 1_024
 """Rows that late samples are merged into at a time: some MiB of arrays."""
 
 
 class _Found(NamedTuple):
-    """Where the series of a list of keys are, as long as rows are where they were."""
+    """The rows of a list of keys, valid for one ``generation`` of the rows."""
 
     generation: int
     rows: Int64s
     whole: bool
     place: int
-    """Where ``rows`` lie, for the kernel."""
+    """Address of ``rows``, for the kernel."""
 
 
 class Window:
-    """The newest ``length_ms`` of every series that was written lately, in at most ``bound`` bytes.
+    """The newest ``length_ms`` of every recently written series, in at most ``bound`` bytes.
 
-    When the bytes do not suffice, the window shrinks for everybody, and ``length_ms`` says so. When even a minute of
-    everybody is too much, the series that were written least lately go. Safe for several threads: whoever reads or
-    writes holds the lock while samples are copied, and no longer.
+    If the bytes do not suffice, the window shrinks for all series, and ``length_ms`` with it. If even a minute of all
+    series is too much, the least recently written series are dropped. Safe for several threads: a thread holds the lock
+    only while samples are copied.
     """
 
     def __init__(self, length_ms: int, bound: int) -> None:
         self.length_ms = length_ms
-        self._queried_ms = length_ms
+        self._configured_ms = length_ms
         self._bound = bound
         self._pages = Pages(max(bound // PAGE_BYTES, 4))
-        self._rows = Rows()
-        self._reads = Reader(self._pages, self._rows)
+        self._rows = SeriesRows()
+        self._reads = PageReader(self._pages, self._rows)
         self._appends = PageWriter(self._pages, self._rows)
         self._lock = threading.Lock()
         self._writes = 0
@@ -71,27 +71,27 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """True when it is about to shrink."""
+        """True if the window is about to shrink."""
         return self.bytes > self._bound * _NEARLY_FULL
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def has_all(self, keys: SeriesKeys) -> bool:
-        """Whether each of these series is here."""
+        """Return True if each of these series is here."""
         with self._lock:
             return self._look_up(keys).whole
 
     def missing(self, keys: SeriesKeys) -> NDArray[np.bool_]:
-        """bool[k]: which of these series are not here."""
+        """Return bool[k]: the series that are not here."""
         with self._lock:
             return self._find(keys) < 0
 
     def adopt(self, keys: SeriesKeys, columns: SampleColumns, since_ms: int, now_ms: int | None = None) -> None:
-        """Take series in that are not here, with every sample that they have at or after ``since_ms``.
+        """Add series that are not here, with every sample that they have at or after ``since_ms``.
 
-        ``columns`` are sorted by (index, time), each pair once. Where there is no room the window shrinks for them at
-        ``now_ms``, or, without that, they stay outside.
+        ``columns`` are sorted by (index, time), each pair once. If there is no room, the window shrinks for them at
+        ``now_ms``; without ``now_ms`` they stay outside.
         """
         with self._lock:
             new = np.flatnonzero(self._rows.find(keys) < 0)
@@ -109,9 +109,9 @@ class Window:
             self._write(of[there], columns.time[there], columns.value[there])
 
     def write_all(self, batches: Sequence[SampleBatch], now_ms: int) -> None:
-        """Add samples to those of the series that are here, in any order; of two of a time the later row wins.
+        """Add samples, in any order, to the series that are here. Of two samples at one time the later row wins.
 
-        What is too old to be taken in may not be vouched for either.
+        Samples before the window are dropped; their series are then complete from the window's start on.
         """
         with self._lock:
             founds = [self._find(batch.keys) for batch in batches]
@@ -146,7 +146,7 @@ class Window:
         """Return the first samples of those series in a span, series after series, at most ``most``.
 
         They begin with the series at position ``first``, and in that series at ``first_ms``. The index is a position in
-        ``keys``. None where one of the series from there on may have samples that are not here.
+        ``keys``. None if any series from there on may have samples that are not here.
         """
         with self._lock:
             begin_ms = span.start_ms if first_ms is None else first_ms
@@ -171,7 +171,7 @@ class Window:
         references: References,
         most: int | None = None,
     ) -> BucketColumns | None:
-        """The same in buckets; see ``Memory.buckets``. ``most`` is ``MOST_SAMPLES`` where it is None."""
+        """Return the samples in buckets; see ``Memory.buckets``. ``most`` is ``MOST_SAMPLES`` by default."""
         with self._lock:
             rows = self._inside(keys, span.start_ms)
             if rows is None or not kernel.AVAILABLE:
@@ -185,7 +185,7 @@ class Window:
     def lines(
         self, keys: SeriesKeys, grid: kernel.Grid, span: TimeRange, step_ms: int, most: int
     ) -> kernel.LineColumns | None:
-        """See ``Memory.lines``. None without the kernel, too."""
+        """Return the means of gauges in buckets, joined by line. None also without the kernel. See ``Memory.lines``."""
         if not kernel.AVAILABLE or span.start_ms == span.end_ms:
             return None
         with self._lock:
@@ -193,13 +193,13 @@ class Window:
             return kernel.lines(self._reader().at, place, grid, (span.start_ms, span.end_ms), step_ms, most)
 
     def written(self, keys: SeriesKeys) -> int | None:
-        """The number of the last write to one of those series, of whatever time; None where one of them is not here."""
+        """Return the number of the last write to these series, at any time; None if any of them is not here."""
         with self._lock:
             found = self._look_up(keys)
             return int(self._rows.written[found.rows].max()) if found.whole and len(found.rows) else None
 
     def previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns | None:
-        """See ``Memory.previous``; None where one of them may not be here."""
+        """Return each series' last sample before a time; None if any of them may not be here."""
         with self._lock:
             rows = self._inside(keys, before_ms)
             if rows is None:
@@ -210,20 +210,20 @@ class Window:
         return SampleColumns(np.arange(len(rows), dtype=np.uint32), time, value)
 
     def drop(self, keys: SeriesKeys) -> None:
-        """Forget those series."""
+        """Drop these series."""
         with self._lock:
             rows = self._rows.find(keys)
             self._remove(np.unique(rows[rows >= 0]))
 
     def drop_job(self, job: int) -> None:
-        """Forget every series of a job."""
+        """Drop every series of a job."""
         with self._lock:
             self._remove(self._rows.of_job(job))
 
     def sweep(self, now_ms: int) -> None:
-        """Forget what is older than the window; let a shrunken window grow again.
+        """Drop samples that are older than the window; let a shrunken window grow again.
 
-        A series that has nothing in the window stays for a day, empty: that it has nothing is an answer too.
+        A series without samples in the window stays for a day, because its emptiness is an answer too.
         """
         with self._lock:
             everything = self._rows.all()
@@ -235,29 +235,29 @@ class Window:
                 self._expire(rows[~gone], now_ms - self.length_ms)
         with self._lock:
             if self.bytes < self._bound // 2:
-                self.length_ms = min(self._queried_ms, self.length_ms * 2)
+                self.length_ms = min(self._configured_ms, self.length_ms * 2)
 
     def _inside(self, keys: SeriesKeys, start_ms: int) -> Int64s | None:
-        """The rows of those series, when each of them has every sample since then; else None."""
+        """Return the rows of those series if each has every sample since then; else None."""
         found = self._look_up(keys)
         rows, whole = found.rows, found.whole
         if len(rows) and (not whole or int(self._rows.since[rows].max()) > start_ms):
             return None
         return rows
 
-    def _reader(self) -> Reader:
+    def _reader(self) -> PageReader:
         if self._reads.first_page is not self._rows.first_page:
-            self._reads = Reader(self._pages, self._rows)  # the rows grew, and moved
+            self._reads = PageReader(self._pages, self._rows)  # the rows grew, and moved
         return self._reads
 
     def _find(self, keys: SeriesKeys) -> Int64s:
-        """The rows of those series, -1 for none."""
+        """Return the rows of those series, -1 for none."""
         return self._look_up(keys).rows
 
     def _look_up(self, keys: SeriesKeys) -> _Found:
-        """The rows of those series, -1 for none, and whether there is one of each.
+        """Return the rows of those series, -1 for none, and True if there is one of each.
 
-        They are cached for as long as somebody has these very keys, as decoders and questions repeat them.
+        Entries live as long as their keys, which decoders and queries use again.
         """
         found: _Found | None = keys.derived.get(self)
         if found is None or found.generation != self._rows.generation:
@@ -267,7 +267,7 @@ class Window:
         return found
 
     def _write_any(self, rows_found: Int64s, columns: SampleColumns, keep_from: int) -> None:
-        """Samples of any age and order; ``rows_found``: the rows of their series, -1 for none."""
+        """Write samples of any age and order; ``rows_found``: the rows of their series, -1 for none."""
         index, time, value, since = columns.index, columns.time, columns.value, self._rows.since
         recent = time >= keep_from
         if not recent.all():
@@ -284,7 +284,7 @@ class Window:
             self._write(*in_order(rows, time, value))
 
     def _write(self, rows: Int64s, time: Int64s, value: Float64s) -> None:
-        """Samples of one row after the other, ascending in time, each time once."""
+        """Write samples, row after row, ascending in time, each time once."""
         begins = np.append(True, rows[1:] != rows[:-1])[: len(rows)]
         own, index = rows[begins], np.cumsum(begins) - 1
         for first in range(0, len(own), _MERGED):
@@ -293,7 +293,7 @@ class Window:
             self._remove(merge(self._pages, self._rows, some, index[part] - first, time[part], value[part]))
 
     def _expire(self, rows: Int64s, keep_from_ms: int) -> None:
-        """Give back the pages in which everything is older."""
+        """Return the pages whose samples are all older."""
         pages, rows_found = self._pages, self._rows
         while len(rows):
             rows = rows[rows_found.first_page[rows] >= 0]

@@ -1,9 +1,9 @@
 """Decodes the native wire format: the bytes of a request body to sample batches, records and log lines.
 
-See ``docs/reference/wire-format.md``. Everything is checked before it is used: a length before memory is allocated for
-it, the checksum before the payload is unpacked, the size while it is unpacked. Errors are InvalidRequestError
-(LimitExceededError for what is merely too large) and name the part: ``body`` ``frame`` ``series`` ``time`` ``value``
-``records`` ``lines`` or the descriptor's own field.
+See ``docs/reference/wire-format.md``. Every part is checked before use: a length before memory is allocated for it, the
+checksum before the payload is unpacked, the size while it is unpacked. Errors are InvalidRequestError
+(LimitExceededError for content that is merely too large). They name the part: ``body``, ``frame``, ``series``,
+``time``, ``value``, ``records``, ``lines`` or the field of a descriptor.
 """
 
 import struct
@@ -26,8 +26,8 @@ from jobmeter.model.series import DEFAULT_PROJECT, MAX_LABELS, Series, at_place,
 from jobmeter.settings import Limits
 from jobmeter.wire.json_shape import shape_of
 from jobmeter.wire.native.frame import HEADER, MAGIC, MAX_PLAIN, MAX_SENT, VERSION, Codec, FrameKind
+from jobmeter.wire.native.lenient_json import decode_lenient
 from jobmeter.wire.native.log_columns import decode_lines
-from jobmeter.wire.native.newer import decode_lenient
 from jobmeter.wire.native.series_lists import ListedSeries, SeriesListCache
 
 SAMPLES, RECORDS, LOGS = map(int, FrameKind)
@@ -39,19 +39,19 @@ _SHORT = struct.Struct("<H")
 _FIELDS = 8  # metric, project, cluster, node, device, job, replica, attempt
 _MAX_DESCRIPTOR = 64 * 1024
 _SMALL_FRAME = 256 * 1024
-"""Bytes of a frame that the event loop may unpack."""
+"""Largest frame in bytes that the event loop unpacks itself."""
 _CHECKED = 5 * 1024
 """Most bytes for which ``zlib`` hashes without releasing the GIL."""
 
 
 _RECORD_DEPTH, _LINE_DEPTH = 2, 4
-"""How deep in the JSON of a frame its records and lines begin."""
+"""JSON depths at which the records and the lines of a frame begin."""
 _COLUMNS = 3.5
-"""How many times the payload of samples is in memory: as it came, in columns, and in those joined with others."""
+"""Copies of a samples payload in memory: as received, in columns, and joined with other batches."""
 
 
 class Decoded(msgspec.Struct, frozen=True, eq=False):
-    """The content of a body, in the order of its frames. ``unknown`` names what was left out of records and lines."""
+    """The content of a body, in the order of its frames. ``unknown`` names fields and words that were ignored."""
 
     batches: list[SampleBatch]
     records: list[Records]
@@ -65,7 +65,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Head(NamedTuple):
-    """A frame's header; ``at``: where what was sent begins."""
+    """The header of a frame; its payload begins at ``at``."""
 
     at: int
     kind: int
@@ -76,7 +76,7 @@ class _Head(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """A payload of samples: how many series and samples, where the descriptors end, and the bytes that name them."""
+    """A payload of samples: counts of series and samples, and the end and the bytes of the descriptors."""
 
     series: int
     samples: int
@@ -91,10 +91,10 @@ def decode(
     take: Take = unlimited,
     cache: SeriesListCache | None = None,
 ) -> Decoded:
-    """The frames of a whole body; ``project`` is what an empty project of a descriptor or of a stream means.
+    """Decode all frames of a body; ``project`` replaces an empty project of a descriptor or a stream.
 
-    Times and values are not checked here: ``jobmeter.ingest`` validates them. ``take`` is called with the bytes that
-    are about to be needed, frame by frame, and may raise. ``cache`` has the lists of series of earlier bodies.
+    ``jobmeter.ingest`` validates times and values, not this function. ``take`` is called with the bytes that each frame
+    is about to need, and may raise. ``cache`` has the lists of series of earlier bodies.
     """
     allowed = limits or Limits()
     cache = SeriesListCache() if cache is None else cache
@@ -131,9 +131,9 @@ def decode(
 
 
 def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesListCache) -> list[SampleBatch] | None:
-    """The batches of a body of a few samples, all of whose lists of series are in the cache; else None.
+    """Decode a body of a few samples whose lists of series are all in the cache; None for any other body.
 
-    It needs no more memory than the body. Raises as ``decode`` for what is wrong.
+    Needs no more memory than the body. Raises as ``decode`` for invalid content.
     """
     batches: list[SampleBatch] = []
     interner = current()
@@ -152,7 +152,7 @@ def decode_from_memory(body: bytes, project: str, limits: Limits, cache: SeriesL
 
 
 def _heads(body: bytes, limits: Limits) -> Iterator[_Head]:
-    """The headers of the frames, checked one by one as they are requested."""
+    """Yield the headers of the frames, each checked before it is yielded."""
     if len(body) > limits.body_bytes:
         raise LimitExceededError(f"a body may have {limits.body_bytes} bytes, this one has {len(body)}", "body")
     if not body:
@@ -179,16 +179,16 @@ def _payload(body: bytes, head: _Head, take: Take | None = None) -> bytes:
     if _checksum(packed) != head.checksum:
         raise InvalidRequestError(f"the checksum of the frame at byte {head.at - HEADER.size} is wrong", "frame")
     if take is not None:
-        # The payload, and the columns that samples are read into and joined in.
+        # The payload, its columns, and the columns joined with other batches.
         take(head.size if head.kind != SAMPLES else int(_COLUMNS * head.size))
     return _unpack(packed, head.codec, head.size)
 
 
 def _checksum(data: bytes) -> int:
-    """CRC-32.
+    """Return the CRC-32.
 
-    Small payloads are hashed in pieces for which ``zlib`` does not release the GIL: taking it back may wait for other
-    threads, many times as long as the hash takes.
+    Small payloads are hashed in pieces so small that ``zlib`` keeps the GIL: waiting for the GIL can take much longer
+    than the hash.
     """
     if len(data) > _SMALL_FRAME:
         return zlib.crc32(data)
@@ -237,7 +237,7 @@ def _unpack(packed: bytes, codec: int, size: int) -> bytes:
 def _unpack_zlib(packed: bytes, size: int) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        # One byte more than declared is enough to see that there is more.
+        # One byte more than declared is enough to detect that there is more.
         payload = unpacker.decompress(packed, size + 1)
     except zlib.error as error:
         raise InvalidRequestError(f"a frame's zlib data is damaged: {error}", "frame") from error
@@ -250,7 +250,7 @@ def _unpack_zlib(packed: bytes, size: int) -> bytes:
 
 def _unpack_zstd(packed: bytes, size: int) -> bytes:
     try:
-        # The library takes memory for the size that the data itself declares, so that one is looked at first.
+        # The library allocates the size that the data itself declares, so that size is checked first.
         declared = zstandard.frame_content_size(packed)
         if declared not in (-1, size):
             raise InvalidRequestError(f"a frame declares {size} bytes, its data {declared}", "frame")
@@ -289,7 +289,7 @@ def _layout(payload: bytes, series_left: int) -> _Layout:
 
 
 def _cached(cache: SeriesListCache, project: str, layout: _Layout, interner: SeriesInterner) -> ListedSeries | None:
-    """The list that was read from the same bytes, where these are said to be as many series."""
+    """Return the cached list of series with the same descriptor bytes, if it has the declared number of series."""
     found = cache.get(project, layout.key, interner)
     return found if found is not None and len(found.places) == layout.series else None
 
@@ -308,7 +308,7 @@ def _batch(payload: bytes, layout: _Layout, found: ListedSeries) -> SampleBatch:
 
 
 def _series_of(payload: bytes, layout: _Layout, project: str) -> list[Series]:
-    """The series that the descriptors of a frame name."""
+    """Return the series that the descriptors of a frame name."""
     series, at = _descriptors(payload, layout.series, project)
     if at != layout.end:
         raise InvalidRequestError(
@@ -333,7 +333,7 @@ def _descriptors(payload: bytes, count: int, project: str) -> tuple[list[Series]
             )
         data = payload[at : at + length]
         at += length
-        # Many metrics are of one place: what follows the metric is read and checked once.
+        # Many metrics share the rest of the descriptor: the part behind the metric is read and checked once.
         end = _SHORT.size + int.from_bytes(data[: _SHORT.size], "little")
         metric, place = metrics.get(data[:end]), places.get(data[end:])
         one = _series(project, data) if metric is None or place is None else at_place(metric, place)
@@ -350,7 +350,7 @@ def _series(project: str, data: bytes) -> Series:
             "series",
         )
     metric, named, cluster, node, device, job, replica, attempt = texts[:_FIELDS]
-    # isdigit alone lets through the digits of other scripts.
+    # isdigit alone accepts the digits of other scripts.
     if attempt and not (attempt.isascii() and attempt.isdigit() and len(attempt) <= 10):
         raise InvalidRequestError(f"attempt {attempt[:32]!r} is not a whole number", "attempt")
     labels = tuple(zip(texts[_FIELDS::2], texts[_FIELDS + 1 :: 2], strict=True))

@@ -1,4 +1,4 @@
-"""Samples and records to frames, as agents and ``jobmeter run`` send them: standard library and msgspec only."""
+"""Encodes samples and records as frames for agents and ``jobmeter run``, with the standard library and msgspec only."""
 
 import math
 import struct
@@ -21,25 +21,25 @@ _U32 = struct.Struct("<I")
 
 
 def samples_frame(samples: Iterable[Sample]) -> bytes:
-    """One frame with these samples, grouped by series in the order in which the series first appear."""
+    """Return one frame with these samples, grouped by series in the order in which the series first appear."""
     return write_frame(FrameKind.SAMPLES, encode_samples(samples))
 
 
 def records_frame(records: Records) -> bytes:
-    """One frame with these records."""
+    """Return one frame with these records."""
     return write_frame(FrameKind.RECORDS, encode_records(records))
 
 
 def encode_records(records: Records) -> bytes:
-    """The payload of a records frame."""
+    """Return the payload of a records frame."""
     return msgspec.json.encode(records)
 
 
 def encode_samples(samples: Iterable[Sample]) -> bytes:
-    """The payload of a samples frame.
+    """Return the payload of a samples frame.
 
-    Raises InvalidRequestError for a value that is not finite or a name too long for its length field: neither can be
-    written in the format.
+    Raises InvalidRequestError for a value that is not finite or a name too long for its length field: the format can
+    hold neither.
     """
     grouped: dict[Series, tuple[array[int], array[float]]] = {}
     for series, time_ms, value in samples:
@@ -62,7 +62,10 @@ def encode_samples(samples: Iterable[Sample]) -> bytes:
 
 
 def count_samples(frame: Frame) -> int:
-    """How many samples a frame of ours holds, without decoding it; 0 for records and for other senders' codecs."""
+    """Return the number of samples of a frame that Jobmeter wrote, without decoding it.
+
+    0 for records, and for the codecs of other senders.
+    """
     if frame.kind is not FrameKind.SAMPLES or frame.codec is Codec.ZSTD:
         return 0
     payload = bytes(frame.payload[: 2**16])
@@ -72,7 +75,7 @@ def count_samples(frame: Frame) -> int:
 
 @lru_cache(maxsize=16_384)
 def descriptor(series: Series) -> bytes:
-    """The descriptor of a series: its names, each with its length in front."""
+    """Return the descriptor of a series: its names, each after its length."""
     names = [
         series.metric,
         series.project,

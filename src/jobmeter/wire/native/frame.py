@@ -1,7 +1,7 @@
 """Frames: the outer layer of the native wire format, written and read without any input or output.
 
-See docs/reference/wire-format.md. Standard library only, so that an agent carries no compression library; a payload
-in Zstandard is passed on as it is.
+See docs/reference/wire-format.md. Standard library only, so that an agent needs no compression library. A payload in
+Zstandard is passed on unread.
 """
 
 import struct
@@ -16,13 +16,13 @@ MAGIC = b"JM"
 VERSION = 1
 HEADER = struct.Struct("<2sBBB3sIII")
 MAX_SENT = 64 * 2**20
-"""Most bytes of one payload as sent."""
+"""Most bytes of one compressed payload."""
 MAX_PLAIN = 256 * 2**20
 """Most bytes of one payload after decompression."""
 
 
 class FrameKind(IntEnum):
-    """What the payload of a frame holds."""
+    """Content of a frame's payload."""
 
     SAMPLES = 1
     RECORDS = 2
@@ -30,7 +30,7 @@ class FrameKind(IntEnum):
 
 
 class Codec(IntEnum):
-    """How the payload of a frame is compressed."""
+    """Compression of a frame's payload."""
 
     NONE = 0
     ZLIB = 1
@@ -38,7 +38,7 @@ class Codec(IntEnum):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One frame as it lies in a body: ``payload`` is as sent, ``plain_size`` its length after decompression."""
+    """A frame of a body: ``payload`` is still compressed, ``plain_size`` is its length after decompression."""
 
     kind: FrameKind
     codec: Codec
@@ -47,9 +47,9 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def write_frame(kind: FrameKind, plain: bytes, level: int = 1) -> bytes:
-    """The bytes of one frame, compressed with zlib where that makes it smaller (``level`` 0: never).
+    """Return the bytes of one frame, compressed with zlib if that makes it smaller (``level`` 0: never).
 
-    Raises LimitExceededError when the payload is larger than a frame may hold.
+    Raises LimitExceededError if the payload is larger than a frame may hold.
     """
     if len(plain) > MAX_PLAIN:
         raise LimitExceededError(f"a frame may hold {MAX_PLAIN} bytes, this one would hold {len(plain)}", "frame")
@@ -63,10 +63,10 @@ def write_frame(kind: FrameKind, plain: bytes, level: int = 1) -> bytes:
 
 
 def read_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int] | None:
-    """The frame at ``offset`` and the offset behind it; None while ``data`` ends before the frame does.
+    """Return the frame at ``offset`` and the offset behind it; None if ``data`` ends before the frame does.
 
-    The payload's checksum is verified; it is a view of ``data`` when that is a memoryview. Raises InvalidRequestError
-    for what is no frame, LimitExceededError for one that claims to be larger than a frame may be.
+    The payload's checksum is verified. The payload is a view if ``data`` is a memoryview. Raises InvalidRequestError
+    for bytes that are no frame, LimitExceededError for a frame that declares too large a size.
     """
     if len(data) - offset < HEADER.size:
         if bytes(data[offset : offset + 2]) != MAGIC[: len(data) - offset]:
@@ -92,7 +92,7 @@ def read_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int] |
 
 
 def unpacked(frame: Frame) -> bytes:
-    """The payload of a frame of ours before its compression; empty for other codecs and for what is damaged."""
+    """Return the decompressed payload of a frame that Jobmeter wrote; empty for other codecs and damaged data."""
     if frame.codec is Codec.ZSTD:
         return b""
     try:

@@ -1,4 +1,4 @@
-"""A frame of log lines read into columns: what a server does with what ``jobmeter.wire.native.logs`` writes."""
+"""Reads a frame of log lines into columns: the server's side of ``jobmeter.wire.native.logs``."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -8,17 +8,17 @@ import numpy as np
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.log_batch import LEVEL_CODES, LogBatch, LogSource, times
+from jobmeter.wire.native.lenient_json import decode_lenient
 from jobmeter.wire.native.logs import LinesPayload, StreamLines
-from jobmeter.wire.native.newer import decode_lenient
 
 _common = attrgetter(*LogSource._fields)
 
 
 def decode_lines(payload: bytes, project: str, most: int) -> tuple[LogBatch, tuple[str, ...]]:
-    """The lines of a payload, in their order, and the names of fields and words that this release does not know.
+    """Return the lines of a payload, in their order, and the names of unknown fields and words.
 
-    ``project`` is what an empty one means. Names, times and texts are taken as they are. Raises InvalidRequestError
-    (field ``lines``, ``time`` for one that 64 bits do not hold), LimitExceededError for more than ``most`` lines.
+    ``project`` replaces an empty project. Names, times and texts are not validated. Raises InvalidRequestError (field
+    ``lines``, or ``time`` for a time beyond 64 bits), LimitExceededError for more than ``most`` lines.
     """
     try:
         decoded, unknown = decode_lenient(payload, LinesPayload)

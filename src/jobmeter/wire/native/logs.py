@@ -1,6 +1,6 @@
-"""Log lines as the payload of a frame: JSON, the lines of one stream together. A server reads it in ``log_columns``.
+"""Log lines as JSON in a frame's payload, grouped by stream. A server reads them in ``log_columns``.
 
-See ``docs/reference/wire-format.md``. Standard library and msgspec only, as an agent carries it.
+See ``docs/reference/wire-format.md``. Standard library and msgspec only, for agents.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class _Line(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 
 
 class StreamLines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Lines that have everything in common but time, text and level."""
+    """Lines that differ only in time, text and level."""
 
     job: str = ""
     project: str = ""
@@ -39,18 +39,18 @@ _common = attrgetter(*_COMMON)
 
 
 class LinesPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a frame of lines holds."""
+    """The payload of a frame of lines."""
 
     streams: list[StreamLines]
 
 
 def logs_frame(lines: Iterable[LogLine]) -> bytes:
-    """One frame with these lines; an empty project is the key's own."""
+    """Return one frame with these lines. An empty project means that of the key."""
     return write_frame(FrameKind.LOGS, encode_lines(lines))
 
 
 def encode_lines(lines: Iterable[LogLine]) -> bytes:
-    """The payload of a frame of lines."""
+    """Return the payload of a frame of lines."""
     streams: dict[tuple[object, ...], StreamLines] = {}
     for line in lines:
         common = _common(line)
@@ -61,7 +61,10 @@ def encode_lines(lines: Iterable[LogLine]) -> bytes:
 
 
 def line_times(frame: Frame) -> list[int]:
-    """The times of the lines of a frame of ours, in nanoseconds; none for other kinds and for what cannot be read."""
+    """Return the times in ns of the lines of a frame that Jobmeter wrote.
+
+    Empty for other kinds of frames and for damaged data.
+    """
     if frame.kind is not FrameKind.LOGS:
         return []
     try:

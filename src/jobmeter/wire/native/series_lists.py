@@ -1,4 +1,4 @@
-"""A cache of the lists of series that frames name, by their bytes: an agent sends the same list with every round."""
+"""A cache of the series lists of frames, by their bytes: an agent sends the same list every time."""
 
 import threading
 from collections import OrderedDict
@@ -13,15 +13,15 @@ from jobmeter.model.series import Series
 
 _MOST_BYTES = 64 * 2**20
 _COST = 1_000
-"""Bytes that a list takes beside its own, about."""
+"""Fixed bytes of a cached list, about."""
 _SERIES_COST = 34
-"""The same for each of its series."""
+"""Bytes of each series in a cached list, about."""
 
 
 class ListedSeries(msgspec.Struct, frozen=True, eq=False):
-    """``series``: each once. ``places`` uint32[n]: the position of each descriptor's series.
+    """A list of series. ``series``: each series once. ``places`` uint32[n]: the position of each descriptor's series.
 
-    ``once``: no descriptor repeats one.
+    ``once``: no series repeats.
     """
 
     series: SeriesList
@@ -30,9 +30,9 @@ class ListedSeries(msgspec.Struct, frozen=True, eq=False):
 
 
 class SeriesListCache:
-    """Lists of series by their bytes and the project that an empty one stands for. Safe for several threads.
+    """Series lists, by their bytes and the project that replaces an empty one. Safe for several threads.
 
-    The least recently used are dropped when all together take more than ``bound`` bytes.
+    Above ``bound`` bytes, the least recently used lists are dropped.
     """
 
     def __init__(self, bound: int = _MOST_BYTES) -> None:
@@ -43,11 +43,11 @@ class SeriesListCache:
 
     @property
     def size(self) -> int:
-        """About how much memory they take."""
+        """Bytes of all cached lists, about."""
         return self._bytes
 
     def get(self, project: str, data: bytes, interner: SeriesInterner) -> ListedSeries | None:
-        """The list of these bytes, its numbers being those of the interner."""
+        """Return the list cached under these bytes. None if there is no list, or a list of another interner."""
         key = project, data
         with self._lock:
             found = self._lists.get(key)
@@ -57,7 +57,7 @@ class SeriesListCache:
             return found
 
     def put(self, project: str, data: bytes, interner: SeriesInterner, series: Sequence[Series]) -> ListedSeries:
-        """Cache the list of some series under these bytes."""
+        """Cache a list of series under these bytes."""
         made = _listed(interner, series)
         key = project, data
         with self._lock:

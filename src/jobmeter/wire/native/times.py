@@ -1,21 +1,21 @@
-"""The times in a frame of ours, without its names and values: standard library and msgspec only."""
+"""Reads the times of a frame, without its names and values: standard library and msgspec only."""
 
 import struct
 import sys
 from array import array
 
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.wire.native.frame import Frame, FrameKind, read_frame, unpacked
 from jobmeter.wire.native.logs import line_times
 
 _COUNTS = struct.Struct("<II")
 _SAMPLE = 16
-_NS = 1_000_000
 
 
 def newest_time(body: bytes) -> int:
-    """The latest time of a sample or line in a body of whole frames, epoch milliseconds.
+    """Return the latest time of a sample or line in a body of whole frames, epoch milliseconds.
 
-    0 for records, for other senders' codecs and for what cannot be read.
+    0 for records, for the codecs of other senders and for damaged data.
     """
     newest, at = 0, 0
     while found := read_frame(body, at):
@@ -26,7 +26,7 @@ def newest_time(body: bytes) -> int:
 
 def _newest(frame: Frame) -> int:
     if frame.kind is FrameKind.LOGS:
-        return max(line_times(frame), default=0) // _NS
+        return max(line_times(frame), default=0) // NS_PER_MS
     plain = unpacked(frame) if frame.kind is FrameKind.SAMPLES else b""
     if not plain:
         return 0

@@ -1,1 +1,1 @@
-"""OpenTSDB's two ways of writing: JSON data points and telnet lines, into batches."""
+"""OpenTSDB's two write protocols, JSON data points and telnet lines, decoded to batches."""

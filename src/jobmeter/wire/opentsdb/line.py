@@ -2,8 +2,8 @@
 
 https://opentsdb.net/docs/build/html/api_telnet/index.html
 
-A line ends with LF or CRLF; words are apart by one or more spaces, as collectd sends two of them. Data points go
-straight into a ``Points``; everything else comes out as an event, in its order.
+A line ends with LF or CRLF. One or more spaces separate words, because collectd sends two of them. Data points go
+straight into a ``Points``. Every other line becomes an event, in its order.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _SHOWN = 80
 
 
 class Problem(Enum):
-    """What is wrong with a line, in OpenTSDB's words."""
+    """The fault of a line, in OpenTSDB's words."""
 
     ARGUMENT = "put: illegal argument: "
     VALUE = "put: invalid value: "
@@ -35,7 +35,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Wrong(msgspec.Struct, frozen=True):
-    """A line that is refused; ``reason`` is for counting."""
+    """A rejected line; ``reason`` is for counting."""
 
     problem: Problem
     text: str
@@ -51,9 +51,9 @@ Event = Command | Wrong
 
 
 class LineReader:
-    """Bytes of one connection in, events out. Not safe for several threads.
+    """Parses the bytes of one connection to events. Not safe for several threads.
 
-    ``points`` may be replaced between two events. None: data points are counted as ``unread`` and passed over.
+    ``points`` may be replaced between two events. Without one, data points are counted as ``unread`` and skipped.
     """
 
     def __init__(self, points: Points | None = None) -> None:
@@ -63,7 +63,7 @@ class LineReader:
         self._skipping = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Parse more bytes. Data points of whole lines are in the ``Points`` when the iterator has ended."""
+        """Parse more bytes. At the end of the iterator, all data points of whole lines are in the ``Points``."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         if self._skipping and lines:

@@ -1,18 +1,18 @@
-"""OpenTSDB's names and ours: metrics, and the tags that identify the source of a series.
+"""Maps OpenTSDB's names to ours: metrics, and the tags that identify the source of a series.
 
-A metric that the catalogue knows, and one of a program (``app.``), has the same name on both sides. Any other name is
-stored below ``external.`` and shown as it was put. So the mapping is one to one.
+A metric of the catalogue or of a program (``app.``) has the same name on both sides. Any other name is stored below
+``external.`` and shown unchanged. So the mapping is one to one.
 """
 
 from jobmeter.model.catalog import CATALOG
 
 EXTERNAL = "external."
 HOST = "host"
-"""The tag that names a node in answers, as OpenTSDB's own senders call it."""
+"""The tag that names a node in answers; OpenTSDB's own senders use it too."""
 NODE_TAGS = (HOST, "node", "fqdn")
-"""Tags that name the node: the first one that a data point has does, further ones are labels.
+"""Tags that name the node, in order of preference: the first one present is the node, the others are labels.
 
-collectd's write_tsdb sends ``fqdn``; tcollector sends ``node`` beside ``host``, and means a NUMA node.
+collectd's write_tsdb sends ``fqdn``. tcollector sends ``node`` beside ``host``, and means a NUMA node.
 """
 JOB, REPLICA, ATTEMPT, DEVICE, CLUSTER, PROJECT = "job", "replica", "attempt", "device", "cluster", "project"
 IDENTITY = frozenset({JOB, REPLICA, ATTEMPT, DEVICE, CLUSTER, PROJECT})
@@ -20,19 +20,19 @@ IDENTITY = frozenset({JOB, REPLICA, ATTEMPT, DEVICE, CLUSTER, PROJECT})
 
 
 def from_opentsdb(name: str) -> str:
-    """Our name of a metric of theirs."""
+    """Return our name of an OpenTSDB metric."""
     return name if _same(name) else EXTERNAL + name
 
 
 def to_opentsdb(name: str) -> str:
-    """Their name of a metric of ours."""
+    """Return OpenTSDB's name of one of our metrics."""
     if name.startswith(EXTERNAL) and not _same(name):
         return name.removeprefix(EXTERNAL)
     return name
 
 
 def _same(name: str) -> bool:
-    """True for a name that is the same on both sides: without every ``external.`` before it, it is known."""
+    """Return True for a name that is the same on both sides: a catalogue or program metric, ``external.`` removed."""
     core = name
     while core.startswith(EXTERNAL):
         core = core.removeprefix(EXTERNAL)

@@ -1,6 +1,6 @@
-"""Collects data points into one batch: each is checked by itself, each series is parsed once.
+"""Collects data points into one batch. Each data point is checked separately, each series is parsed once.
 
-A data point that cannot be stored is refused with a reason; the others of its request are stored.
+An invalid data point is rejected with a reason; the other data points of its request are stored.
 """
 
 import math
@@ -28,7 +28,7 @@ from jobmeter.wire.opentsdb.names import (
 )
 
 _SECONDS_DIGITS = 10
-"""A time of more digits is in milliseconds (http://opentsdb.net/docs/build/html/user_guide/writing/index.html)."""
+"""Most digits of a time in seconds (http://opentsdb.net/docs/build/html/user_guide/writing/index.html)."""
 _MOST_DIGITS = 13
 _WHOLE = re.compile(r"[-+]?[0-9]{1,40}")
 _LONGEST_NUMBER = 64
@@ -36,7 +36,7 @@ _MOST_CACHED = 100_000
 
 
 class RefusedError(InvalidRequestError):
-    """A data point that is not stored. ``reason`` is one of: name, time, value, tags, project."""
+    """A data point is rejected. ``reason`` is name, time, value, tags or project."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message, reason)
@@ -52,7 +52,7 @@ class Column(NamedTuple):
 
 
 def column_of(metric: str, tags: Mapping[str, str], project: str | None) -> Column:
-    """The series of a metric and its tags. Raises RefusedError naming what is not legal."""
+    """Return the series of a metric and its tags. Raises RefusedError that names the invalid part."""
     if not metric:
         raise RefusedError("Metric name was empty", "name")
     if not tags:
@@ -73,7 +73,10 @@ def column_of(metric: str, tags: Mapping[str, str], project: str | None) -> Colu
 
 
 def _project(named: str, own: str | None) -> str:
-    """The project of a data point. Raises RefusedError for one that a key of project ``own`` may not write to."""
+    """Return the project of a data point. Raises RefusedError for a project that the key may not write to.
+
+    ``own`` is the project of the key, None for a key of all projects.
+    """
     if own is None:
         return named or DEFAULT_PROJECT
     if named and named != own:
@@ -107,9 +110,9 @@ def _series(metric: str, tags: Mapping[str, str], project: str | None) -> Series
 
 
 def time_of(value: object) -> int:
-    """Milliseconds of a time in seconds or milliseconds, as a number or as its text. Raises RefusedError.
+    """Convert a time in seconds or milliseconds, a number or its text, to milliseconds. Raises RefusedError.
 
-    ``1364410924.250``, seconds with three more digits, is legal too.
+    Seconds with three decimals (``1364410924.250``) are legal too.
     """
     if isinstance(value, str) and len(value) == _SECONDS_DIGITS and value.isascii() and value.isdecimal():
         found = int(value) * 1000
@@ -133,7 +136,7 @@ def time_of(value: object) -> int:
 
 
 def number_of(value: object) -> float:
-    """The number of a value, given as one or as its text. Raises RefusedError."""
+    """Return the value as a number, from a number or its text. Raises RefusedError."""
     if isinstance(value, str):
         number = _parsed(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -150,7 +153,7 @@ def number_of(value: object) -> float:
 def _parsed(text: str) -> float:
     if not text:
         raise RefusedError("Empty value", "value")
-    # What float() takes besides: spaces around, underscores, digits of other scripts; infinities are refused later.
+    # float() also accepts surrounding spaces, underscores and digits of other scripts. Infinities are rejected later.
     if len(text) > _LONGEST_NUMBER or not text.isascii() or "_" in text or text[0] <= " " or text[-1] <= " ":
         raise RefusedError("Unable to parse value to a number", "value")
     try:
@@ -167,13 +170,13 @@ def _as_float(value: float) -> float:
 
 
 class Points:
-    """Collects data points of one sender. Not safe for several threads.
+    """Collects the data points of one sender. Not safe for several threads.
 
-    Series are cached for the next batch, so that a known one costs a look-up.
+    Series are cached for the next batch, so that a cached series costs one look-up.
     """
 
     def __init__(self, project: str | None) -> None:
-        """``project`` is that of the sender's key, None for a key that may write to all."""
+        """``project`` is the project of the sender's key, None for a key of all projects."""
         self._project = project
         self._columns: dict[object, Column] = {}
         self._places: dict[object, int] = {}
@@ -186,11 +189,11 @@ class Points:
         return len(self._time)
 
     def add(self, metric: str, time: object, value: object, tags: Mapping[str, str]) -> None:
-        """Take a data point. Raises RefusedError."""
+        """Add a data point. Raises RefusedError."""
         self.add_cached((metric, *tags.items()), metric, time, value, tags)
 
     def add_cached(self, key: object, metric: str, time: object, value: object, tags: Mapping[str, str]) -> None:
-        """Take a data point of the series that ``key`` stands for, which ``metric`` and ``tags`` describe.
+        """Add a data point of the series that ``key`` stands for and that ``metric`` and ``tags`` describe.
 
         Raises RefusedError.
         """
@@ -215,7 +218,7 @@ class Points:
         self._value.append(number)
 
     def described(self, key: object) -> bool:
-        """True when the series of that key is cached."""
+        """Return True if the series of that key is cached."""
         return key in self._columns
 
     @property
@@ -228,7 +231,7 @@ class Points:
         self._columns.clear()
 
     def take(self) -> SampleBatch:
-        """The collected batch, in order; the next one begins empty."""
+        """Return the collected batch, in order. The next batch starts empty."""
         batch = SampleBatch(
             [column.series for column in self._used],
             np.array(self._index, np.uint32),

@@ -1,4 +1,4 @@
-"""Bodies of ``/api/put``: a data point, or an array of them.
+"""Parses bodies of ``/api/put``: a data point, or an array of data points.
 
 https://opentsdb.net/docs/build/html/api_http/put.html
 """
@@ -14,11 +14,11 @@ from jobmeter.model.memory import Take, unlimited
 from jobmeter.wire.json_shape import shape_of
 
 _DESCRIBED_BYTES = 256
-"""What an answer that repeats a data point and says why it is refused takes, besides the data point."""
+"""Bytes of an answer for each rejected data point, beside the data point itself."""
 
 
 class DataPoint(msgspec.Struct, frozen=True):
-    """One as it was sent; whether it can be stored is checked later."""
+    """A data point as received. It is validated later."""
 
     metric: str | None = None
     timestamp: int | float | str | None = None
@@ -26,7 +26,7 @@ class DataPoint(msgspec.Struct, frozen=True):
     tags: dict[str, str | int | float | bool | None] | None = None
 
     def described(self) -> dict[str, Any]:
-        """The data point as an answer repeats it: the value always a text."""
+        """Return the data point as an answer repeats it: the value always as text."""
         return {
             "metric": self.metric,
             "timestamp": self.timestamp,
@@ -35,7 +35,7 @@ class DataPoint(msgspec.Struct, frozen=True):
         }
 
     def texts(self) -> dict[str, str]:
-        """The tags; a number or a truth value is its text."""
+        """Return the tags. Numbers and truth values become text."""
         return {name: _text(value) for name, value in (self.tags or {}).items() if value is not None}
 
 
@@ -44,9 +44,10 @@ _ONE = msgspec.json.Decoder(DataPoint)
 
 
 def decode(body: bytes, most: int, take: Take = unlimited) -> Sequence[DataPoint]:
-    """The data points of a body; ``take`` gets what memory they need before they are made, and may raise.
+    """Return the data points of a body. ``take`` is called with the bytes that they need, before they are made.
 
-    Raises InvalidRequestError when it is not JSON of data points, LimitExceededError when it has more than ``most``.
+    ``take`` may raise. Raises InvalidRequestError if the body is not JSON of data points, LimitExceededError for more
+    than ``most``.
     """
     stripped = body.lstrip()
     if not stripped:
@@ -61,7 +62,7 @@ def decode(body: bytes, most: int, take: Take = unlimited) -> Sequence[DataPoint
 
 
 def _lenient(body: bytes, problem: Exception) -> Sequence[DataPoint]:
-    """A body that is not strict JSON: data points with NaN and Infinity are refused one by one."""
+    """Parse a body that is not strict JSON, so that data points with NaN and Infinity are rejected one by one."""
     try:
         found = json.loads(body, parse_constant=str)
         return msgspec.convert(found if isinstance(found, list) else [found], list[DataPoint])

@@ -1,1 +1,1 @@
-"""OpenTelemetry's protocol (OTLP), metrics: the bytes of a request, in either encoding, to columns; and of answers."""
+"""OpenTelemetry's protocol (OTLP): requests in either encoding to columns, and answers."""

@@ -17,9 +17,10 @@ RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 def response(rejected: int, message: str, *, json: bool, field: str = "rejectedDataPoints") -> bytes:
-    """The answer to an accepted request; ``rejected`` of its data points (or of the items of ``field``) were refused.
+    """Return the answer to an accepted request; ``rejected`` counts its rejected data points.
 
-    A message without rejected ones is a warning; without both the answer is empty, which means full success.
+    ``field`` names other items than data points. A message with ``rejected`` 0 is a warning. Without both the answer is
+    empty, which means full success.
     """
     if json:
         partial = {field: str(rejected), "errorMessage": message}
@@ -31,7 +32,7 @@ def response(rejected: int, message: str, *, json: bool, field: str = "rejectedD
 
 
 def status(code: int, message: str, retry_after_ms: int | None = None, *, json: bool = False) -> bytes:
-    """A failure: ``code`` is that of gRPC. ``retry_after_ms``: when to try again."""
+    """Return a failure; ``code`` is a gRPC code, ``retry_after_ms`` the delay before the next attempt."""
     if json:
         found: dict[str, object] = {"code": code, "message": message}
         if retry_after_ms is not None:

@@ -1,7 +1,7 @@
-"""Messages in JSON, written as the same messages in protocol buffers: each has one reader. Then requests of metrics.
+"""Converts OTLP messages in JSON to protocol buffers, so that each message has one reader; then metrics to columns.
 
-https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding: names of fields are in lowerCamelCase, numbers of 64
-bits texts or numbers, enumerations numbers, ids hexadecimal digits, bytes base64.
+https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding: field names are in lowerCamelCase, 64-bit numbers are
+texts or numbers, enumerations are numbers, ids are hexadecimal digits, bytes are base64.
 """
 
 import struct
@@ -22,7 +22,7 @@ from jobmeter.wire.protobuf import encode_varint
 S = TypeVar("S")
 P = TypeVar("P")
 Write = Callable[[Any], bytes]
-"""A field with its tag, from a value that is not None."""
+"""Encodes a value that is not None as a field with its tag."""
 _NO_ID = b"\xff"
 """Too short for any id."""
 _ARRAY, _MAP, _KEY, _ITEM, _VALUE = 0x2A, 0x32, 0x0A, 0x0A, 0x12
@@ -32,35 +32,35 @@ MOST_OBJECTS = 2_000_000
 
 
 def text(tag: int) -> Write:
-    """A text; an empty one is absent."""
+    """Encode a text; an empty text is absent."""
     return lambda value: part(tag, value.encode()) if value else b""
 
 
 def varint(tag: int) -> Write:
-    """A whole number or a truth value; 0 is absent."""
+    """Encode a whole number or a truth value; 0 is absent."""
     head = bytes((tag,))
     return lambda value: head + encode_varint(value % 2**64) if value else b""
 
 
 def fixed(tag: int, form: str) -> Write:
-    """A number of fixed length, in a ``form`` of ``struct``."""
+    """Encode a number of fixed length, in a ``form`` of ``struct``."""
     head, pack = bytes((tag,)), struct.Struct(f"<{form}").pack
     return lambda value: head + pack(value)
 
 
 def bits32(tag: int) -> Write:
-    """The lowest 32 bits of a number, in fixed length."""
+    """Encode the lowest 32 bits of a number, in fixed length."""
     head = encode_varint(tag)
     return lambda value: head + struct.pack("<I", value % 2**32)
 
 
 def packed(tag: int, form: str) -> Write:
-    """Numbers of fixed length, one after the other."""
+    """Encode numbers of fixed length, packed."""
     return lambda values: part(tag, struct.pack(f"<{len(values)}{form}", *values))
 
 
 def identifier(tag: int) -> Write:
-    """An id; one of zeros alone is absent, and what is no id is one that no reader accepts."""
+    """Encode an id. An id of zeros is absent; invalid digits become an id that every reader rejects."""
 
     def write(digits: str) -> bytes:
         try:
@@ -72,34 +72,34 @@ def identifier(tag: int) -> Write:
 
 
 def message(tag: int) -> Write:
-    """A message."""
+    """Encode a message."""
     return lambda sent: part(tag, encode(sent))
 
 
 def messages(tag: int) -> Write:
-    """Messages, each a field."""
+    """Encode messages, each as a field."""
     return lambda sent: b"".join([part(tag, encode(one)) for one in sent])
 
 
 def pairs(tag: int) -> Write:
-    """Attributes, each a field."""
+    """Encode attributes, each as a field."""
     return lambda sent: b"".join([part(tag, _pair(one, 0)) for one in sent])
 
 
 def attribute_value(tag: int) -> Write:
-    """An AnyValue."""
+    """Encode an AnyValue."""
     return lambda sent: part(tag, _any(sent, 0))
 
 
 class Message(msgspec.Struct, rename="camel", gc=False):
-    """Its fields in the order in which they are written, each annotated with how.
+    """A message. Its annotated fields are written in their order, each with the function of its annotation.
 
     Unknown fields are ignored; ``null`` counts as absent.
     """
 
 
 class AnyValue(Message):
-    """The value of an attribute: one of these."""
+    """The value of an attribute. One field is set."""
 
     array_value: "Values | None" = None
     kvlist_value: "KeyValues | None" = None
@@ -207,7 +207,7 @@ class _Request(Message):
 
 
 def decode(data: bytes, shapes: Shapes | None = None) -> Written:
-    """The columns of a request of metrics. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
+    """Return the columns of a request of metrics. Raises as ``jobmeter.wire.otlp.protobuf.decode``."""
     # The decoded objects take much more memory than the text.
     if len(data) > _MOST_BYTES or data.count(b"{") > MOST_OBJECTS:
         raise LimitExceededError(f"a request may have {_MOST_BYTES} bytes and {MOST_OBJECTS} objects of JSON", "body")
@@ -215,16 +215,16 @@ def decode(data: bytes, shapes: Shapes | None = None) -> Written:
 
 
 def read(data: bytes | msgspec.Raw, shape: type[S]) -> S:
-    """The message in JSON. Raises InvalidRequestError (field ``body``)."""
+    """Parse a message in JSON. Raises InvalidRequestError (field ``body``)."""
     try:
-        # Numbers may be texts ("1767225600000000000", "NaN"), as the JSON of protocol buffers has them.
+        # Numbers may be texts ("1767225600000000000", "NaN"), as the JSON form of protocol buffers defines.
         return msgspec.json.decode(data, type=shape, strict=False)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"the body is not the message that Content-Type says: {error}", "body") from error
 
 
 def encode(sent: Message) -> bytes:
-    """The message in protocol buffers. Raises InvalidRequestError for a number that no field can hold."""
+    """Encode a message in protocol buffers. Raises InvalidRequestError for a number that no field can hold."""
     parts = []
     for name, sent_as, write in _fields(type(sent)):
         value = getattr(sent, name)
@@ -239,7 +239,7 @@ def encode(sent: Message) -> bytes:
 
 @cache
 def _fields(shape: type[Message]) -> list[tuple[str, str, Write]]:
-    """The fields with an annotation: name, name in JSON, how it is written."""
+    """Return the annotated fields: name, name in JSON, and the function that encodes the field."""
     hints = get_type_hints(shape, include_extras=True)
     names = zip(shape.__struct_fields__, shape.__struct_encode_fields__, strict=True)
     return [
@@ -252,7 +252,7 @@ def _pair(pair: KeyValue, deep: int) -> bytes:
 
 
 def _any(value: AnyValue | None, deep: int) -> bytes:
-    """The content of an AnyValue. What lies deeper than a reader goes is left out: it refuses the whole."""
+    """Encode the content of an AnyValue. Levels below ``MOST_DEEP`` are cut off: the reader rejects them anyway."""
     if value is None or deep > MOST_DEEP:
         return b""
     if value.array_value is not None:

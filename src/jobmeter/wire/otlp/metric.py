@@ -1,6 +1,6 @@
-"""How each kind of metric is stored.
+"""Stores each kind of metric.
 
-Histograms and summaries become the series that Prometheus has for them
+Histograms and summaries become the series that Prometheus defines for them
 (https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/#otlp-metric-points-to-prometheus).
 """
 
@@ -19,7 +19,7 @@ NO_VALUE = 1
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A data point of a histogram or a summary. ``own``: its attributes, as in a key."""
+    """A data point of a histogram or a summary. ``own`` holds its attributes, encoded as in a key."""
 
     own: bytes
     time_ns: int
@@ -29,15 +29,15 @@ class Point(msgspec.Struct, frozen=True):
 
 
 def refusal(temporality: int) -> str:
-    """Why a sum or a histogram of that temporality is not stored; empty for one that is.
+    """Return the reason to reject a sum or a histogram of that temporality; empty if there is no reason.
 
-    Changes since the last export cannot be stored: one that is sent again, or lost, would make every later total wrong.
+    Deltas (changes since the last export) are not stored: a repeated or lost delta would make every later total wrong.
     """
     return "" if temporality == CUMULATIVE else "delta" if temporality == _DELTA else "temporality"
 
 
 def number(into: Builder, header: Header, own: bytes, time_ns: int, flags: int, value: float | None) -> None:
-    """A data point of a gauge or a sum."""
+    """Add a data point of a gauge or a sum."""
     if flags & NO_VALUE:
         into.stale += 1
     elif value is None:
@@ -47,7 +47,7 @@ def number(into: Builder, header: Header, own: bytes, time_ns: int, flags: int, 
 
 
 def histogram(into: Builder, named: Named, point: Point, counts: Sequence[int], bounds: Sequence[float]) -> None:
-    """A data point of a histogram with explicit bounds: ``_count``, ``_sum``, and ``_bucket`` with ``le``."""
+    """Add a data point of a histogram with explicit bounds: ``_count``, ``_sum``, and ``_bucket`` with ``le``."""
     if point.flags & NO_VALUE:
         into.stale += 1
         return
@@ -65,7 +65,7 @@ def histogram(into: Builder, named: Named, point: Point, counts: Sequence[int], 
 
 
 def summary(into: Builder, named: Named, point: Point, quantiles: Sequence[tuple[float, float]]) -> None:
-    """A data point of a summary: ``_count``, ``_sum``, and the quantiles under the metric's own name."""
+    """Add a data point of a summary: ``_count``, ``_sum``, and the quantiles under the metric's own name."""
     if point.flags & NO_VALUE:
         into.stale += 1
         return
@@ -90,7 +90,7 @@ def _sound(counts: Sequence[int], bounds: Sequence[float], count: int) -> bool:
 def _count_and_sum(into: Builder, named: Named, point: Point, total: float | None) -> None:
     into.head(into.header(named, Kind.COUNTER, "_count"), point.own, point.time_ns, float(point.count))
     if total is not None:
-        # A counter only if no value is negative, which the protocol does not say.
+        # The sum is a counter only if no value is negative. The protocol does not say so.
         into.more(into.header(named, Kind.GAUGE, "_sum"), point.own, point.time_ns, total)
 
 

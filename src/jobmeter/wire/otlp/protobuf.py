@@ -1,4 +1,4 @@
-"""``ExportMetricsServiceRequest`` in protocol buffers to columns.
+"""Reads ``ExportMetricsServiceRequest`` in protocol buffers to columns.
 
 https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/proto/metrics/v1/metrics.proto
 """
@@ -42,15 +42,15 @@ _QUANTILES, _QUANTILE, _QUANTILE_VALUE = 0x32, 0x09, 0x11
 _LONG = 128
 _START = 0x11
 _BEFORE = 17
-"""Bytes between the begin of a time and the attributes that follow time and value."""
+"""Bytes from the start of a time to the attributes that follow time and value."""
 
 Span = tuple[int, int]
 
 
 def decode(data: bytes, shapes: Shapes | None = None) -> Written:
-    """The columns of a request; ``shapes`` are those of earlier ones.
+    """Return the columns of a request; ``shapes`` caches the shapes of earlier requests.
 
-    Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too many parts.
+    Raises InvalidRequestError (field ``body``) for any other message, LimitExceededError for too many parts.
     """
     shapes = Shapes() if shapes is None else shapes
     walk = _Walk(data, shapes.numbers)
@@ -70,20 +70,20 @@ def decode(data: bytes, shapes: Shapes | None = None) -> Written:
 
 
 class _Walk:
-    """Goes through a request, message by message."""
+    """Walks through a request, message by message."""
 
     def __init__(self, data: bytes, numbers: Numbers) -> None:
         self.into = Builder(data, numbers)
         self._data = data
 
     def request(self) -> None:
-        """All of it."""
+        """Read the whole request."""
         for tag, _, at, end in self._fields(0, len(self._data)):
             if tag == _FIRST:
                 self._resource(at, end)
 
     def scanned(self, found: Scanned) -> None:
-        """All of it, where the compiled scan has found its metrics."""
+        """Read the whole request from the result of the compiled scan."""
         data = self._data
         resources: dict[Span, tuple[bytes, bytes]] = {}
         owners: dict[Span, Owner] = {}
@@ -105,7 +105,7 @@ class _Walk:
                 _READERS[row.kind](self, named, [(row.body, row.body_end)])
 
     def _plain(self, row: Row, named: Named, own: list[int], ends: list[int]) -> None:
-        """A gauge or a sum, all of whose data points have the usual form."""
+        """Add a gauge or a sum whose data points all have the usual form."""
         into, data = self.into, self._data
         summed = row.kind == _SUM
         reason = metric.refusal(row.temporality) if summed else ""
@@ -136,7 +136,7 @@ class _Walk:
                     self._metric(owner, *one)
 
     def _head_and_parts(self, at: int, end: int) -> tuple[bytes, list[Span]]:
-        """The first field, which is one message even where it comes in pieces, and the places of the second ones."""
+        """Return the first field, joined even if it comes in pieces, and the spans of the second ones."""
         head, parts = [], []
         for tag, _, content, stop in self._fields(at, end):
             if tag == _FIRST:
@@ -162,7 +162,7 @@ class _Walk:
             _READERS[kind](self, Named(owner, name, unit), spans)
 
     def _points(self, spans: Sequence[Span]) -> tuple[list[Span], int, bool]:
-        """The places of the data points; the aggregation temporality; whether the sum is monotonic."""
+        """Return the spans of the data points, the aggregation temporality, and True for a monotonic sum."""
         data, found, temporality, monotonic = self._data, [], 0, False
         for begin, end in spans:
             for tag, _, content, stop in fields(data, begin, end):
@@ -176,11 +176,11 @@ class _Walk:
         return found, temporality, monotonic
 
     def gauge(self, named: Named, spans: Sequence[Span]) -> None:
-        """A gauge."""
+        """Add a gauge."""
         self._numbers(self.into.header(named, Kind.GAUGE), self._points(spans)[0])
 
     def sum(self, named: Named, spans: Sequence[Span]) -> None:
-        """A sum: a counter when it is monotonic."""
+        """Add a sum: a counter if it is monotonic."""
         points, temporality, monotonic = self._points(spans)
         reason = metric.refusal(temporality)
         if reason:
@@ -189,7 +189,7 @@ class _Walk:
             self._numbers(self.into.header(named, Kind.COUNTER if monotonic else Kind.GAUGE), points)
 
     def histogram(self, named: Named, spans: Sequence[Span]) -> None:
-        """A histogram with explicit bounds."""
+        """Add a histogram with explicit bounds."""
         points, temporality, _ = self._points(spans)
         reason = metric.refusal(temporality)
         if reason:
@@ -202,11 +202,11 @@ class _Walk:
             metric.histogram(self.into, named, point, counts, bounds)
 
     def exponential(self, named: Named, spans: Sequence[Span]) -> None:  # noqa: ARG002 - as the others
-        """An exponential histogram: not stored."""
+        """Reject an exponential histogram."""
         self.into.refuse("exponential-histogram", len(self._points(spans)[0]))
 
     def summary(self, named: Named, spans: Sequence[Span]) -> None:
-        """A summary."""
+        """Add a summary."""
         for at, end in self._points(spans)[0]:
             point, _ = self._point(at, end, ATTRIBUTES, _FLAGS)
             quantiles = [
@@ -222,7 +222,7 @@ class _Walk:
         return found[_QUANTILE], found[_QUANTILE_VALUE]
 
     def _point(self, at: int, end: int, attributes: int, flagged: int) -> tuple[Point, dict[int, bytes]]:
-        """The common fields of histograms and summaries, and the bytes of packed numbers by their tag."""
+        """Return the common fields of histograms and summaries, and the bytes of packed numbers by their tag."""
         data, own = self._data, []
         flags = time_ns = count = 0
         total: float | None = None
@@ -244,7 +244,10 @@ class _Walk:
         return point, {tag: b"".join(parts) for tag, parts in packed.items()}
 
     def _numbers(self, header: Header, points: Sequence[Span]) -> None:
-        """Data points of one number. Nearly all have the usual form: times, a value, then attributes and no more."""
+        """Add data points of one number.
+
+        Nearly all have the usual form: times, a value, then attributes and no more.
+        """
         data, into, prefix = self._data, self.into, header.prefix
         keys, indexes, places = into.keys, into.indexes, into.places
         into.spans.append((len(keys), header))
@@ -276,7 +279,7 @@ class _Walk:
 
 
 def _usual(data: bytes, begin: int, end: int) -> int:
-    """Where the attributes of a data point in the usual form begin; -1 for another one."""
+    """Return the start of the attributes of a data point in the usual form; -1 for another form."""
     at = begin + 9 if end - begin >= 27 and data[begin] == _START else begin
     if end - at < 18 or data[at] != _TIME or data[at + 9] not in {AS_DOUBLE, AS_INT}:
         return -1
@@ -291,7 +294,7 @@ def _usual(data: bytes, begin: int, end: int) -> int:
 
 
 def _eights(content: bytes, tag: int, attributes: int) -> bytes:
-    """Numbers of eight bytes each. Raises InvalidRequestError for a part of one."""
+    """Return packed numbers of eight bytes. Raises InvalidRequestError for an incomplete number."""
     if len(content) % 8 and attributes == _HISTOGRAM_ATTRIBUTES:
         raise damaged(f"field {tag >> 3} is cut off")
     return content

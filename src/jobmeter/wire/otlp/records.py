@@ -1,4 +1,4 @@
-"""``ExportLogsServiceRequest`` in protocol buffers to log records.
+"""Reads ``ExportLogsServiceRequest`` in protocol buffers to log records.
 
 https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/proto/logs/v1/logs.proto
 """
@@ -17,9 +17,9 @@ _TRACE, _SPAN, _OBSERVED, _EVENT = 0x4A, 0x52, 0x59, 0x62
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One log record. ``time_ns`` is 0 where neither the record nor its observer has a time.
+    """A log record. ``time_ns`` is 0 if neither the record nor its observer has a time.
 
-    ``severity`` is OTLP's number, 0 where there is none; ``trace`` and ``span`` are hexadecimal digits or empty.
+    ``severity`` is OTLP's number, 0 if unset; ``trace`` and ``span`` are hexadecimal digits or empty.
     """
 
     time_ns: int
@@ -33,13 +33,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(data: bytes, most: int) -> Sent[Record]:
-    """The records of a request, at most ``most``. Raises as ``jobmeter.wire.otlp.spans.decode``."""
+    """Return the records of a request, at most ``most``. Raises as ``jobmeter.wire.otlp.spans.decode``."""
     sent: Sent[Record] = Sent(most)
     return collect(sent, scopes(data, sent), record, repeated=False)
 
 
 def record(data: bytes, resource: Attributes, scope: SpanScope) -> Record:  # noqa: ARG001 - as of spans
-    """A record of its message. Raises RefusedError."""
+    """Parse the message of a record. Raises RefusedError."""
     found = Fields(data)
     return Record(
         time_ns=found.fixed(_TIME) or found.fixed(_OBSERVED),
@@ -63,5 +63,5 @@ def _body(message: bytes) -> Any:  # noqa: ANN401 - any value of JSON
 
 
 def _hex(raw: bytes, size: int) -> str:
-    """An id; an invalid one counts as absent, and the record is stored."""
+    """Return an id in hexadecimal. An invalid id counts as absent, so that the record is stored."""
     return raw.hex() if len(raw) == size and any(raw) else ""

@@ -1,4 +1,4 @@
-"""A cache of keys for requests that differ from earlier ones in times and values alone, as those of one sender do."""
+"""A cache for requests that differ from earlier ones only in times and values, as the requests of one sender do."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -11,13 +11,13 @@ from jobmeter.model.batch import Int64s, Uint32s
 from jobmeter.wire.otlp.written import Builder, Header, Numbers, Written, usual_columns
 
 LEAST = 64
-"""Data points of a request that is worth it."""
+"""Fewest data points of a request that is cached."""
 _MOST_BYTES = 128 * 2**20
 _KEY_BYTES = 100
 
 
 class Shape(msgspec.Struct, frozen=True, eq=False):
-    """A request without times and values: see ``Written``; ``index`` and ``at`` as ``usual_columns`` has them."""
+    """A request without times and values: see ``Written``. ``index`` and ``at`` are arguments of ``usual_columns``."""
 
     keys: list[bytes]
     spans: Sequence[tuple[int, Header]]
@@ -27,12 +27,12 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, built: Builder) -> "Shape":
-        """That of a request all of whose data points have the usual form, or are refused for their metric."""
+        """Return the shape of a request whose data points all have the usual form or were rejected for their metric."""
         index, at = np.array(built.indexes, np.uint32), np.array(built.places, np.int64)
         return cls(built.keys, built.spans, index, at, +built.refused)
 
     def written(self, data: bytes) -> Written:
-        """A request of this shape."""
+        """Combine this shape with the times and values of a request."""
         heads, odd = usual_columns(data, self.index, self.at)
         refused = self.refused + Counter({"not-a-number": odd})
         none = np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64)
@@ -40,13 +40,13 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
 
 
 class Shapes:
-    """Shapes of requests: the least recently used go first. ``numbers`` are those that their keys are made of.
+    """A cache of shapes that drops the least recently used. ``numbers`` are the numbers in the keys.
 
     Safe for several threads.
     """
 
     def __init__(self, bound: int | None = None) -> None:
-        """``bound``: bytes of all of them, about."""
+        """``bound``: bytes of all shapes together, about."""
         self._bound = _MOST_BYTES if bound is None else bound
         self._lock = threading.Lock()
         self.numbers = Numbers(self._bound // 4)
@@ -55,11 +55,11 @@ class Shapes:
 
     @property
     def size(self) -> int:
-        """About how many bytes they take."""
+        """Bytes of all shapes, about."""
         return self._bytes + self.numbers.size
 
     def get(self, text: bytes) -> Shape | None:
-        """The shape of a request with this text but for times and values."""
+        """Return the shape cached under this text, which is a request with zeros for times and values."""
         with self._lock:
             found = self._entries.get(text)
             if found is not None:
@@ -67,7 +67,7 @@ class Shapes:
             return found
 
     def put(self, text: bytes, shape: Shape) -> None:
-        """Remember one."""
+        """Cache a shape."""
         size = _size(text, shape)
         if size > self._bound // 4:
             return

@@ -1,4 +1,4 @@
-"""``ExportTraceServiceRequest`` in protocol buffers to spans.
+"""Reads ``ExportTraceServiceRequest`` in protocol buffers to spans.
 
 https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/proto/trace/v1/trace.proto
 """
@@ -20,16 +20,16 @@ _TRACE_BYTES, _SPAN_BYTES = 16, 8
 
 
 def decode(data: bytes, most: int) -> Sent[Span]:
-    """The spans of a request, at most ``most``; job, replica and service are found later.
+    """Return the spans of a request, at most ``most``. Later steps find job, replica and service.
 
-    Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too much of it.
+    Raises InvalidRequestError (field ``body``) for any other message, LimitExceededError for too much content.
     """
     sent: Sent[Span] = Sent(most)
     return collect(sent, scopes(data, sent), span, repeated=True)
 
 
 def span(data: bytes, resource: Attributes, scope: SpanScope) -> Span:
-    """A span of its message. Raises RefusedError."""
+    """Parse the message of a span. Raises RefusedError."""
     found = Fields(data)
     status, events, links = Fields(found.message(_STATUS)), found.messages(_EVENTS), found.messages(_LINKS)
     check_many(max(len(events), len(links)))
@@ -76,12 +76,12 @@ def _link(found: Fields) -> SpanLink:
 
 
 def _id(raw: bytes, size: int) -> str:
-    """An id in hexadecimal digits. Raises RefusedError for one of another length, or of zeros alone."""
+    """Return an id in hexadecimal digits. Raises RefusedError for another length, or for zeros alone."""
     if len(raw) != size or not any(raw):
         raise RefusedError("id")
     return raw.hex()
 
 
 def _one_of(values: tuple[T, ...], number: int) -> T:
-    """The member of an enumeration; the first one, which means unspecified, for an unknown number."""
+    """Return the member of an enumeration; an unknown number gives the first one, which means unspecified."""
     return values[number] if 0 <= number < len(values) else values[0]

@@ -1,4 +1,4 @@
-"""Shared by requests of spans and of log records: resources, attributes, and their bounds."""
+"""Shared parts of requests of spans and of log records: resources, attributes, and their bounds."""
 
 import math
 from collections import Counter
@@ -16,16 +16,16 @@ from jobmeter.wire.protobuf import fields, varint
 T = TypeVar("T")
 
 MOST_SHARED = 32 * 1_024
-"""Largest resource, and largest scope, as they were sent: they are stored again with each span."""
+"""Most bytes of a resource, and of a scope: they are stored again with each span."""
 MOST_TOTAL = 256 * 2**20
 """Most bytes of the spans of a request, each with its resource and its scope."""
 _MOST_FIELDS = 4 * MOST_PARTS
-"""Fields of a message, of all kinds."""
+"""Most fields of a message, of all kinds."""
 Span = tuple[int, int]
 
 
 class Part(Protocol):
-    """A message, which ``bytes`` gives in protocol buffers. Its length is that of what was sent."""
+    """A message. ``bytes`` converts it to protocol buffers; ``len`` is the length of the original."""
 
     def __len__(self) -> int: ...
 
@@ -33,9 +33,9 @@ class Part(Protocol):
 
 
 Scoped = tuple[Part, Part, Sequence[Part]]
-"""A resource, a scope, and the items of both."""
+"""A resource, a scope, and their items."""
 Make = Callable[[bytes, Attributes, SpanScope], T]
-"""An item of its message, the attributes of its resource, and its scope. Raises RefusedError."""
+"""Makes an item from its message, the attributes of its resource, and its scope. Raises RefusedError."""
 
 
 class Group(msgspec.Struct, Generic[T], frozen=True):
@@ -48,7 +48,7 @@ class Group(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(slots=True)
 class Sent(Generic[T]):
-    """The content of a request: its items by resource and scope, and how many were refused, by reason."""
+    """The content of a request: its items by resource and scope, and the number of rejected items by reason."""
 
     most: int
     groups: list[Group[T]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Sent(Generic[T]):
     _total: int = 0
 
     def count(self, size: int) -> None:
-        """Count an item of so many bytes. Raises LimitExceededError (field ``body``)."""
+        """Count an item of ``size`` bytes. Raises LimitExceededError (field ``body``)."""
         self._items += 1
         self._total += size
         self.check(self._items)
@@ -67,13 +67,13 @@ class Sent(Generic[T]):
             )
 
     def check(self, number: int) -> None:
-        """Raises LimitExceededError (field ``body``) for more items than a request may bring."""
+        """Raise LimitExceededError (field ``body``) for more items than a request may bring."""
         if number > self.most:
             raise LimitExceededError(f"a request may bring {self.most} spans or log records", "body")
 
 
 class RefusedError(Exception):
-    """One item cannot be stored, for ``reason``; the others can."""
+    """Rejects a single item for ``reason``. The other items are stored."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -81,19 +81,19 @@ class RefusedError(Exception):
 
 
 def check_size(size: int) -> None:
-    """Raises RefusedError for an item that is too large."""
+    """Raise RefusedError for an item that is too large."""
     if size > MOST_BYTES:
         raise RefusedError("too-large")
 
 
 def check_many(count: int) -> None:
-    """Raises RefusedError for too many attributes, events or links."""
+    """Raise RefusedError for too many attributes, events or links."""
     if count > MOST_PARTS:
         raise RefusedError("too-many-parts")
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
-    """The value as JSON can hold it: a number that is not finite becomes a text."""
+    """Return the value in a form that JSON can hold: a number that is not finite becomes a text."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, list):
@@ -104,10 +104,10 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
 
 
 class Fields:
-    """The fields of a message by tag; of several where one may be, the last one counts."""
+    """The fields of a message by tag. If a single field repeats, its last occurrence counts."""
 
     def __init__(self, data: bytes) -> None:
-        """Raises InvalidRequestError (field ``body``), RefusedError for too many."""
+        """Raises InvalidRequestError (field ``body``), or RefusedError for too many fields."""
         self._data = data
         self._places: dict[int, list[Span]] = {}
         for number, (tag, _, content, stop) in enumerate(fields(data, 0, len(data))):
@@ -116,34 +116,34 @@ class Fields:
             self._places.setdefault(tag, []).append((content, stop))
 
     def content(self, tag: int) -> bytes:
-        """The content of a field; empty for an absent one."""
+        """Return the content of a field; empty for an absent field."""
         if tag not in self._places:
             return b""
         at, end = self._places[tag][-1]
         return self._data[at:end]
 
     def text(self, tag: int) -> str:
-        """The text of a field."""
+        """Return the text of a field."""
         return utf8(self.content(tag), "body")
 
     def count(self, tag: int) -> int:
-        """The whole number of a field that is a varint, truncated to 32 bits."""
+        """Return the whole number of a varint field, truncated to 32 bits."""
         return varint(self._data, *self._places[tag][-1])[0] & 0xFFFF_FFFF if tag in self._places else 0
 
     def fixed(self, tag: int) -> int:
-        """The whole number of a field of fixed length."""
+        """Return the whole number of a field of fixed length."""
         return int.from_bytes(self.content(tag), "little")
 
     def message(self, tag: int) -> bytes:
-        """One message of the pieces in which it came."""
+        """Return the message of a field, its pieces joined."""
         return b"".join(self.messages(tag))
 
     def messages(self, tag: int) -> list[bytes]:
-        """The messages of a field that may be there several times."""
+        """Return the messages of a repeated field."""
         return [self._data[at:end] for at, end in self._places.get(tag, ())]
 
     def attributes(self, tag: int) -> dict[str, Any]:
-        """The attributes of that field. Raises RefusedError."""
+        """Return the attributes of a field. Raises RefusedError."""
         found: dict[str, Any] = {}
         try:
             for at, end in self._places.get(tag, ()):
@@ -162,9 +162,9 @@ _FIRST, _SECOND = 0x0A, 0x12
 
 
 def scopes(data: bytes, sent: Sent[Any]) -> Iterator[Scoped]:
-    """The scopes of a request in protocol buffers; each counts as an item of ``sent``.
+    """Yield the scopes of a request in protocol buffers; each counts as an item of ``sent``.
 
-    Requests of spans and of log records are of the same form.
+    Requests of spans and of log records have the same form.
     """
     for at, end in _places(data, 0, len(data), sent)[0]:
         resources, parts = _places(data, at, end, sent)
@@ -176,14 +176,14 @@ def scopes(data: bytes, sent: Sent[Any]) -> Iterator[Scoped]:
 
 
 def _merged(data: bytes, pieces: Sequence[Span]) -> bytes:
-    """One message of the pieces in which it came."""
+    """Join the pieces of a message."""
     return b"".join([data[at:end] for at, end in pieces])
 
 
 def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated: bool) -> Sent[T]:
-    """``sent`` with the items of some scopes; ``repeated``: each item is stored with what its scope shares.
+    """Add the items of some scopes to ``sent``; ``repeated``: each item is stored together with its scope.
 
-    Raises InvalidRequestError (field ``body``) for what is no such message, LimitExceededError for too much of it.
+    Raises InvalidRequestError (field ``body``) for any other message, LimitExceededError for too much content.
     """
     for resource, scope, items in scopes:
         try:
@@ -205,7 +205,7 @@ def collect(sent: Sent[T], scopes: Iterable[Scoped], make: Make[T], *, repeated:
 
 
 def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span], list[Span]]:
-    """The places of the fields 1 and 2 of a message."""
+    """Return the spans of the fields 1 and 2 of a message."""
     first, second = list[Span](), list[Span]()
     for number, (tag, _, content, stop) in enumerate(fields(data, at, end)):
         sent.check(number)
@@ -217,7 +217,7 @@ def _places(data: bytes, at: int, end: int, sent: Sent[Any]) -> tuple[list[Span]
 
 
 def _shared(resource: Part, scope: Part) -> tuple[Attributes, SpanScope]:
-    """The shared fields of the items of a scope. Raises RefusedError where these are too large."""
+    """Return the shared fields of the items of a scope. Raises RefusedError if they are too large."""
     if len(resource) > MOST_SHARED or len(scope) > MOST_SHARED:
         raise RefusedError("resource-too-large")
     own, of_scope = Fields(bytes(resource)), Fields(bytes(scope))

@@ -1,4 +1,4 @@
-"""Requests of spans and of log records in JSON: what ``jobmeter.wire.otlp.spans`` and ``records`` read, in JSON."""
+"""Requests of spans and of log records in JSON, converted for ``jobmeter.wire.otlp.spans`` and ``records``."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -82,7 +82,7 @@ class _Record(Message):
 
 
 class _ScopeItems(Message):
-    """The items are read one by one, so that each is as large as it was sent."""
+    """A scope whose items stay raw, so that each item keeps its original size."""
 
     scope: msgspec.Raw = msgspec.Raw(b"{}")
     spans: list[msgspec.Raw] | None = None
@@ -101,7 +101,7 @@ class _Request(Message):
 
 
 class _Part:
-    """A message of that shape; see ``jobmeter.wire.otlp.telemetry.Part``."""
+    """A message of that shape in JSON; implements ``jobmeter.wire.otlp.telemetry.Part``."""
 
     def __init__(self, sent: msgspec.Raw, shape: type[Message]) -> None:
         self._sent = sent
@@ -115,7 +115,7 @@ class _Part:
 
 
 def decode_spans(data: bytes, most: int) -> Sent[Span]:
-    """The spans of a request. Raises as ``jobmeter.wire.otlp.spans.decode``."""
+    """Return the spans of a request. Raises as ``jobmeter.wire.otlp.spans.decode``."""
     sent: Sent[Span] = Sent(most)
     parts = read(data, _Request).resource_spans or ()
     scopes = [(part, scope, scope.spans or ()) for part in parts for scope in part.scope_spans or ()]
@@ -123,7 +123,7 @@ def decode_spans(data: bytes, most: int) -> Sent[Span]:
 
 
 def decode_records(data: bytes, most: int) -> Sent[Record]:
-    """The records of a request. Raises as ``jobmeter.wire.otlp.records.decode``."""
+    """Return the records of a request. Raises as ``jobmeter.wire.otlp.records.decode``."""
     sent: Sent[Record] = Sent(most)
     parts = read(data, _Request).resource_logs or ()
     scopes = [(part, scope, scope.log_records or ()) for part in parts for scope in part.scope_logs or ()]

@@ -1,4 +1,4 @@
-"""Attributes, read from protocol buffers.
+"""Reads attributes from protocol buffers.
 
 The text of a value that is not a string follows
 https://opentelemetry.io/docs/specs/otel/common/#anyvalue-representation-for-non-otlp-protocols
@@ -14,9 +14,9 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.wire.protobuf import encode_varint, fields, varint
 
 MOST_ATTRIBUTES = 128
-"""Of one resource, scope or data point; SDKs have the same limit."""
+"""Most attributes of one resource, scope or data point; SDKs have the same limit."""
 MOST_DEEP = 8
-"""Levels of lists and maps in an attribute."""
+"""Most levels of lists and maps in an attribute."""
 _DOUBLE = struct.Struct("<d")
 _KEY, _VALUE = 0x0A, 0x12
 _STRING, _BOOL, _INT, _FLOAT, _ARRAY, _MAP, _BYTES = 0x0A, 0x10, 0x18, 0x21, 0x2A, 0x32, 0x3A
@@ -25,15 +25,15 @@ Value = str | bool | int | float | list[object] | dict[str, object] | None
 
 
 def part(tag: int, content: bytes) -> bytes:
-    """A field of bytes, by its tag (below 128)."""
+    """Encode a field of bytes with its tag (below 128)."""
     size = len(content)
     return (bytes((tag, size)) if size < 128 else bytes((tag,)) + encode_varint(size)) + content
 
 
 def attributes(raw: bytes, tag: int) -> dict[str, str]:
-    """The attributes that are the fields ``tag`` of a message, as texts; one without a value is left out.
+    """Return the attributes in the fields ``tag`` of a message, as texts. Attributes without a value are left out.
 
-    Raises InvalidRequestError (field ``labels``, or ``body`` for what is no message).
+    Raises InvalidRequestError (field ``labels``, or ``body`` for an invalid message).
     """
     found: dict[str, str] = {}
     for one, _, at, end in fields(raw, 0, len(raw)):
@@ -49,7 +49,7 @@ def attributes(raw: bytes, tag: int) -> dict[str, str]:
 
 
 def text_of(value: Value) -> str:
-    """A value as text: a string is itself, nothing is empty, all else is its JSON."""
+    """Convert a value to text: a string stays, a missing value is empty, any other value is JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -60,7 +60,7 @@ def text_of(value: Value) -> str:
 
 
 def utf8(raw: bytes, field: str) -> str:
-    """The text. Raises InvalidRequestError naming ``field``."""
+    """Decode a text. Raises InvalidRequestError that names ``field``."""
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -68,7 +68,7 @@ def utf8(raw: bytes, field: str) -> str:
 
 
 def pair(data: bytes, at: int, end: int, deep: int = 0) -> tuple[str, Value]:
-    """The key and the value of a KeyValue. Raises InvalidRequestError (field ``labels``)."""
+    """Return the key and the value of a KeyValue. Raises InvalidRequestError (field ``labels``)."""
     key, value = b"", (0, 0)
     for tag, _, content, stop in fields(data, at, end):
         if tag == _KEY:
@@ -79,7 +79,7 @@ def pair(data: bytes, at: int, end: int, deep: int = 0) -> tuple[str, Value]:
 
 
 def any_value(data: bytes, at: int, end: int, deep: int = 0) -> Value:
-    """The value of an AnyValue. Raises InvalidRequestError (field ``labels``)."""
+    """Return the value of an AnyValue. Raises InvalidRequestError (field ``labels``)."""
     if deep > MOST_DEEP:
         raise InvalidRequestError(f"an attribute is nested deeper than {MOST_DEEP} levels", "labels")
     value: Value = None

@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 from jobmeter.errors import InvalidRequestError, LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.wire.otlp.values import attributes, utf8
 from jobmeter.wire.protobuf import fields
 
 MOST_PARTS = 1_000_000
 """Most messages in one request: data points, metrics, buckets, and so on."""
 ATTRIBUTES = 0x3A
-"""The tag under which a key holds the attributes of a data point."""
+"""The tag of a data point's attributes in a key."""
 _RESOURCE_ATTRIBUTES, _SCOPE_NAME, _SCOPE_VERSION, _SCOPE_ATTRIBUTES = 0x0A, 0x0A, 0x12, 0x1A
-_MILLISECOND = 1_000_000
 _LONGEST_NAME = 1_024
-"""Bytes of a name or a unit; longer ones are no names."""
+"""Most bytes of a name or a unit; a longer name is invalid."""
 MOST_OWN = 32 * 1_024
-"""Bytes of a data point's attributes; more than that is never stored, and would be remembered."""
+"""Most bytes of a data point's attributes. Larger ones are never stored, and must not fill the cache."""
 
 _WIDTH = 8
 """Bytes of each number in a key."""
@@ -36,7 +36,7 @@ _PACK = struct.Struct("<Q").pack
 _MOST_NUMBERS, _NUMBERS_BYTES = 1_000_000, 64 * 2**20
 
 Columns = tuple[Uint32s, Int64s, Float64s]
-"""Index, time in ms (-1 where there is none), value."""
+"""Index, time in ms (-1 if missing), value."""
 
 
 class Kind(Enum):
@@ -49,9 +49,9 @@ class Kind(Enum):
 class Described(msgspec.Struct, frozen=True):
     """The description of a series.
 
-    ``attributes`` are those of the data point, with ``le`` or ``quantile`` where it has one. ``name`` ends with
-    ``_count``, ``_sum`` or ``_bucket`` where the metric is a histogram or a summary. ``scope``: the name, the version
-    and the attributes of the instrumentation scope.
+    ``attributes`` are the attributes of the data point, with ``le`` or ``quantile`` if it has one. ``name`` ends with
+    ``_count``, ``_sum`` or ``_bucket`` if the metric is a histogram or a summary. ``scope``: the name, the version and
+    the attributes of the instrumentation scope.
     """
 
     name: str
@@ -68,7 +68,7 @@ Scope = tuple[str, str, Mapping[str, str]]
 class Numbers:
     """A number for each value, as ``_WIDTH`` bytes, the same in every request. Safe for several threads.
 
-    With too many values all are dropped; a number is never used twice.
+    Too many values empty the table. A number is never used twice.
     """
 
     def __init__(self, bound: int = _NUMBERS_BYTES) -> None:
@@ -80,11 +80,11 @@ class Numbers:
 
     @property
     def size(self) -> int:
-        """About how many bytes the values take."""
+        """Bytes of the values, about."""
         return self._bytes
 
     def of(self, value: Hashable, size: int) -> bytes:
-        """The number; ``size``: about how many bytes the value takes."""
+        """Return the number of a value; ``size`` is about its bytes."""
         numbers = self._numbers
         found = numbers.get(value)
         if found is None:
@@ -106,7 +106,10 @@ class Owner:
         self._read: tuple[Mapping[str, str], Scope] | InvalidRequestError | None = None
 
     def words(self) -> tuple[Mapping[str, str], Scope]:
-        """The attributes of the resource, and the scope; read once. Raises InvalidRequestError (field ``labels``)."""
+        """Return the attributes of the resource, and the scope; parsed once.
+
+        Raises InvalidRequestError (field ``labels``).
+        """
         if self._read is None:
             resource, scope = self._sent
             try:
@@ -119,7 +122,7 @@ class Owner:
 
 
 class Named(NamedTuple):
-    """The head of a metric."""
+    """The owner, name and unit of a metric."""
 
     owner: Owner
     name: bytes
@@ -138,14 +141,13 @@ class Header(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Written:
-    """What a request brought.
+    """The samples of a request.
 
-    ``keys``: bytes that encode the name and the attributes of each series, the same in every request. A series whose
-    only samples were not finite may be included. ``heads`` holds one sample
-    for each data point that can be stored, ``rest`` the further samples of histograms and summaries; the indexes of
-    both are positions in ``keys``; values are finite. ``refused`` counts the data points that are not stored, by
-    reason; ``stale`` those marked as without a value; ``parts`` the samples of stored histograms and summaries that are
-    not finite.
+    ``keys``: bytes that encode the name and the attributes of each series, the same in every request. A series may be
+    included although none of its samples is finite. ``heads`` has one sample for each data point that can be stored,
+    ``rest`` the further samples of histograms and summaries. Their indexes are positions in ``keys``; their values are
+    finite. ``refused`` counts the rejected data points by reason. ``stale`` counts data points that are marked as
+    without a value. ``parts`` counts samples of stored histograms and summaries that are not finite.
     """
 
     keys: list[bytes]
@@ -157,7 +159,10 @@ class Written:
     spans: Sequence[tuple[int, Header]] = field(repr=False)
 
     def describe(self, at: int) -> Described:
-        """The series at that position. Raises InvalidRequestError (field ``metric`` or ``labels``)."""
+        """Return the description of the series at a position.
+
+        Raises InvalidRequestError (field ``metric`` or ``labels``).
+        """
         header = self.spans[bisect.bisect_right(self.spans, at, key=lambda span: span[0]) - 1][1]
         owner, name, unit = header.named
         if len(name) > _LONGEST_NAME or len(unit) > _LONGEST_NAME:
@@ -183,13 +188,13 @@ class Builder:
     """Collects the data points of one request."""
 
     def __init__(self, data: bytes = b"", numbers: Numbers | None = None) -> None:
-        """``data`` is what ``places`` point into; ``numbers`` those of earlier requests."""
+        """``places`` are positions in ``data``; ``numbers`` are shared with earlier requests."""
         self._numbers = Numbers() if numbers is None else numbers
         self.keys: list[bytes] = []
         self.spans: list[tuple[int, Header]] = []
         self.indexes: list[int] = []
         self.places: list[int] = []
-        """Of data points in the usual form: where their times begin; the tag and the value follow."""
+        """Starts of the times of data points in the usual form; the tag and the value follow each time."""
         self.refused: Counter[str] = Counter()
         self.stale = 0
         self.parts = 0
@@ -205,15 +210,15 @@ class Builder:
             raise LimitExceededError(f"a request may have {MOST_PARTS} data points and other parts", "body")
 
     def resource(self, sent: bytes) -> bytes:
-        """A number for a resource, the same in every request."""
+        """Return a number for a resource, the same in every request."""
         return self._numbers.of(sent, len(sent))
 
     def owner(self, number: bytes, resource: bytes, scope: bytes) -> Owner:
-        """See ``Owner``; ``number`` is that of the resource."""
+        """Return the owner with that resource and scope; ``number`` is the number of the resource."""
         return Owner(self._numbers.of((number, scope), len(scope)), resource, scope)
 
     def header(self, named: Named, kind: Kind, suffix: str = "", extra: tuple[str, str] = ("", "")) -> Header:
-        """See ``Header``."""
+        """Return the header of the series of a metric."""
         owner, name, unit = named
         if len(name) + len(unit) > _LONGEST_NAME:
             name, unit = blake2b(name).digest(), blake2b(unit).digest()
@@ -221,25 +226,25 @@ class Builder:
         return Header(self._numbers.of(parts, len(name) + len(unit)), named, kind, suffix, extra)
 
     def refuse(self, reason: str, points: int = 1) -> None:
-        """Count data points that are not stored."""
+        """Count rejected data points."""
         self.refused[reason] += points
 
     def head(self, header: Header, own: bytes, time_ns: int, value: float) -> None:
-        """The first sample of a data point: its attributes are fields ``ATTRIBUTES``."""
+        """Add the first sample of a data point. Its attributes are fields ``ATTRIBUTES``."""
         if not np.isfinite(value):
             self.refused["not-a-number"] += 1
             return
         self._add(self._heads, header, own, time_ns, value)
 
     def more(self, header: Header, own: bytes, time_ns: int, value: float) -> None:
-        """A further sample of the data point before."""
+        """Add a further sample of the previous data point."""
         if not np.isfinite(value):
             self.parts += 1
             return
         self._add(self._rest, header, own, time_ns, value)
 
     def accept(self, own: bytes) -> bool:
-        """Whether a data point with these attributes can be stored; else it is counted as refused."""
+        """Return True if a data point with these attributes can be stored; otherwise count it as rejected."""
         if len(own) > MOST_OWN:
             self.refuse("labels")
             return False
@@ -254,7 +259,7 @@ class Builder:
         self.keys.append(header.prefix + own)
 
     def written(self) -> Written:
-        """The columns of everything collected."""
+        """Return the columns of everything collected."""
         index, at = np.array(self.indexes, np.uint32), np.array(self.places, np.int64)
         heads, odd = usual_columns(self._data, index, at)
         self.refused["not-a-number"] += odd
@@ -267,9 +272,9 @@ class Builder:
 
 
 def usual_columns(data: bytes, index: Uint32s, at: Int64s) -> tuple[Columns, int]:
-    """Data points whose times begin at those places of a request, and how many more are not finite.
+    """Return the data points whose times begin at these positions, and the number of those that are not finite.
 
-    A tag and a value follow each time. ``index``: of which series they are.
+    A tag and a value follow each time. ``index`` is the series of each data point.
     """
     octets = np.frombuffer(data, np.uint8)
     time = _fixed(octets, at)
@@ -289,18 +294,18 @@ _EIGHT = np.arange(8)
 
 
 def _fixed(octets: NDArray[np.uint8], at: Int64s) -> NDArray[np.uint64]:
-    """The eight bytes at each place, as a number."""
+    """Return the eight bytes at each position as a number."""
     found: NDArray[np.uint64] = octets[at[:, None] + _EIGHT].view("<u8").ravel()
     return found
 
 
 def _milliseconds(time_ns: NDArray[np.uint64]) -> Int64s:
-    """Nanoseconds to milliseconds; 0, which stands for no time, becomes -1."""
-    return np.where(time_ns == 0, -1, (time_ns // np.uint64(_MILLISECOND)).astype(np.int64))
+    """Convert nanoseconds to milliseconds; 0, which means no time, becomes -1."""
+    return np.where(time_ns == 0, -1, (time_ns // np.uint64(NS_PER_MS)).astype(np.int64))
 
 
 class _Rows:
-    """Samples that were read one after the other."""
+    """Samples collected one after the other."""
 
     def __init__(self) -> None:
         self.index: list[int] = []
@@ -308,6 +313,6 @@ class _Rows:
         self.value: list[float] = []
 
     def columns(self) -> Columns:
-        """The arrays."""
+        """Return the samples as arrays."""
         time = np.array(self.time, np.uint64)
         return np.array(self.index, np.uint32), _milliseconds(time), np.array(self.value, np.float64)

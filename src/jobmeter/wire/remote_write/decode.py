@@ -1,4 +1,4 @@
-"""Requests of both versions to columns: by the compiled scan, else in plain Python.
+"""Decodes requests of both versions to columns: by the compiled scan, else in plain Python.
 
 https://prometheus.io/docs/specs/prw/remote_write_spec/ and https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/
 """
@@ -15,7 +15,7 @@ from jobmeter.kernel.remote_write import Scanned, scan_1, scan_2
 from jobmeter.kernel.table import Texts
 from jobmeter.model.batch import Float64s, Int64s, Uint32s
 from jobmeter.wire.protobuf import fields
-from jobmeter.wire.remote_write.plain import Plain, label, read
+from jobmeter.wire.remote_write.reference import RequestFields, label, read
 from jobmeter.wire.remote_write.symbols import Symbols, references
 
 MOST_PARTS = 1_000_000
@@ -31,9 +31,9 @@ class Written(msgspec.Struct, frozen=True, eq=False):
     """The samples of a request.
 
     ``keys``: bytes that encode the labels of each series, the same in every request of the same version. ``labels``
-    reads those of one series, by its position; it raises InvalidRequestError (field ``labels``). ``index`` uint32[n]:
-    which series a sample is of, each with its finite ``value`` float64[n] and its ``time`` int64[n] ms. ``stale``
-    counts markers of a series' end, ``not_finite`` other values that are not finite, ``histograms`` native ones.
+    reads the labels of one series, by its position; it raises InvalidRequestError (field ``labels``). ``index``
+    uint32[n] is the series of each sample, with its finite ``value`` float64[n] and its ``time`` int64[n] ms. ``stale``
+    counts markers of a series' end, ``not_finite`` other values that are not finite, ``histograms`` native histograms.
     """
 
     keys: Sequence[bytes]
@@ -47,45 +47,45 @@ class Written(msgspec.Struct, frozen=True, eq=False):
 
 
 def decode_1(data: bytes) -> Written:
-    """A ``prometheus.WriteRequest``. Metadata is passed over. Raises InvalidRequestError."""
+    """Decode a ``prometheus.WriteRequest``. Metadata is skipped. Raises InvalidRequestError."""
     scanned = scan_1(data, MOST_PARTS)
     if scanned is None:
-        return plain_1(data)
+        return reference_1(data)
     names = Texts(data, scanned.begin, scanned.end)
     return _scanned(scanned, names, _of_names(names))
 
 
 def decode_2(data: bytes, symbol_cache: Symbols | None = None) -> Written:
-    """An ``io.prometheus.write.v2.Request``; ``symbol_cache`` are the texts of earlier ones.
+    """Decode an ``io.prometheus.write.v2.Request``; ``symbol_cache`` has the texts of earlier requests.
 
-    Metadata is passed over. Raises InvalidRequestError.
+    Metadata is skipped. Raises InvalidRequestError.
     """
     symbol_cache = Symbols() if symbol_cache is None else symbol_cache
     scanned = scan_2(data, MOST_PARTS)
     if scanned is None:
-        return plain_2(data, symbol_cache)
+        return reference_2(data, symbol_cache)
     symbols = Texts(data, scanned.begin, scanned.end)
     refs, edges = scanned.refs, scanned.edges
     return _scanned(scanned, _numbered(symbol_cache, symbols, refs, edges), _of_symbols(symbols, refs, edges))
 
 
-def plain_1(data: bytes) -> Written:
-    """The same as ``decode_1`` in plain Python."""
+def reference_1(data: bytes) -> Written:
+    """Decode version 1 in plain Python."""
     found = read(data, _SERIES_1, None, MOST_PARTS)
-    return _plain(found, found.names, _of_names(found.names), _HISTOGRAMS_1)
+    return _columns(found, found.names, _of_names(found.names), _HISTOGRAMS_1)
 
 
-def plain_2(data: bytes, symbol_cache: Symbols) -> Written:
-    """The same as ``decode_2`` in plain Python."""
+def reference_2(data: bytes, symbol_cache: Symbols) -> Written:
+    """Decode version 2 in plain Python."""
     found = read(data, _SERIES_2, _SYMBOL, MOST_PARTS)
     symbols = Texts(data, *(np.array(places, np.int64) for places in found.symbols))
     refs, edges = references(found.names, len(symbols))
     keys = _numbered(symbol_cache, symbols, refs, edges)
-    return _plain(found, keys, _of_symbols(symbols, refs, edges), _HISTOGRAMS_2)
+    return _columns(found, keys, _of_symbols(symbols, refs, edges), _HISTOGRAMS_2)
 
 
 def _numbered(symbol_cache: Symbols, symbols: Texts, refs: NDArray[Any], edges: Int64s) -> Texts:
-    """Keys of series: the numbers of the symbols that they refer to."""
+    """Return the keys of series: the numbers of the symbols that they refer to."""
     numbers = symbol_cache.numbers(symbols)[refs]
     bounds = edges * numbers.itemsize
     return Texts(numbers.tobytes(), bounds[:-1], bounds[1:])
@@ -114,7 +114,7 @@ def _scanned(found: Scanned, keys: Texts, labels: Callable[[int], Labels]) -> Wr
     return Written(keys, labels, found.index, found.time, found.value, *counts)
 
 
-def _plain(found: Plain, keys: Sequence[bytes], labels: Callable[[int], Labels], histograms: int) -> Written:
+def _columns(found: RequestFields, keys: Sequence[bytes], labels: Callable[[int], Labels], histograms: int) -> Written:
     index, time = np.array(found.index, np.uint32), np.array(found.time, np.int64)
     value = np.array(found.value, np.float64)
     finite = np.isfinite(value)

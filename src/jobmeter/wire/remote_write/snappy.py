@@ -1,4 +1,4 @@
-"""Snappy's block format, unpacked within bounds.
+"""Unpacks Snappy's block format within bounds.
 
 https://github.com/google/snappy/blob/main/format_description.txt
 """
@@ -8,15 +8,15 @@ from jobmeter.model.memory import Take
 from jobmeter.wire.protobuf import varint
 
 _BEST = 22
-"""No block unpacks to more than 64 bytes for 3."""
+"""Upper bound of the compression ratio: 3 bytes unpack to 64 at most."""
 _HEAD = 16
 
 
 def unpack(packed: bytes, limit: int, take: Take) -> bytes:
-    """The unpacked bytes; ``take`` gets their number before memory is taken for them, and may raise.
+    """Unpack a block. ``take`` is called with its unpacked size before memory is allocated, and may raise.
 
-    Raises InvalidRequestError (field ``body``) for what is no block, LimitExceededError for more than ``limit`` bytes:
-    the size that a block declares is looked at before memory is taken for it.
+    Raises InvalidRequestError (field ``body``) for an invalid block. Raises LimitExceededError if the block declares
+    more than ``limit`` bytes, before memory is allocated.
     """
     size, at = varint(packed, 0, len(packed))
     if size > limit:

@@ -1,4 +1,4 @@
-"""The symbol tables of version 2.0: each request has its own, and series refer to it by position."""
+"""The symbol tables of version 2.0: each request has its own table, and series refer to symbols by position."""
 
 import threading
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ _LONGEST = 5
 
 
 class Symbols:
-    """A number for each text, the same in every request: then series are recognised by their numbers.
+    """A number for each text, the same in every request, so that series are recognised by their numbers.
 
-    Safe for several threads. With too many texts all are dropped; a number is never used twice.
+    Safe for several threads. Too many texts empty the table. A number is never used twice.
     """
 
     def __init__(self, bound: int = _MOST_BYTES) -> None:
@@ -29,11 +29,11 @@ class Symbols:
 
     @property
     def size(self) -> int:
-        """Bytes that the texts take."""
+        """Bytes of the texts."""
         return self._table.size
 
     def numbers(self, symbols: Sequence[bytes]) -> Uint64s:
-        """uint64[n]: the number of each text."""
+        """Return the number of each text, uint64[n]."""
         with self._lock:
             if len(self._table) > _MOST or self._table.size > self._bound:
                 self._base += len(self._table)
@@ -42,9 +42,9 @@ class Symbols:
 
 
 def references(parts: Sequence[bytes], count: int) -> tuple[Int64s, Int64s]:
-    """Packed varints of many series: int64[n] of them all, and int64[len(parts) + 1], where those of each begin.
+    """Decode packed varints of many series: all numbers int64[n], and the start of each series, int64[len(parts) + 1].
 
-    Raises InvalidRequestError for one that is cut off or not below ``count``.
+    Raises InvalidRequestError for a varint that is cut off, or not below ``count``.
     """
     octets = np.frombuffer(b"".join(parts), np.uint8)
     last = octets < 128

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.stored_series import columns_of, series_of
 
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Context, ServerQuestion, WriteSamples
@@ -14,7 +15,7 @@ from jobmeter.dialects.opentsdb.metric_text import split_metric, split_tags
 from jobmeter.dialects.opentsdb.tsuid import split_tsuid, tsuid
 from jobmeter.errors import InvalidRequestError, JobmeterError, NotFoundError, UnavailableError
 from jobmeter.ingest.receipt import Receipt
-from jobmeter.model.batch import References, SampleColumns
+from jobmeter.model.batch import References
 from jobmeter.model.series import Series
 from jobmeter.query.reduce import bucket
 from jobmeter.query.series import (
@@ -31,17 +32,6 @@ from jobmeter.query.tsdb.filters import KINDS, checked, choose, from_tag
 from jobmeter.query.tsdb.tags import Tagged, TagView, tagged
 from jobmeter.query.tsdb.times import duration, moment, zone_of
 from jobmeter.testing.dialect import ERRORS, REQUEST_ID, DialectTests
-
-
-def series_of(given):
-    labels = tuple(sorted(given.get("labels", {}).items()))
-    return Series(**{**given, "labels": labels})
-
-
-def columns_of(points):
-    rows = sorted((index, time, value) for index, one in enumerate(points) for time, value in one)
-    index, time, value = zip(*rows, strict=True) if rows else ((), (), ())
-    return SampleColumns(np.array(index, np.uint32), np.array(time, np.int64), np.array(value, np.float64))
 
 
 class TestOpenTsdb(DialectTests):

@@ -1,8 +1,27 @@
+import json
 from pathlib import Path
 
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stored_series import stored_result
+
+from jobmeter.access.call import Call
 from jobmeter.dialects.base import Dialect
 from jobmeter.dialects.prometheus import PROMETHEUS
+from jobmeter.dialects.prometheus.arguments import Arguments
+from jobmeter.dialects.prometheus.names import exposed, names_of, own_name, stored_names
+from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.exporters import RULES
+from jobmeter.ingest.exporters.resolve import resolve
+from jobmeter.model.catalog import CATALOG
+from jobmeter.model.series import Series
+from jobmeter.promql.numbers import answered, shortest
+from jobmeter.promql.parse import LONGEST, parse
 from jobmeter.testing.dialect import DialectTests
+
+NOW = 1_800_000_000_000
 
 
 class TestPrometheus(DialectTests):
@@ -10,3 +29,143 @@ class TestPrometheus(DialectTests):
 
     def dialect(self) -> Dialect:
         return PROMETHEUS
+
+    def result_of(self, given, question):
+        found = stored_result(given, question)
+        return super().result_of(given, question) if found is None else found
+
+
+def arguments(query):
+    return Arguments(Call("GET", "/prometheus/api/v1/query", query, ()), NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("1700000000", 1_700_000_000_000),
+        ("1700000000.123", 1_700_000_000_123),
+        ("2023-11-14T22:13:20Z", 1_700_000_000_000),
+        ("2023-11-14T23:13:20%2B01:00", 1_700_000_000_000),
+        ("", NOW),
+    ],
+)
+def test_times(text, wanted):
+    assert arguments(f"time={text}").time("time") == wanted
+
+
+@pytest.mark.parametrize("text", ["x", "NaN", "-1", "1e300", "Inf", "2023-13-01T00:00:00Z"])
+def test_times_that_are_none(text):
+    with pytest.raises(InvalidRequestError) as refused:
+        arguments(f"time={text}").time("time")
+    assert refused.value.field == "time"
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("15", 15_000), ("0.5", 500), ("1h30m", 5_400_000), ("250ms", 250)])
+def test_durations(text, wanted):
+    assert arguments(f"step={text}").duration("step") == wanted
+
+
+def test_the_names_of_metrics_are_each_of_one_metric():
+    names = [own_name(name) for name in CATALOG]
+    assert len(set(names)) == len(names)
+    assert own_name("gpu.sm.active") == "jobmeter_gpu_sm_active_ratio"
+    assert own_name("cpu.time") == "jobmeter_cpu_time_seconds_total"
+    assert own_name("app.loss") == "jobmeter_app_loss"
+
+
+@pytest.mark.parametrize("metric", sorted(CATALOG))
+def test_each_name_leads_back_to_its_metric(metric):
+    for name in names_of(metric):
+        assert metric in stored_names(name)
+
+
+LABELS = st.dictionaries(
+    st.sampled_from(["instance", "job", "le", "code", "pod", "namespace", "node"]),
+    st.text("abc-1.:", min_size=1, max_size=8),
+    max_size=4,
+)
+
+
+@given(LABELS)
+def test_a_series_of_remote_write_has_the_labels_that_were_sent(labels):
+    sent = [("__name__", "requests_total"), *labels.items()]
+    series = resolve(sent, "lab").series
+    (found,) = exposed(series)
+    assert dict(found.labels) == dict(sent)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, rules in RULES.items() if rules[0].metric.startswith("gpu.")))
+def test_a_device_has_the_exporters_name_and_unit(name):
+    sent = [("__name__", name), ("gpu", "3"), ("Hostname", "node-1")]
+    placed = resolve(sent, "lab")
+    (found,) = exposed(placed.series, name)
+    assert dict(found.labels).items() >= dict(sent).items()
+    assert found.divisor == placed.factor
+
+
+def test_series_of_other_senders_show_their_node_and_job():
+    series = Series(metric="external.sys.cpu", project="lab", node="n1", job="train", labels=(("cpu", "0"),))
+    (found,) = exposed(series)
+    assert dict(found.labels) == {
+        "__name__": "sys.cpu",
+        "cpu": "0",
+        "job_id": "train",
+        "node": "n1",
+        "project": "lab",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "foo(",
+        "x{a=~'('}",
+        "rate(x)",
+        "+".join("1" * 3000),
+        "-" * 3000 + "1",
+        "(" * 200 + "1" + ")" * 200,
+        "x" * (LONGEST + 1),
+    ],
+)
+def test_queries_that_are_refused_name_the_parameter(text):
+    with pytest.raises(InvalidRequestError) as refused:
+        parse(text)
+    assert refused.value.field == "query"
+
+
+def test_strings_in_backquotes_have_no_escapes():
+    assert parse('x{a="\\\\d\\""}') == parse('x{a=`\\d"`}')
+
+
+def test_a_path_that_opentsdb_has_too_belongs_to_who_it_is_meant_for():
+    path = "/api/v1/query"
+    assert PROMETHEUS.match(Call("GET", path, "m=sum:a&start=1h-ago", ())) is None
+    assert PROMETHEUS.match(Call("POST", path, "", (("content-type", "application/json"),), b"{}")) is None
+    found = PROMETHEUS.match(Call("GET", path, "query=up", ()))
+    assert found is not None
+    assert found.operation.name == "query"
+
+
+def test_numbers_are_written_as_prometheus_writes_them():
+    wanted = {
+        1.0: "1",
+        0.1: "0.1",
+        1e20: "100000000000000000000",
+        1e21: "1e+21",
+        1.5e-7: "1.5e-07",
+        float("inf"): "+Inf",
+        float("-inf"): "-Inf",
+        123456789.125: "123456789.125",
+        1e-5: "0.00001",
+    }
+    assert {value: answered(value) for value in wanted} == wanted
+    assert answered(float("nan")) == "NaN"
+    assert shortest(1e21) == "1" + "0" * 21
+    many = np.geomspace(1e-300, 1e300, 500).tolist()
+    assert [float(answered(value)) for value in many] == many
+
+
+def test_the_cases_say_where_they_come_from():
+    for file in TestPrometheus.cases.glob("*.json"):
+        assert json.loads(file.read_text())["source"].startswith("https://")

@@ -8,8 +8,8 @@ import pytest
 
 from jobmeter.errors import InvalidRequestError
 from jobmeter.ingest.exporters import RULES
-from jobmeter.ingest.exporters.place import owner_of, place
-from jobmeter.ingest.exporters.table import Places
+from jobmeter.ingest.exporters.label_resolver import LabelResolver
+from jobmeter.ingest.exporters.resolve import owner_of, resolve
 from jobmeter.model.catalog import CATALOG, Kind, Scope
 from jobmeter.model.interner import SeriesInterner
 from jobmeter.model.series import Series
@@ -17,10 +17,10 @@ from jobmeter.model.series import Series
 _TEXT = re.compile(r'(\w+)="([^"]*)"')
 
 
-def placed(text):
-    """The place of a series in the text format."""
+def resolved(text):
+    """The resolved series of a line in the text format."""
     name, _, labels = text.rstrip("}").partition("{")
-    return place([("__name__", name), *_TEXT.findall(labels)], "lab")
+    return resolve([("__name__", name), *_TEXT.findall(labels)], "lab")
 
 
 def series(metric, **parts):
@@ -183,9 +183,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_a_series_has_its_place(text):
+def test_labels_resolve_to_a_series(text):
     expected, factor = CASES[text]
-    found = placed(text)
+    found = resolved(text)
     assert found.series == expected
     assert found.factor == factor
 
@@ -235,14 +235,14 @@ def test_what_was_mapped_is_in_the_catalogue_and_of_the_same_kind():
 )
 def test_what_the_model_has_no_form_for_is_refused(labels, field):
     with pytest.raises(InvalidRequestError) as refusal:
-        place(labels, "lab")
+        resolve(labels, "lab")
     assert refusal.value.field == field
 
 
 T = 1_795_237_605_000
 
 
-def batch(places, sent, project="lab"):
+def batch(resolver, sent, project="lab"):
     """What is made of (labels, value, time) rows, one series each; and how often labels were read."""
     read: Counter[int] = Counter()
     keys = [repr(labels).encode() for labels, _, _ in sent]
@@ -256,7 +256,7 @@ def batch(places, sent, project="lab"):
         np.array([time for _, _, time in sent], np.int64),
         np.array([value for _, value, _ in sent], np.float64),
     )
-    return *places.batch((project, "1"), keys, labels, columns), read
+    return *resolver.batch((project, "1"), keys, labels, columns), read
 
 
 GPU_LABELS = [("__name__", "DCGM_FI_DEV_GPU_UTIL"), ("gpu", "0"), ("Hostname", "n")]
@@ -264,12 +264,12 @@ UP = [("__name__", "up"), ("instance", "n:1")]
 
 
 def test_percent_are_ratios_without_noise_and_labels_are_read_once():
-    places = Places()
-    found, refused, read = batch(places, [(GPU_LABELS, 57.0, T), (UP, 1 / 3, T)])
+    resolver = LabelResolver()
+    found, refused, read = batch(resolver, [(GPU_LABELS, 57.0, T), (UP, 1 / 3, T)])
     assert found.value.tolist() == [0.57, 1 / 3]
     assert [one.metric for one in found.series] == ["gpu.utilization", "external.up"]
     assert (refused, read.total()) == ({}, 2)
-    again, _, read = batch(places, [(UP, 0.5, T), (GPU_LABELS, 29.0, T)])
+    again, _, read = batch(resolver, [(UP, 0.5, T), (GPU_LABELS, 29.0, T)])
     assert [one.metric for one in again.series] == ["external.up", "gpu.utilization"]
     assert (again.value.tolist(), read.total()) == ([0.5, 0.29], 0)
 
@@ -284,85 +284,85 @@ def test_what_cannot_be_stored_is_counted_and_the_rest_is_stored():
         (GPU_LABELS, -1.0, T),
         (GPU_LABELS, 5000.0, T),
     ]
-    found, refused, _ = batch(Places(), rows)
+    found, refused, _ = batch(LabelResolver(), rows)
     assert (len(found), len(found.series)) == (1, 1)
     assert refused == {"name": 1, "labels": 1, "time": 2, "value": 2}
 
 
 def test_projects_do_not_meet():
-    places = Places()
-    one, _, _ = batch(places, [(UP, 1.0, T)], "one")
-    two, _, _ = batch(places, [(UP, 1.0, T)], "two")
+    resolver = LabelResolver()
+    one, _, _ = batch(resolver, [(UP, 1.0, T)], "one")
+    two, _, _ = batch(resolver, [(UP, 1.0, T)], "two")
     assert [series.project for series in (*one.series, *two.series)] == ["one", "two"]
 
 
 def test_series_that_are_the_same_here_are_listed_once():
     other = [*GPU_LABELS, ("UUID", "GPU-1")]
-    found, _, _ = batch(Places(), [(GPU_LABELS, 1.0, T), (other, 2.0, T)])
+    found, _, _ = batch(LabelResolver(), [(GPU_LABELS, 1.0, T), (other, 2.0, T)])
     assert (len(found.series), found.index.tolist()) == (1, [0, 0])
 
 
 def test_the_cache_is_bounded(monkeypatch):
-    monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST", 2)
-    places = Places()
+    monkeypatch.setattr("jobmeter.ingest.exporters.label_resolver._MOST", 2)
+    resolver = LabelResolver()
     for at in range(20):
-        found, _, _ = batch(places, [([("__name__", f"m{at}")], 1.0, T)])
+        found, _, _ = batch(resolver, [([("__name__", f"m{at}")], 1.0, T)])
         assert found.series[0].metric == f"external.m{at}"
-    assert sum(len(known.table) for known in places._caches.values()) <= 3
+    assert sum(len(known.table) for known in resolver._caches.values()) <= 3
 
 
 def test_long_keys_are_bounded_by_their_bytes_whether_they_are_stored_or_not(monkeypatch):
-    monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST_BYTES", 10_000)
-    places = Places()
+    monkeypatch.setattr("jobmeter.ingest.exporters.label_resolver._MOST_BYTES", 10_000)
+    resolver = LabelResolver()
     for at in range(40):
-        _, refused, _ = batch(places, [([("__name__", f"m{at}"), ("a", "x" * 1_000)], 1.0, T)], f"p{at % 3}")
+        _, refused, _ = batch(resolver, [([("__name__", f"m{at}"), ("a", "x" * 1_000)], 1.0, T)], f"p{at % 3}")
         assert refused == {"labels": 1}
-        assert sum(known.table.size for known in places._caches.values()) <= 10_000 + 2_000
+        assert sum(known.table.size for known in resolver._caches.values()) <= 10_000 + 2_000
 
 
 def test_lists_of_keys_are_recognised_again_as_a_whole_and_bounded(monkeypatch):
-    monkeypatch.setattr("jobmeter.ingest.exporters.table._MOST_LISTED", 10)
-    places = Places()
+    monkeypatch.setattr("jobmeter.ingest.exporters.label_resolver._MOST_LISTED", 10)
+    resolver = LabelResolver()
     rows = [(UP, 1.0, T), (GPU_LABELS, 50.0, T), ([("a", "b")], 1.0, T)]
-    first, refused, _ = batch(places, rows[:2])
-    again, _, _ = batch(places, rows[:2])
+    first, refused, _ = batch(resolver, rows[:2])
+    again, _, _ = batch(resolver, rows[:2])
     assert again.series is first.series
-    with_one_refused, refused, _ = batch(places, rows)
+    with_one_refused, refused, _ = batch(resolver, rows)
     assert (list(with_one_refused.series), refused) == (list(first.series), {"name": 1})
-    turned, _, _ = batch(places, rows[1::-1])
+    turned, _, _ = batch(resolver, rows[1::-1])
     assert [one.metric for one in turned.series] == ["gpu.utilization", "external.up"]
     for at in range(20):
-        batch(places, [([("__name__", f"m{at}")], 1.0, T)])
-    assert sum(len(kept.series) for kept in places._lists.values()) <= 10
-    after, _, _ = batch(places, rows[:2])
+        batch(resolver, [([("__name__", f"m{at}")], 1.0, T)])
+    assert sum(len(kept.series) for kept in resolver._lists.values()) <= 10
+    after, _, _ = batch(resolver, rows[:2])
     assert (list(after.series), after.value.tolist()) == (list(first.series), first.value.tolist())
 
 
 def test_a_series_without_a_sample_is_left_out():
-    places = Places()
-    batch(places, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
-    found, refused, _ = batch(places, [(UP, 1.0, T), (GPU_LABELS, -50.0, T)])
+    resolver = LabelResolver()
+    batch(resolver, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
+    found, refused, _ = batch(resolver, [(UP, 1.0, T), (GPU_LABELS, -50.0, T)])
     assert ([one.metric for one in found.series], found.index.tolist(), refused) == (["external.up"], [0], {"value": 1})
 
 
 def test_the_unit_is_that_of_the_labels_even_where_two_mean_the_same_series():
     percent = [("__name__", "DCGM_FI_DEV_GPU_UTIL"), ("gpu", "0"), ("Hostname", "n")]
-    found, _, _ = batch(Places(), [(percent, 50.0, T), ([*percent, ("UUID", "x")], 25.0, T + 1)])
+    found, _, _ = batch(LabelResolver(), [(percent, 50.0, T), ([*percent, ("UUID", "x")], 25.0, T + 1)])
     assert (len(found.series), found.value.tolist()) == (1, [0.5, 0.25])
 
 
 def test_another_interner_begins_anew(monkeypatch):
-    places = Places()
-    first, _, _ = batch(places, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
+    resolver = LabelResolver()
+    first, _, _ = batch(resolver, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
     other = SeriesInterner()
     other.numbers([Series("cpu.usage", job="x")])
-    monkeypatch.setattr("jobmeter.ingest.exporters.table.current", lambda: other)
-    again, _, _ = batch(places, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
+    monkeypatch.setattr("jobmeter.ingest.exporters.label_resolver.current", lambda: other)
+    again, _, _ = batch(resolver, [(UP, 1.0, T), (GPU_LABELS, 50.0, T)])
     assert (again.series.interner, list(again.series)) == (other, list(first.series))
 
 
 def test_many_series_stay_apart():
     rows = [([("__name__", f"m{at}")], float(at), T) for at in range(5000)]
-    found, _, _ = batch(Places(), rows)
+    found, _, _ = batch(LabelResolver(), rows)
     assert [found.series[index].metric for index in found.index.tolist()] == [f"external.m{at}" for at in range(5000)]
     assert found.value.tolist() == [float(at) for at in range(5000)]

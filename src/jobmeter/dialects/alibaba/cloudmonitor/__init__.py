@@ -1,4 +1,4 @@
 """CloudMonitor's data points, for PAI-DLC (GetMetrics) and for CMS (DescribeMetricList).
 
-Both name a namespace, a metric, dimensions, a period and a page, and return the points as JSON text.
+Both calls name a namespace, a metric, dimensions, a period and a page, and return the points as JSON text.
 """

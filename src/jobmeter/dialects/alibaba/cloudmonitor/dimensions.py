@@ -7,12 +7,12 @@ import msgspec
 from jobmeter.errors import InvalidRequestError
 
 MOST = 50
-"""How many resources one question may be about, as CloudMonitor documents it."""
+"""Most resources of one query, as CloudMonitor documents it."""
 FIELD = "Dimensions"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """One member of Dimensions. Empty parts match everything; ``user`` and ``region`` are returned unchanged."""
+    """A member of Dimensions. Empty parts match everything; ``user`` and ``region`` are returned unchanged."""
 
     job: str = ""
     pod: str = ""
@@ -22,12 +22,12 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     region: str = ""
 
     def covers(self, pod: str, card: str) -> bool:
-        """True when it matches that pod and that card."""
+        """Return True if it matches that pod and that card."""
         return self.pod in {"", pod} and self.card in {"", card}
 
 
 def read(text: str, job: str = "") -> tuple[Resource, ...]:
-    """The members of a JSON object, or array of objects, as text; ``job`` is that of members which name none."""
+    """Return the members of a JSON object, or array of objects, as text; ``job`` is for members that name none."""
     members = _members(text) if text else [{}]
     if not 1 <= len(members) <= MOST:
         raise InvalidRequestError(f"{FIELD} may name 1 to {MOST} resources, these are {len(members)}", FIELD)
@@ -35,7 +35,7 @@ def read(text: str, job: str = "") -> tuple[Resource, ...]:
 
 
 def card_name(device: str) -> str:
-    """The vendor's name of a device: ``0`` for ``gpu0``."""
+    """Return the vendor's name of a device: ``0`` for ``gpu0``."""
     return device.lstrip("abcdefghijklmnopqrstuvwxyz") or device
 
 

@@ -1,9 +1,9 @@
 """The metrics of the namespace ``acs_pai_dlc``: our metric, unit and statistics of each.
 
-The vendor's page of names is not public. Known from programs that ask for them are ``JOB_MEMORY_FREE`` (the example of
-GetMetrics), ``JOB_GPU_ACCELERATOR_DUTTY_UTIL`` (spelt so), ``CARD_GPU_DUTY_CYCLE``, ``CARD_GPU_SM_UTIL``,
-``CARD_GPU_PIP_TENSOR_ACTIVE``, ``CARD_GPU_DRAM_ACTIVE_UTIL``, ``CARD_GPU_NVLINK_RECEIVE``, ``CARD_GPU_PCIE_RECEIVE``
-and, in the namespace beside it, the same stems with another prefix. Here every stem has each prefix that makes sense.
+The vendor's page of names is not public. These names are known from programs that use them: ``JOB_MEMORY_FREE`` (the
+example of GetMetrics), ``JOB_GPU_ACCELERATOR_DUTTY_UTIL`` (spelt so), ``CARD_GPU_DUTY_CYCLE``, ``CARD_GPU_SM_UTIL``,
+``CARD_GPU_PIP_TENSOR_ACTIVE``, ``CARD_GPU_DRAM_ACTIVE_UTIL``, ``CARD_GPU_NVLINK_RECEIVE``, ``CARD_GPU_PCIE_RECEIVE``.
+The namespace beside it has the same stems with another prefix. Here every stem has each prefix that makes sense.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ _DIMENSIONS = {
     By.DEVICE: "userId,workspaceId,jobId,pod,gpu",
 }
 _ALIASES = {"GPU_ACCELERATOR_DUTTY_UTIL": "GPU_DUTY_CYCLE"}
-"""A second name that the vendor has for one of its own metrics."""
+"""Second names that the vendor has for its own metrics."""
 _UNITS: Mapping[str, tuple[str, float]] = MappingProxyType(
     {
         "1": ("%", 100.0),
@@ -57,7 +57,10 @@ _LIMITED = {
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """One name. ``share`` is the metric of usage over the limit, from which the limit is computed."""
+    """A metric name of the vendor.
+
+    ``share`` is the metric of usage over the limit, from which the limit is computed.
+    """
 
     name: str
     by: By
@@ -72,7 +75,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def steady(self) -> bool:
-        """True when a period has one value only: a counter's rate."""
+        """True if a period has a single value: a counter's rate."""
         return self.metric.kind is Kind.COUNTER
 
     @property
@@ -93,7 +96,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
         return "Memory allowed and not in use." if self.part is Part.FREE else "Memory allowed."
 
     def converted(self, value: float) -> float:
-        """A value of ours in its unit, to 12 significant digits; nothing but degrees is below 0."""
+        """Convert a value to its unit, to 12 significant digits. Only degrees may be below 0."""
         unit, factor = _UNITS[self.metric.answer_unit]
         return rounded((value if unit == "Celsius" else not_negative(value)) * factor)
 

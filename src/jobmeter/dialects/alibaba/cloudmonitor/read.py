@@ -1,4 +1,4 @@
-"""From a request to its points: the queries, and their conversion."""
+"""Reads the points of a request: the queries, and the conversion of their results."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from jobmeter.model.time import TimeRange, floor_to
 from jobmeter.query.request import By, JobQuestion, JobRef, MetricQuery, Statistic
 
 MOST_BUCKETS = 40_000
-"""How many periods one question may reach over."""
+"""Most periods of one query."""
 
 Points = Lookup[tuple[list[dict[str, Any]], str]]
 _Values = dict[PointPosition, float]
@@ -41,7 +41,7 @@ class _Target(msgspec.Struct, frozen=True):
         return self.pods.get(replica) or f"{self.job.id}-{replica}"
 
     def replicas(self, resources: Sequence[Resource]) -> frozenset[str] | None:
-        """The replicas to read, empty for all of them; None when the job has none of the requested pods."""
+        """Return the replicas to read, empty for all; None if the job has none of the requested pods."""
         pods = {one.pod for one in resources}
         if "" in pods:
             return frozenset()
@@ -49,9 +49,9 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 def page(request: Request, *, strict: bool) -> Points:
-    """One page of points in the order of (time, job, pod, card), and the token of the next one, empty at the end.
+    """Return one page of points by (time, job, pod, card), and the token of the next page, empty at the end.
 
-    ``strict``: an unknown job raises NotFoundError; else it has no points.
+    ``strict``: an unknown job raises NotFoundError; otherwise it has no points.
     """
     targets = yield from _targets(request, strict)
     after = request.after
@@ -67,14 +67,14 @@ def page(request: Request, *, strict: bool) -> Points:
 
 
 def newest(request: Request) -> Points:
-    """One page of the newest points of each line, in the order of (job, pod, card), and the token of the next one."""
+    """Return one page of each line's newest point, by (job, pod, card), and the token of the next page."""
     found = yield from _newest(request)
     after = request.after and request.after[1:]
     return _page(request, [one for one in found if after is None or one[0][1:] > after])
 
 
 def newest_points(request: Request) -> Lookup[list[dict[str, Any]]]:
-    """The newest point of each line, of any length, in the order of (job, pod, card)."""
+    """Return the newest point of each line, in any number, by (job, pod, card)."""
     found = yield from _newest(request)
     return [point for _, point in found]
 
@@ -113,7 +113,7 @@ def _targets(request: Request, strict: bool) -> Lookup[list[_Target]]:
 
 
 def _running(resource: Resource, span: TimeRange) -> Lookup[list[str]]:
-    """The jobs of a member without a job: those that ran in the range."""
+    """Return the jobs of a member without a job: those that ran in the range."""
     workspaces = frozenset({resource.workspace}) if resource.workspace else frozenset()
     ended = Condition("end", Operator.BETWEEN, (span.start_ms, None))
     running = yield from execute(JobFilter(states=frozenset({JobState.RUNNING}), workspaces=workspaces, limit=MOST + 1))
@@ -136,7 +136,7 @@ def _points(request: Request, targets: Sequence[_Target], span: TimeRange) -> Lo
 
 
 def _levels(measure: Measure, resources: Iterable[Resource]) -> Iterator[tuple[By, list[Resource]]]:
-    """A metric of the job, narrowed to a pod, is reported for that pod."""
+    """Yield the level of each group of members: a job metric that is narrowed to a pod is reported for that pod."""
     members = list(resources)
     if measure.by is not By.JOB:
         yield measure.by, members

@@ -1,4 +1,4 @@
-"""The parameters of a call, and the token of the next page."""
+"""Reads the parameters of a call, and writes the token of the next page."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as EncodingError
@@ -22,7 +22,7 @@ _LENGTHS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"))
 
 METRIC_NAME = in_query("MetricName", f"One of {listed(MEASURES)}.", required=True)
 PERIOD = in_query("Period", f"Seconds: {', '.join(map(str, PERIODS))}. Default: {DEFAULT_PERIOD}.")
-NEXT_TOKEN = in_query("NextToken", "What the page before gave; the other parameters stay as they were.")
+NEXT_TOKEN = in_query("NextToken", "The token of the previous page; the other parameters must stay the same.")
 
 
 class PointPosition(NamedTuple):
@@ -43,7 +43,7 @@ class _Token(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One page. ``after`` is the last point of the page before, None for the first page."""
+    """A page. ``after`` is the last point of the previous page, None for the first page."""
 
     measure: Measure
     resources: tuple[Resource, ...]
@@ -59,13 +59,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.period * SECOND
 
     def next_token(self, place: PointPosition) -> str:
-        """The token of the page that begins after ``place``: a position without any permission."""
+        """Return the token of the page after ``place``: a position without any permission."""
         content = _Token(_TOKEN_VERSION, self.question, self.span.start_ms, self.span.end_ms, place)
         return urlsafe_b64encode(msgspec.json.encode(content)).decode().rstrip("=")
 
 
 def measure_of(arguments: Arguments) -> Measure:
-    """The metric that Namespace and MetricName name. Raises NotFoundError for an unknown one."""
+    """Return the metric of Namespace and MetricName. Raises NotFoundError for an unknown one."""
     namespace = arguments.text("Namespace", NAMESPACE)
     if namespace != NAMESPACE:
         raise NotFoundError(f"Namespace {namespace[:64]!r} is not found; {NAMESPACE} is served.", "namespace")
@@ -85,10 +85,10 @@ def request_of(
     back_ms: int = HOUR,
     longest_ms: int = LONGEST_MS,
 ) -> Request:
-    """The request of a call.
+    """Read the request of a call.
 
-    ``length`` is the default page, ``most`` the longest one; ``back_ms`` is how long ago the range begins by default,
-    ``longest_ms`` how long it may be. Further pages have the range of the first one.
+    ``length`` is the default page, ``most`` the longest one; ``back_ms`` is the default length of the range,
+    ``longest_ms`` the greatest. Further pages have the range of the first one.
     """
     if arguments.text("Express"):
         raise InvalidRequestError("Express is not supported", "Express")
@@ -108,7 +108,7 @@ def request_of(
 
 
 def _continued(request: Request, text: str) -> Request:
-    wrong = InvalidRequestError("NextToken is not one that the page before gave for this question", "NextToken")
+    wrong = InvalidRequestError("NextToken does not come from a previous page of this query", "NextToken")
     try:
         raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         token = msgspec.json.decode(raw, type=_Token)
@@ -121,7 +121,7 @@ def _continued(request: Request, text: str) -> Request:
 
 
 def period_of(arguments: Arguments) -> int:
-    """The seconds of Period."""
+    """Return the seconds of Period."""
     period = arguments.integer("Period", DEFAULT_PERIOD, 1, 10**9)
     if period not in PERIODS:
         raise InvalidRequestError(f"Period {period} is not one of {', '.join(map(str, PERIODS))} seconds", "Period")

@@ -1,4 +1,4 @@
-"""One file a subject; ``OPERATIONS`` lists them all."""
+"""Operations, one file a subject; ``OPERATIONS`` lists them all."""
 
 from jobmeter.dialects.baseten.operations import checkpoints, jobs, logs, metrics, projects, search
 

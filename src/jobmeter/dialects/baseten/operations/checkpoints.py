@@ -1,4 +1,4 @@
-"""The checkpoints that a job reported, and where their files are.
+"""The checkpoints that a job reported, and the addresses of their files.
 
 https://docs.baseten.co/reference/training-api/get-training-job-checkpoints
 """
@@ -20,14 +20,14 @@ _MOST_TOKEN = 2**53
 
 
 def list_checkpoints(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
-    """Every checkpoint, oldest first."""
+    """Return every checkpoint, oldest first."""
     view = yield from execute(JobQuestion(job_ref(context)))
     bodies = [_checkpoint(one, view.job) for one in _sorted(view.job)]
     return answer({"training_job": view_body(view), "checkpoints": bodies})
 
 
 def list_files(call: Call, context: Context) -> Steps:
-    """One page of the files of all checkpoints."""
+    """Return one page of the files of all checkpoints."""
     arguments = Arguments(call)
     size = arguments.integer("page_size", 1, MOST_FILES) or MOST_FILES
     offset = arguments.integer("page_token", 0, _MOST_TOKEN) or 0
@@ -78,7 +78,7 @@ def _file(one: Checkpoint, url: str, job: Job) -> dict[str, Any]:
 
 
 def _name(one: Checkpoint, url: str) -> str:
-    """The path below the checkpoint's folder in the address, else its last part, else the file's number."""
+    """Return the path below the checkpoint's folder in the address, else its last part, else the file's number."""
     path = unquote(urlsplit(url).path)
     return path.partition(f"/{one.id}/")[2] or path.rpartition("/")[2] or str(one.files.index(url))
 
@@ -98,11 +98,11 @@ OPERATIONS = (
         f"{JOB_PATH}/checkpoint_files",
         list_files,
         (
-            "The addresses that the records of checkpoints name, checkpoint after checkpoint: they are passed on as "
-            "they were reported, not signed. The size of one file among several is not known and 0."
+            "The addresses in the records of checkpoints, checkpoint after checkpoint. They are returned as they were "
+            "reported, not signed. The size of one file among several is unknown and 0."
         ),
         Parameter("page_size", "query", f"1 to {MOST_FILES} files. Default: {MOST_FILES}."),
-        Parameter("page_token", "query", "`next_page_token` of the page before. Default: 0."),
+        Parameter("page_token", "query", "`next_page_token` of the previous page. Default: 0."),
         by_resource=True,
     ),
 )

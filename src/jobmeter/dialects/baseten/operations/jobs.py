@@ -1,4 +1,4 @@
-"""One job: its details, priority and end.
+"""Operations on a job: its details, priority and end.
 
 https://docs.baseten.co/reference/training-api/get-training-job
 """
@@ -22,7 +22,7 @@ _MODELS = {"dedicated": "dedicated", "spot": "spot"}
 
 
 def get_job(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
-    """One job and its project."""
+    """Return a job and its project."""
     view = yield from execute(JobQuestion(job_ref(context)))
     body = yield from project(view.job.project, context)
     return answer({"training_project": body, "training_job": view_body(view)})
@@ -54,19 +54,19 @@ def stop_job(call: Call, context: Context) -> Steps:  # noqa: ARG001
 
 
 def delete_job(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Delete the job and everything measured of it."""
+    """Delete the job and all its data."""
     job = yield from execute(DeleteJob(job_ref(context)))
     return answer({"id": job.id, "deleted": True, "training_project_id": job.project})
 
 
 def auth_codes(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """The sessions on the job's machines: there are none."""
+    """Return an empty list of sessions on the job's machines."""
     yield from execute(JobQuestion(job_ref(context)))
     return answer({"auth_codes": []})
 
 
 def download(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Where the job's uploads can be fetched: nowhere."""
+    """Return an empty list of download addresses."""
     yield from execute(JobQuestion(job_ref(context)))
     return answer({"artifact_presigned_urls": []})
 
@@ -78,10 +78,10 @@ OPERATIONS = (
         JOB_PATH,
         get_job,
         (
-            "One job and its project. `instance_type` is that of the job's record, else what its limits and "
-            "allocations tell; where nobody said anything, texts are empty, numbers 0, and what may be null is null. "
-            "`current_status` is `extra.baseten.current_status` of the record where that is a word for the job's "
-            "state. `user` is absent where it is unknown."
+            "One job and its project. `instance_type` comes from the job's record, else from its limits and "
+            "allocations; unknown fields are null if null is allowed, else empty texts or 0. `current_status` is "
+            "`extra.baseten.current_status` of the record if that word fits the job's state. `user` is absent if it "
+            "is unknown."
         ),
         by_resource=True,
     ),
@@ -90,7 +90,7 @@ OPERATIONS = (
         "PATCH",
         JOB_PATH,
         update_job,
-        "Keeps what was sent in `extra.baseten` of the job's record, while the job is pending.",
+        "Stores the fields in `extra.baseten` of the job's record, while the job is pending.",
         Parameter("priority", "body", "A whole number."),
         Parameter("availability_model", "body", "`dedicated` or `spot`."),
         action="jobs:write",
@@ -100,7 +100,7 @@ OPERATIONS = (
         "DELETE",
         JOB_PATH,
         delete_job,
-        "Forgets the job, its samples, its logs and its events. Needs an administrator's key.",
+        "Deletes the job, its samples, its logs and its events. Needs an administrator's key.",
         action="jobs:delete",
     ),
     operation(

@@ -16,7 +16,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.model.question import Question
-from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE
+from jobmeter.model.time import DAY, MAX_TIME_MS, MINUTE, NS_PER_MS
 from jobmeter.query.request import LogQuestion
 
 MOST_LINES = 1_000
@@ -24,21 +24,20 @@ DEFAULT_LINES = 500
 DEFAULT_WINDOW_MS = 30 * MINUTE
 MOST_WINDOW_MS = 7 * DAY
 MOST_IN_A_MILLISECOND = 10_000
-_NANOSECONDS = 1_000_000
 _DIRECTIONS = {"asc": "asc", "desc": "desc"}
 _LEVELS = {level.value.upper(): level for level in Level}
 
 
 def job_logs(call: Call, context: Context) -> Steps:
-    """Lines of one range, newest or oldest first."""
+    """Return the lines of a range, newest or oldest first."""
     arguments = Arguments(call)
     start, end = _window(arguments, context.now_ms)
     ascending = arguments.choice("direction", _DIRECTIONS) == "asc"
     question = LogQuestion(
         ref=job_ref(context),
         min_level=arguments.choice("min_level", _LEVELS),
-        start_ns=start * _NANOSECONDS,
-        end_ns=end * _NANOSECONDS,
+        start_ns=start * NS_PER_MS,
+        end_ns=end * NS_PER_MS,
         descending=not ascending,
         limit=arguments.integer("limit", 1, MOST_LINES) or DEFAULT_LINES,
     )
@@ -61,12 +60,12 @@ def _window(arguments: Arguments, now_ms: int) -> tuple[int, int]:
 
 
 def _completed(question: LogQuestion, lines: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
-    """A full page, completed with all lines of its last millisecond.
+    """Complete a full page with all lines of its last millisecond.
 
     `truss` fetches pages of the largest size and continues at the next millisecond: lines left out would be lost.
     """
-    start = lines[-1].time_ns - lines[-1].time_ns % _NANOSECONDS
-    end = min(start + _NANOSECONDS, question.end_ns or MAX_TIME_MS * _NANOSECONDS)
+    start = lines[-1].time_ns - lines[-1].time_ns % NS_PER_MS
+    end = min(start + NS_PER_MS, question.end_ns or MAX_TIME_MS * NS_PER_MS)
     page = yield from execute(replace(question, start_ns=start, end_ns=end, limit=MOST_IN_A_MILLISECOND))
     return [*(line for line in lines if line.time_ns < start), *page.lines]
 

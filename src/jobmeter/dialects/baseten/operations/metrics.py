@@ -1,4 +1,4 @@
-"""The metrics of a job: top level the leader's, below each node's.
+"""The metrics of a job: the leader's at the top level, each node's below.
 
 https://docs.baseten.co/reference/training-api/get-training-job-metrics
 """
@@ -24,7 +24,7 @@ Points = list[dict[str, Any]]
 
 
 def job_metrics(call: Call, context: Context) -> Steps:
-    """CPU, memory, GPUs and storage of each node, and the cache of the job."""
+    """Return CPU, memory, GPUs and storage of each node, and the cache of the job."""
     arguments, ref = Arguments(call), job_ref(context)
     start, end = arguments.time("start_epoch_millis"), arguments.time("end_epoch_millis")
     seconds = arguments.integer("step_seconds", 1, MAX_TIME_MS // SECOND)
@@ -48,9 +48,9 @@ def job_metrics(call: Call, context: Context) -> Steps:
 
 
 def requested_range(job: Job, now_ms: int, start: int | None, end: int | None, step_ms: int | None) -> TimeRange:
-    """The range of a question: of a finished job by default its life, of another the last hour.
+    """Return the range of a query: by default the life of a finished job, else the last hour.
 
-    Nothing was measured after the end of a job: a later start gives an empty range.
+    There are no samples after the end of a job: a later start gives an empty range.
     """
     if start is not None and end is None and start > life(job, now_ms).end_ms:
         return TimeRange(start, start)
@@ -58,7 +58,7 @@ def requested_range(job: Job, now_ms: int, start: int | None, end: int | None, s
 
 
 def _nodes(view: JobView, lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
-    """The metrics of each replica that has any, the leader first."""
+    """Return the metrics of each measured replica, the leader first."""
     ranks = gpu_ranks(view, lines)
     found: dict[str, dict[str, dict[int, list[Line]]]] = {}
     for line in lines:
@@ -69,7 +69,7 @@ def _nodes(view: JobView, lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
 
 
 def _node(lines: Mapping[str, Mapping[int, Sequence[Line]]]) -> dict[str, Any]:
-    """The metrics of one replica, from its lines by metric and rank; those of no GPU have rank 0."""
+    """Return the metrics of one replica, from its lines by metric and rank. Lines of no GPU have rank 0."""
     points = {
         metric: {str(rank): _points(by_rank[rank]) for rank in sorted(by_rank)} for metric, by_rank in lines.items()
     }
@@ -88,7 +88,7 @@ def _storage(name: str, points: Mapping[str, Points]) -> dict[str, Points]:
 
 
 def node_id(line: Line) -> str:
-    """The node id of a line: the replica, or the machine where samples name no replica."""
+    """Return the node id of a line: the replica, or the machine if samples name no replica."""
     return line.replica or line.node
 
 
@@ -103,13 +103,16 @@ def _order(view: JobView) -> Any:  # noqa: ANN401 - the key of a sort
 
 
 def _leader(view: JobView, nodes: Iterable[str]) -> str:
-    """The first replica, even if it was not measured: rank 0 where ranks are known, else the first by name."""
+    """Return the first replica, measured or not: rank 0 if ranks are known, else the first by name."""
     names = {replica.name for replica in view.replicas} | set(nodes)
     return min(names, key=_order(view), default="")
 
 
 def gpu_ranks(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str], int]:
-    """The rank of each (replica, node, device): as allocations state it for all of a node's, else their order there."""
+    """Return the rank of each (replica, node, device).
+
+    It is the rank in the allocations if all devices of the node have one, else the position on the node.
+    """
     stated = {(one.replica, one.node, one.device): one.rank for one in view.allocations if one.rank is not None}
     devices: dict[tuple[str, str], set[str]] = {}
     for replica, node, device in (
@@ -128,9 +131,9 @@ def gpu_ranks(view: JobView, lines: Iterable[Line]) -> dict[tuple[str, str, str]
 
 
 def _points(lines: Sequence[Line]) -> Points:
-    """The points of a line, oldest first; a utilization is clamped to 0 to 1.
+    """Return the points of a line, oldest first; a utilization is clamped to 0 to 1.
 
-    Several lines of one rank belong to a replica that moved between machines: their common bucket is the mean of both.
+    Several lines of one rank belong to a replica that moved between machines: a common bucket is their mean.
     """
     most = 1.0 if lines[0].unit == "1" else None
     if len(lines) == 1:
@@ -155,13 +158,11 @@ _TEXT = (
     "The eight keys of the document; the top level is the leader node (the lowest replica), `per_node_metrics` every "
     "node under the replica's name, the keys of `gpu_*` are GPU ranks. Utilisations are fractions, memory and storage "
     "bytes, `cpu_usage` cores. A point is the mean of one step, named by the step's start, oldest first; steps without "
-    "samples are absent. `cache` is null where nothing was measured of it."
+    "samples are absent. `cache` is null without any samples of it."
 )
-_START = "Epoch milliseconds, included. Default: a finished job's start; of another, an hour before the end."
-_END = (
-    "Epoch milliseconds, not included: equal to the start, nothing is inside. Default: a finished job's end; else now."
-)
-_STEP = "Seconds between points, at least 1. Default: so many that there are at most 240 points."
+_START = "Epoch milliseconds, included. Default: a finished job's start; for other jobs an hour before the end."
+_END = "Epoch milliseconds, not included: a range with equal ends is empty. Default: a finished job's end; else now."
+_STEP = "Seconds between points, at least 1. Default: the shortest step with at most 240 points."
 
 
 def _operation(method: str, where: Any) -> Operation:  # noqa: ANN401 - one of Parameter's literals

@@ -1,4 +1,4 @@
-"""Projects: a project of Baseten is the project of keys and jobs here, its id its name.
+"""Projects: a project of Baseten is a project of keys and jobs here, and its id is its name.
 
 https://docs.baseten.co/reference/training-api/list-training-projects
 """
@@ -20,7 +20,7 @@ Bodies = Generator[Question[Any], Any, list[dict[str, Any]]]
 
 
 def list_projects(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
-    """Every project that the key sees, the one with the newest job first: `truss` prints them from the end."""
+    """Return every project of the key, the one with the newest job first: `truss` prints them from the end."""
     found = yield from execute(ProjectsQuestion())
     if context.project is not None and context.project not in {project.name for project in found}:
         found = [*found, Project(name=context.project)]
@@ -29,12 +29,12 @@ def list_projects(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the 
 
 
 def get_project(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """One project."""
+    """Return a project."""
     return answer({"training_project": (yield from project(context.path["training_project_id"], context))})
 
 
 def upsert_project(call: Call, context: Context) -> Steps:
-    """The project of that name, if the key sees it. Projects are not created: each belongs to a key."""
+    """Return the project of that name, if the key sees it. Projects are not created: each belongs to a key."""
     name = (Arguments(call).object("training_project") or {}).get("name")
     if name is None or name == "":
         raise MissingFieldError("training_project.name is required", "training_project.name")
@@ -53,7 +53,7 @@ def upsert_project(call: Call, context: Context) -> Steps:
 
 
 def list_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """The jobs of one project, newest first."""
+    """Return the jobs of one project, newest first."""
     name = context.path["training_project_id"]
     body = yield from project(name, context)
     page = yield from execute(JobFilter(projects=frozenset({name}), limit=MOST_JOBS))
@@ -61,7 +61,7 @@ def list_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001
 
 
 def project(name: str, context: Context) -> Generator[Question[Any], Any, dict[str, Any]]:
-    """The body of one project. Raises NotFoundError when the key sees none of that name."""
+    """Return the body of one project. Raises NotFoundError if the key sees no project of that name."""
     found = yield from execute(ProjectsQuestion(names=frozenset({name})))
     if not found and name == context.project:
         found = [Project(name=name)]
@@ -72,7 +72,7 @@ def project(name: str, context: Context) -> Generator[Question[Any], Any, dict[s
 
 
 def cache_summary(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """The files in the project's cache: none, as Jobmeter measures only how full a cache is."""
+    """Return no files: Jobmeter measures only the size of the project's cache."""
     name = context.path["training_project_id"]
     yield from project(name, context)
     return answer({"timestamp": iso(context.now_ms), "project_id": name, "file_summaries": []})
@@ -96,8 +96,8 @@ OPERATIONS = (
         "/v1/training_projects",
         list_projects,
         (
-            "The projects that the key sees: its own, or for a key without a project all that something was written "
-            "to; the one with the newest job first."
+            "The projects that the key sees: its own, or for a key without a project all that have any data; the one "
+            "with the newest job first."
         ),
         by_resource=True,
     ),
@@ -106,7 +106,7 @@ OPERATIONS = (
         "POST",
         "/v1/training_projects",
         upsert_project,
-        "The project of that name. None is created: a project begins with a key or its first job.",
+        "The project of that name. No project is created: a project begins with a key or its first job.",
         Parameter("training_project", "body", "`{name}`: a project that the key sees.", required=True),
         action="jobs:write",
     ),
@@ -131,7 +131,7 @@ OPERATIONS = (
         "GET",
         "/v1/training_projects/{training_project_id}/cache/summary",
         cache_summary,
-        "`file_summaries` is empty: Jobmeter measures how full a cache is, not which files lie in it.",
+        "`file_summaries` is empty: Jobmeter measures the size of a cache, not its files.",
         by_resource=True,
     ),
 )

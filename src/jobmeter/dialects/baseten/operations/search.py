@@ -23,7 +23,7 @@ Filter = tuple[frozenset[JobState], tuple[Condition, ...]]
 
 
 def search_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the shape of every operation
-    """The jobs that meet every filter, ordered by their creation."""
+    """Return the jobs that meet every filter, ordered by their creation."""
     arguments = Arguments(call)
     project, job = arguments.text("project_id"), arguments.text("job_id")
     statuses = arguments.texts("statuses")
@@ -41,10 +41,10 @@ def search_jobs(call: Call, context: Context) -> Steps:  # noqa: ARG001 - the sh
 
 
 def filters(statuses: Sequence[str]) -> Iterator[Filter]:
-    """States, and further conditions, that together find the jobs of these statuses, each job once.
+    """Yield states and further conditions that together find the jobs of these statuses, each job once.
 
-    An unknown status finds nothing. A state of which every status is requested needs no condition; the default status
-    of a state is also that of jobs whose record has none for that state.
+    An unknown status finds nothing. If every status of a state is requested, the state needs no condition. The default
+    status of a state also matches jobs whose record has no status for it.
     """
     requested = frozenset(statuses)
     whole: set[JobState] = set()
@@ -73,7 +73,7 @@ def _found(question: JobFilter, filters: Sequence[Filter]) -> Generator[Question
 
 
 def _descending(orders: Sequence[dict[str, Any]]) -> bool:
-    """Whether the newest comes first. Only the time of creation can be ordered by."""
+    """Return True if the newest come first. Only the time of creation is a valid order."""
     for order in orders:
         field, direction = order.get("field", "created_at"), order.get("order", "desc")
         if field != "created_at":
@@ -96,7 +96,7 @@ OPERATIONS = (
         Parameter(
             "statuses",
             "body",
-            f"A list of {', '.join(f'`{status}`' for status in STATUSES)}; one that is none of these finds "
+            f"A list of {', '.join(f'`{status}`' for status in STATUSES)}; any other status finds "
             "nothing. Default, and for an empty list: all.",
         ),
         Parameter("order_by", "body", '`[{"field": "created_at", "order": "desc" or "asc"}]`. Default: `desc`.'),

@@ -1,7 +1,7 @@
 """GetInstanceDetail, GetInstanceConfig, GetInstanceCheckpoint, GetInstanceExceptions and GetInstanceResource.
 
 The vendor forwards the first four from the REST interface of Flink's job manager, each as a JSON text. Here they have
-the same form, filled from the job's record, its events and its series; what nobody reported is left out.
+the same form, filled from the job's record, its events and its series; unreported fields are left out.
 https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/rest_api/ and the types of the vendor's SDK for Go.
 """
 
@@ -44,7 +44,7 @@ STATES: Mapping[JobState, str] = MappingProxyType(
 """Flink's word for each of our states."""
 _COMPLETED, _RESTARTED = "COMPLETED", "Restarted"
 _RECENT_MS = 5 * MINUTE
-"""How far back a state of now reaches."""
+"""Length of the range for a current state."""
 _TOTAL, _DURATION, _SIZE, _STATE_SIZE = (
     METRICS[name] for name in ("checkpoints", "lastCheckpointDuration", "lastCheckpointSize", "state.state_size")
 )
@@ -53,7 +53,7 @@ _MIB = 2**20
 
 @operation(f"GET {INSTANCE_PATH}/details", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_detail(arguments: Arguments) -> Steps:
-    """The job as Flink has it: `{Detail, RequestId}`, Detail being the JSON text of `/jobs/:jobid`.
+    """Returns the job in Flink's form: `{Detail, RequestId}`, Detail being the JSON text of `/jobs/:jobid`.
 
     `{jid, name, state, job-type, start-time, end-time, duration, now, timestamps, vertices: [{id, name, parallelism,
     status}]}`: the vertices are the tasks that its series name.
@@ -82,7 +82,7 @@ def get_instance_detail(arguments: Arguments) -> Steps:
 
 @operation(f"GET {INSTANCE_PATH}/config", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_config(arguments: Arguments) -> Steps:
-    """The job's configuration: `{Config, RequestId}`, Config being the JSON text of `/jobs/:jobid/config`.
+    """Returns the job's configuration: `{Config, RequestId}`, Config being the JSON text of `/jobs/:jobid/config`.
 
     `{jid, name, execution-config: {job-parallelism, user-config}}`: user-config has the properties with which the job
     was registered, and the parameters with which it was started.
@@ -99,11 +99,11 @@ def get_instance_config(arguments: Arguments) -> Steps:
 
 @operation(f"GET {INSTANCE_PATH}/checkpoints", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_checkpoint(arguments: Arguments) -> Steps:
-    """The job's checkpoints: `{Checkpoints, RequestId}`, being the JSON text of `/jobs/:jobid/checkpoints`.
+    """Returns the job's checkpoints: `{Checkpoints, RequestId}`, being the JSON text of `/jobs/:jobid/checkpoints`.
 
     `{counts: {total}, latest: {completed, savepoint}, history}`. The number of checkpoints and the last one's duration
-    and sizes are those measured last, in the job's last day; history has the checkpoints of the job's record, the
-    newest first, and stands in where nothing was measured.
+    and sizes are the last measured ones of the job's last day. History has the checkpoints of the job's record, newest
+    first, and replaces missing measurements.
     """
     _, _, job = yield from job_of(arguments)
     measured = yield from _last(job, (_TOTAL, _DURATION, _SIZE, _STATE_SIZE), arguments.context.now_ms)
@@ -131,10 +131,10 @@ def get_instance_checkpoint(arguments: Arguments) -> Steps:
 
 @operation(f"GET {INSTANCE_PATH}/exceptions", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_exceptions(arguments: Arguments) -> Steps:
-    """The job's failures: `{Exceptions, RequestId}`, being the JSON text of `/jobs/:jobid/exceptions`.
+    """Returns the job's failures: `{Exceptions, RequestId}`, being the JSON text of `/jobs/:jobid/exceptions`.
 
-    `{root-exception, timestamp, all-exceptions: [{exception, location, timestamp}], truncated}`, the newest first, at
-    most 100; the root is the newest one, or the error of the job's record.
+    `{root-exception, timestamp, all-exceptions: [{exception, location, timestamp}], truncated}`, newest first, at most
+    100; the root is the newest one, or the error of the job's record.
     """
     _, _, job = yield from job_of(arguments)
     question = EventFilter(
@@ -163,7 +163,7 @@ def get_instance_exceptions(arguments: Arguments) -> Steps:
 
 @operation(f"GET {INSTANCE_PATH}/resource", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_resource(arguments: Arguments) -> Steps:
-    """The limits of the job's running task managers together, and the size of its queue.
+    """Returns the limits of the job's running task managers together, and the size of its queue.
 
     `{Resource: {AllocatedMB, AllocatedVirtualCores, TotalMB, TotalVirtualCores}, RequestId}`, MB of 2^20 bytes. A queue
     is a resource group.
@@ -180,7 +180,7 @@ def get_instance_resource(arguments: Arguments) -> Steps:
 
 
 def _state(job: Job) -> str:
-    """The state as Flink named it, while the record's own state agrees that the job has not ended."""
+    """Return the state in Flink's words, while the record's own state agrees that the job has not ended."""
     named = job.labels.get("flink.state", "")
     return named if named and not job.state.finished and named not in STATES.values() else STATES[job.state]
 
@@ -191,7 +191,7 @@ def _timestamps(job: Job) -> dict[str, int]:
 
 
 def _vertices(labels: Sequence[Mapping[str, str]], state: str) -> list[dict[str, Any]]:
-    """The tasks that series name, each with the number of its subtasks where series name these."""
+    """Return the tasks that series name, each with its number of subtasks if series name these."""
     subtasks: dict[str, set[str]] = {}
     for one in labels:
         if task := one.get("task", ""):
@@ -203,7 +203,7 @@ def _vertices(labels: Sequence[Mapping[str, str]], state: str) -> list[dict[str,
 
 
 def _user_config(extra: Mapping[str, Any]) -> dict[str, str]:
-    """The properties of a job, lines of ``name=value``, and the parameters of its start."""
+    """Return the properties of a job, lines of ``name=value``, and the parameters of its start."""
     properties = extra.get("Properties")
     lines = properties.splitlines() if isinstance(properties, str) else []
     pairs = (line.strip().partition("=") for line in lines if "=" in line and not line.lstrip().startswith(("#", "!")))
@@ -215,7 +215,7 @@ def _user_config(extra: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _last(job: Job, metrics: tuple[str, ...], now_ms: int) -> Lookup[dict[str, int | float]]:
-    """The last value of each metric in the last day of the job, as far as there is any."""
+    """Return the last value of each metric in the last day of the job; missing metrics are left out."""
     end = job_end(job)
     last = now_ms if end is None else min(now_ms, end)
     result = yield from execute(
@@ -250,7 +250,7 @@ def _checkpoint(one: Checkpoint) -> dict[str, Any]:
 
 
 def _nodes(job: Job, events: Sequence[Event]) -> Lookup[dict[str, str]]:
-    """The node of each replica, else its name, where some event names one."""
+    """Return the node of each replica, else its name, if any event names a replica."""
     if not any(event.replica for event in events):
         return {}
     view = yield from execute(JobQuestion(JobRef(job.id, job.project)))
@@ -288,7 +288,7 @@ def _allowed(job: Job, now_ms: int) -> Lookup[list[float | None]]:
 
 
 def _total(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
-    """The size of the job's queue, as far as it is known."""
+    """Return the size of the job's queue, as far as it is known."""
     if not job.resource_group:
         return {}
     span = TimeRange(max(0, now_ms - _RECENT_MS), now_ms)
@@ -296,6 +296,6 @@ def _total(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
         found = yield from execute(CapacityQuestion(group=GroupRef(job.resource_group), range=span))
     except NotFoundError:  # a key that does not see all of the queue
         return {}
-    # No machine has no core and no memory: of such a queue nothing is known.
+    # No machine has no core and no memory: the sizes of such a queue are unknown.
     known = {"TotalMB": whole(found.memory / _MIB), "TotalVirtualCores": whole(found.cpu)}
     return {name: value for name, value in known.items() if value}

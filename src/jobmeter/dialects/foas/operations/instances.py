@@ -38,7 +38,7 @@ from jobmeter.query.request import By, JobRef, MetricQuery
 LARGEST_ID = 2**63 - 1
 DEFAULT_PAGE, LARGEST_PAGE = 10, 1_000
 ARCHIVED_AFTER_MS = 2 * DAY
-"""A batch job's instance is archived that long after its end; a stream's as soon as there is a newer one."""
+"""Time after its end at which a batch job's instance is archived; a stream's is archived by a newer one."""
 STATES = ("WAITING", "RUNNING", "PAUSED", "TERMINATED", "SUCCESS", "FAILED", "UNKNOWN")
 DELAY = METRICS["delay"]
 DELAY_SPAN_MS = 5 * MINUTE
@@ -69,14 +69,14 @@ INSTANCE_PATH = "/api/v2/projects/{projectName}/jobs/{jobName}/instances/{instan
     in_query("startEndTs", "Started then or earlier."),
     in_query("endBeginTs", "Ended then or later."),
     in_query("endEndTs", "Ended then or earlier."),
-    in_query("isArchived", "`true`: streams that were started anew, batch runs that ended 2 days ago."),
+    in_query("isArchived", "`true`: streams that were restarted, batch runs that ended 2 days ago."),
     *PAGES,
     by_resource=True,
 )
 def list_instance(arguments: Arguments) -> Steps:
-    """The instances of a project, newest first.
+    """Lists the instances of a project, newest first.
 
-    `Id` is what GetInstanceMetric takes, `EngineJobHandler` the id of the job here.
+    `Id` is the number for GetInstanceMetric, `EngineJobHandler` the id of the job here.
     """
     project, name = arguments.required("projectName"), arguments.text("jobName")
     arguments.required("jobType")
@@ -92,7 +92,7 @@ def list_instance(arguments: Arguments) -> Steps:
 
 @operation(f"GET {INSTANCE_PATH}", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance(arguments: Arguments) -> Steps:
-    """One instance; `InputDelay` is the latest `delay` of one that runs."""
+    """Returns one instance; `InputDelay` is the latest `delay` of a running one."""
     project, _, job = yield from job_of(arguments)
     delay = yield from _delay(job, arguments.context.now_ms)
     return reply(arguments, "GetInstance", {"Instance": {**instance(project, job), **delay}})
@@ -100,7 +100,7 @@ def get_instance(arguments: Arguments) -> Steps:
 
 @operation(f"GET {INSTANCE_PATH}/runsummary", "jobs:read", PROJECT, JOB_NAME, ID, by_resource=True)
 def get_instance_run_summary(arguments: Arguments) -> Steps:
-    """Whether an instance runs, its last error, and how late it is."""
+    """Returns the state of an instance, its last error, and its delay."""
     _, name, job = yield from job_of(arguments)
     delay = yield from _delay(job, arguments.context.now_ms)
     return reply(arguments, "GetInstanceRunSummary", {"RunSummary": {**summary(name, job), **delay}})
@@ -115,7 +115,7 @@ def get_instance_run_summary(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def batch_get_instance_run_summary(arguments: Arguments) -> Steps:
-    """The same of several jobs; names of no such job are left out."""
+    """Returns the summaries of several jobs; unknown names are left out."""
     project, kind = arguments.required("projectName"), arguments.required("jobType")
     kind = arguments.word("jobType", OUR_TYPES, kind)
     arguments.required("jobNames")
@@ -153,18 +153,18 @@ def modify_instance_state(arguments: Arguments) -> Steps:
 
 
 def page_of(arguments: Arguments) -> tuple[int, int]:
-    """The number of the page, from 1, and its size."""
+    """Return the number of the page, from 1, and its size."""
     index = arguments.integer("pageIndex", 1, 1, 10**9)
     return index, arguments.integer("pageSize", DEFAULT_PAGE, 1, LARGEST_PAGE)
 
 
 def paging(index: int, size: int, total: int) -> dict[str, Any]:
-    """The fields of a page."""
+    """Return the fields of a page."""
     return {"PageIndex": index, "PageSize": size, "TotalPage": -(-total // size), "TotalCount": total}
 
 
 def instance(project: str, job: Job) -> dict[str, Any]:
-    """An instance, with the fields that are known; times in milliseconds."""
+    """Return an instance with its known fields; times in milliseconds."""
     fields = {
         **{name: value for name, value in own(job).items() if name in STORED_FIELDS},
         "Id": instance_id(job),
@@ -185,7 +185,7 @@ def instance(project: str, job: Job) -> dict[str, Any]:
 
 
 def summary(name: str, job: Job) -> dict[str, Any]:
-    """The RunSummary of an instance."""
+    """Return the RunSummary of an instance."""
     return {
         "Id": instance_id(job),
         "JobName": name,
@@ -197,7 +197,7 @@ def summary(name: str, job: Job) -> dict[str, Any]:
 
 
 def job_of(arguments: Arguments) -> Lookup[tuple[str, str, Job]]:
-    """The project and the job's name of a call, as it has them, and the instance. Raises as ``instance_of``."""
+    """Return the project and the job's name of a call, unchanged, and the instance. Raises as ``instance_of``."""
     project, name = arguments.required("projectName"), arguments.required("jobName")
     number = arguments.integer("instanceId", None, CURRENT, LARGEST_ID)
     return project, name, (yield from instance_of(project, name, number))
@@ -211,7 +211,7 @@ def _error(job: Job) -> dict[str, Any]:
 
 
 def _delay(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
-    """The business delay in milliseconds of an instance that runs, where it was reported lately."""
+    """Return the business delay in milliseconds of a running instance, if it was reported lately."""
     if job.state is not JobState.RUNNING:
         return {}
     result = yield from execute(
@@ -228,7 +228,7 @@ def _delay(job: Job, now_ms: int) -> Lookup[dict[str, int]]:
 
 
 def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
-    """The ids of those that are archived: streams that a newer instance of the name follows, and old batch runs."""
+    """Return the ids of archived jobs: streams with a newer instance of the same name, and old batch runs."""
     newest: set[str] = set()
     archived: set[str] = set()
     for job in jobs:
@@ -243,7 +243,7 @@ def _archived(jobs: Sequence[Job], now_ms: int) -> set[str]:
 
 
 def _filter(arguments: Arguments) -> Callable[[Job, bool], bool]:
-    """A predicate for jobs that match the call's filters."""
+    """Return a predicate for jobs that match the call's filters."""
     kind = arguments.word("jobType", OUR_TYPES)
     actual, expected = arguments.word("actualState", STATES), arguments.word("expectState", STATES)
     api = arguments.text("apiType").upper()

@@ -1,4 +1,4 @@
-"""Jobs: ListJob, GetJob, and CreateJob and StartJob as the registration of a job that something else runs.
+"""Jobs: ListJob, GetJob, and CreateJob and StartJob, which register a job that another system runs.
 
 Fields: the types of the vendor's SDK for Go (``services/foas/struct_job.go``, ``start_job.go``).
 """
@@ -49,7 +49,7 @@ MAX_ID = 128
     by_resource=True,
 )
 def list_job(arguments: Arguments) -> Steps:
-    """The Flink jobs of a project, each once, newest first."""
+    """Lists the Flink jobs of a project, each once, newest first."""
     project = arguments.required("projectName")
     kind, name = arguments.word("jobType", OUR_TYPES), arguments.text("jobName").casefold()
     full = arguments.flag("isShowFullField", default=True)
@@ -71,7 +71,7 @@ def list_job(arguments: Arguments) -> Steps:
 
 @operation("GET /api/v2/projects/{projectName}/jobs/{jobName}", "jobs:read", PROJECT, JOB_NAME, by_resource=True)
 def get_job(arguments: Arguments) -> Steps:
-    """One job."""
+    """Returns one job."""
     project, name = arguments.required("projectName"), arguments.required("jobName")
     jobs = yield from jobs_named(project, name)
     if not jobs:
@@ -101,7 +101,7 @@ def get_job(arguments: Arguments) -> Steps:
     ),
 )
 def create_job(arguments: Arguments) -> Steps:
-    """Registers a job that something else is going to run: it waits."""
+    """Registers a job that another system is going to run: it waits."""
     project, name = arguments.required("projectName"), arguments.required("jobName")
     arguments.required("jobType")
     kind = OUR_TYPES[arguments.word("jobType", OUR_TYPES, STREAM)]
@@ -128,12 +128,12 @@ def create_job(arguments: Arguments) -> Steps:
     "jobs:write",
     PROJECT,
     JOB_NAME,
-    in_body("parameterJson", "A JSON object; kept."),
+    in_body("parameterJson", "A JSON object, which is stored."),
 )
 def start_job(arguments: Arguments) -> Steps:
-    """Registers that a job runs from now on, as something else runs it: `{"RequestId", "instanceId"}`.
+    """Registers that another system runs a job from now on: `{"RequestId", "instanceId"}`.
 
-    A stream that ran before is the same instance again; a run of a batch job is a job of ours of its own, whose id is
+    A stream that ran before is the same instance again. Each run of a batch job is a separate job here, whose id is
     `EngineJobHandler` of GetInstance.
     """
     project, name = arguments.required("projectName"), arguments.required("jobName")
@@ -152,7 +152,7 @@ def start_job(arguments: Arguments) -> Steps:
 
 
 def described(project: str, job: Job, *, full: bool) -> dict[str, Any]:
-    """A job with the fields that are known; without ``full`` the long ones are left out."""
+    """Return a job with its known fields; without ``full`` the long ones are left out."""
     extra = own(job)
     long = ("Code", "Properties", "Packages", "PlanJson") if full else ()
     fields = {
@@ -171,7 +171,7 @@ def described(project: str, job: Job, *, full: bool) -> dict[str, Any]:
 
 
 def _started(project: str, name: str, jobs: Sequence[Job], context: Context) -> JobRecord:
-    """The record of the start: of the created job, of an earlier stream, else a new one."""
+    """Return the record of the start: of the created job, of an earlier stream, else a new one."""
     ours = project_of(project)
     for job in jobs:
         if job.state is JobState.QUEUED or job_type(job) == STREAM:
@@ -190,5 +190,5 @@ def _started(project: str, name: str, jobs: Sequence[Job], context: Context) -> 
 
 
 def _text(arguments: Arguments, key: str) -> str:
-    """The parameter ``apiType`` of the field ``ApiType``."""
+    """Return the parameter ``apiType`` of the field ``ApiType``."""
     return arguments.text(key[0].lower() + key[1:])

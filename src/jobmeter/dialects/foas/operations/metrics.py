@@ -1,7 +1,7 @@
 """GetInstanceMetric and GetClusterMetrics.
 
 https://help.aliyun.com/document_detail/107111.html. The vendor's example of GetClusterMetrics (``PublicSample``,
-section OpenAPI DEMO of the documentation) asks for ``<clusterId>.system.cpu.user`` and
+section OpenAPI DEMO of the documentation) requests ``<clusterId>.system.cpu.user`` and
 ``<clusterId>.system.cpu.iowait``; no list of names was found.
 """
 
@@ -44,12 +44,12 @@ from jobmeter.query.tsdb.compute import MARGIN_MS
     by_resource=True,
 )
 def get_instance_metric(arguments: Arguments) -> Steps:
-    """Metrics of a running instance: `{"requestId", "metrics": [{"metricName", "dps", "summary", "tags"}]}`.
+    """Returns metrics of a running instance: `{"requestId", "metrics": [{"metricName", "dps", "summary", "tags"}]}`.
 
     `dps` maps seconds since the epoch to numbers, both as texts, `summary` is the mean of the points. The typed SDKs
     (Java, Go, .NET) get `{"RequestId", "Metrics": {"Metric": [{"MetricName", ...}]}}`. With `Accept: application/xml`
     the same as XML, elements named by seconds as in the document; with `text/xml` well-formed, `<_1574247000>`. Values
-    are in the units of the vendor's table. Refused for an instance that does not run.
+    are in the units of the vendor's table. Fails for an instance that does not run.
     """
     project, name = arguments.required("projectName"), arguments.required("jobName")
     number = arguments.integer("instanceId", CURRENT, CURRENT, LARGEST_ID)
@@ -74,7 +74,7 @@ def get_instance_metric(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def get_cluster_metrics(arguments: Arguments) -> Steps:
-    """Metrics of the nodes of a cluster, answered as by GetInstanceMetric."""
+    """Returns metrics of the nodes of a cluster, in the form of GetInstanceMetric."""
     cluster = arguments.required("clusterId")
     prefix = f"{cluster}."
     document = metric_json.read(arguments.required("metricJson"), prefix, CLUSTER_METRICS, arguments.context.now_ms)
@@ -97,7 +97,7 @@ _STATISTICS = {
     "first": Statistic.FIRST,
     "last": Statistic.LAST,
 }
-"""Functions of a downsample of nodes: a node's values are joined of those of its devices and jobs."""
+"""Functions of a downsample of nodes: a node's values are joined from its devices and jobs."""
 _JOINED = {"avg": Aggregate.MEAN, "max": Aggregate.MAX, "min": Aggregate.MIN, "sum": Aggregate.SUM}
 
 
@@ -113,7 +113,7 @@ def _statistic(query: MetricRequest, where: str) -> Statistic:
 
 
 def _nodes(cluster: str, query: MetricRequest, span: TimeRange, statistic: Statistic) -> Lookup[Sequence[Line]]:
-    """A line for each node."""
+    """Return a line for each node."""
     question = MetricQuery(
         subject=NodeRef("", cluster),
         metrics=(CLUSTER_METRICS[query.name],),
@@ -126,7 +126,7 @@ def _nodes(cluster: str, query: MetricRequest, span: TimeRange, statistic: Stati
     if not query.name.startswith(CPU_PREFIX):
         result = yield from execute(question)
         return result.lines
-    # A rate has one value a step, whichever function is requested.
+    # A rate has one value for each step, for every function.
     question = replace(question, statistic=Statistic.MEAN, aggregate=None)
     whole = yield from execute(question)
     part = yield from execute(replace(question, labels=(("mode", query.name.removeprefix(CPU_PREFIX)),)))
@@ -134,7 +134,7 @@ def _nodes(cluster: str, query: MetricRequest, span: TimeRange, statistic: Stati
 
 
 def _columns(lines: Sequence[Line]) -> Columns:
-    """The points of the lines, by their place."""
+    """Return the points of the lines, by their position."""
     if not lines:
         return Columns.none()
     index = np.repeat(np.arange(len(lines)), [len(line.time) for line in lines])
@@ -143,7 +143,7 @@ def _columns(lines: Sequence[Line]) -> Columns:
 
 
 def _shares(parts: Sequence[Line], wholes: Sequence[Line]) -> Generator[Line]:
-    """Percent that each part is of its node's whole, where that is known and not 0."""
+    """Yield each part in percent of its node's whole, if that is known and not 0."""
     of_node = {line.node: line for line in wholes}
     for part in parts:
         whole = of_node.get(part.node)

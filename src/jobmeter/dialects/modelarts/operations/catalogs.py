@@ -1,6 +1,6 @@
 """ShowTrainingJobFlavors and ShowTrainingJobEngines: instance types and engines of the project's jobs.
 
-Jobmeter offers no machines and no images, so both list what its jobs used: the newest ``MOST_JOBS`` jobs.
+Jobmeter offers no machines and no images, so both read the newest ``MOST_JOBS`` jobs.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from jobmeter.model.job import InstanceType, JobFilter
 
 
 def show_training_job_flavors(call: Call, context: Context) -> Steps:
-    """The instance types of the project's jobs, each once."""
+    """Return the instance types of the project's jobs, each once."""
     question = JobFilter(projects=frozenset({project_of(call, context)}), limit=MOST_JOBS)
     only = query_choice(call, "flavor_type", TYPES, "")
     page = yield from execute(question)
@@ -26,7 +26,7 @@ def show_training_job_flavors(call: Call, context: Context) -> Steps:
 
 
 def show_training_job_engines(call: Call, context: Context) -> Steps:
-    """The engines that the records of the project's jobs name, each once."""
+    """Return the engines that the records of the project's jobs name, each once."""
     page = yield from execute(JobFilter(projects=frozenset({project_of(call, context)}), limit=MOST_JOBS))
     engines: dict[str, dict[str, Any]] = {}
     for job in reversed(page.jobs):

@@ -1,4 +1,4 @@
-"""What the operations share: where they are, and the parameters of their paths."""
+"""Shared by the operations: their prefix, and the parameters of their paths."""
 
 from jobmeter.dialects.base import OperationMaker, Parameter
 
@@ -9,4 +9,4 @@ _OF_PATHS = (
     Parameter("task_id", "path", "The task (our replica), `worker-0`.", required=True),
 )
 operation = OperationMaker(_OF_PATHS, "/v2/{project_id}/")
-"""Makes an operation of a project."""
+"""Makes operations of a project."""

@@ -1,4 +1,4 @@
-"""ListTrainingJobEvents, and NotifyTrainingJobInformation, by which a task reports one.
+"""ListTrainingJobEvents, and NotifyTrainingJobInformation, with which a task reports an event.
 
 https://support.huaweicloud.com/intl/en-us/api-modelarts/ListTrainingJobEvents.html
 """
@@ -51,7 +51,7 @@ class ReportBody(msgspec.Struct):
 
 
 def list_training_job_events(call: Call, context: Context) -> Steps:
-    """One page of a job's events."""
+    """Return one page of a job's events."""
     limit = query_integer(call, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT)
     offset = query_integer(call, "offset", 0, 0, MAX_INTEGER)
     order = query_choice(call, "order", ("asc", "desc"), "asc")
@@ -85,7 +85,7 @@ def list_training_job_events(call: Call, context: Context) -> Steps:
 
 
 def notify_training_job_information(call: Call, context: Context) -> Steps:
-    """An event of the task, of the type that it names."""
+    """Store an event of the task, with the type in its body."""
     ref = job_of(call, context)
     report = context.path["report_type"]
     if report != REPORT_TYPE:
@@ -158,7 +158,7 @@ OPERATIONS = (
         "POST",
         f"{JOB_PATH}/tasks/{{task_id}}/reports/{{report_type}}",
         notify_training_job_information,
-        "Keeps an event of the task, now, with the type as its reason; `{}`.",
+        "Stores an event of the task, now, with the type as its reason; `{}`.",
         Parameter("report_type", "path", f"`{REPORT_TYPE}`.", required=True),
         Parameter("type", "body", f"What happened, 1 to {MAX_TYPE} characters.", required=True),
         action="jobs:write",

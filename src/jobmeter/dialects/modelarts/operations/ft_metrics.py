@@ -1,7 +1,7 @@
 """ShowFtMetrics: metrics that the program reported (``app.*``), such as the loss.
 
-https://support.huaweicloud.com/api-modelarts/ShowFtMetrics.html. The page leaves the shape of ``loss``, ``eval_loss``
-and ``training_info`` open; SPEC.md says which one is given.
+https://support.huaweicloud.com/api-modelarts/ShowFtMetrics.html. The page leaves the form of ``loss``, ``eval_loss``
+and ``training_info`` open; SPEC.md describes the chosen one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _VALIDATION, _TEST = ("eval", "val"), ("test",)
 
 
 def show_ft_metrics(call: Call, context: Context) -> Steps:
-    """Every reported metric as a curve; 204 where the program reported nothing."""
+    """Return every reported metric as a curve; 204 if the program reported none."""
     ref = job_of(call, context)
     view = yield from execute(JobQuestion(ref))
     found = yield from execute(SeriesQuestion(jobs=(job_key(view.job.project, view.job.id),)))
@@ -76,7 +76,7 @@ def _first(found: Mapping[str, Any], candidates: Sequence[str]) -> str:
 
 
 def _steps(line: Line | None) -> dict[int, float]:
-    """The step that was reported in each bucket."""
+    """Return the reported step of each bucket."""
     return {} if line is None else dict(zip(line.time.tolist(), line.value.tolist(), strict=True))
 
 
@@ -122,10 +122,10 @@ OPERATIONS = (
         (
             "`{loss, eval_loss, training_info, train_process, data}` from what the program reported as `app.*`: "
             "`data.metrics` has every one as a curve `[{timestamp, step, value}]` (milliseconds; `step` where "
-            f"`app.step` was reported at that time), at most {MAX_POINTS} points, each the last report of its step in "
-            "time, over replicas their mean. `loss` and `eval_loss` repeat the curves of `app.loss` and "
-            "`app.eval_loss`, `training_info` has the last value of each other metric, `train_process` that of "
-            "`app.progress`. 204 while nothing was reported."
+            f"`app.step` was reported at that time), at most {MAX_POINTS} points, each the last report of its step, "
+            "as the mean over replicas. `loss` and `eval_loss` repeat the curves of `app.loss` and "
+            "`app.eval_loss`, `training_info` has the last value of each other metric, `train_process` the last of "
+            "`app.progress`. 204 without any reports."
         ),
         by_resource=True,
         action="metrics:read",

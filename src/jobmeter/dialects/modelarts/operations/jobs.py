@@ -1,4 +1,4 @@
-"""One job: its details, its tasks, and changes of it.
+"""Operations on a job: its details, its tasks, and changes to it.
 
 https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobDetails.html and the pages beside it.
 """
@@ -26,19 +26,19 @@ class ActionBody(msgspec.Struct):
 
 
 class UpdateBody(msgspec.Struct):
-    """The body of ChangeTrainingJobDescription, as far as it is read."""
+    """The body of ChangeTrainingJobDescription, with the fields that are read."""
 
     description: str | None = None
 
 
 def show_training_job_details(call: Call, context: Context) -> Steps:
-    """One job, whole."""
+    """Return a job, complete."""
     view = yield from execute(JobQuestion(job_of(call, context)))
     return answer(job_body(view, context.now_ms), context)
 
 
 def list_training_job_tasks(call: Call, context: Context) -> Steps:
-    """A bare array of tasks, one entry for each time that one was scheduled."""
+    """Return a bare array of tasks, with an entry for each time that a task was scheduled."""
     ref = job_of(call, context)
     count = query_integer(call, "schedule_count", 1, 1)
     only = count - 1 if query_text(call, "schedule_count") else None
@@ -47,7 +47,7 @@ def list_training_job_tasks(call: Call, context: Context) -> Steps:
 
 
 def stop_training_job(call: Call, context: Context) -> Steps:
-    """Record that the job was stopped; 202, as another system stops it."""
+    """Record that the job was stopped; 202, because another system stops it."""
     ref = job_of(call, context)
     action = json_body(call, ActionBody).action_type
     if action != "terminate":
@@ -58,7 +58,7 @@ def stop_training_job(call: Call, context: Context) -> Steps:
 
 
 def change_training_job_description(call: Call, context: Context) -> Steps:
-    """A description, stored with the job's record."""
+    """Store a description with the job's record."""
     ref = job_of(call, context)
     text = json_body(call, UpdateBody).description
     if text is not None and len(text) > MAX_DESCRIPTION:
@@ -84,9 +84,9 @@ OPERATIONS = (
         JOB_PATH,
         show_training_job_details,
         (
-            "The job: `kind`, `metadata`, `status` (with the names of its tasks), `algorithm`, `spec` and whatever its "
-            'record keeps in `extra["modelarts"]`. What is unknown is left out. Times are milliseconds, those of '
-            "`running_records` seconds."
+            "The job: `kind`, `metadata`, `status` (with the names of its tasks), `algorithm`, `spec` and the parts "
+            'of `extra["modelarts"]` in its record. Unknown fields are left out. Times are milliseconds; in '
+            "`running_records` they are seconds."
         ),
         by_resource=True,
     ),
@@ -105,8 +105,8 @@ OPERATIONS = (
         f"{JOB_PATH}/actions",
         stop_training_job,
         (
-            "Records that the job was stopped now; 202 and the job. Jobmeter does not end processes: whoever runs the "
-            "job does. A job that has ended already: 409."
+            "Records that the job was stopped now; 202 and the job. Jobmeter does not end processes: the system that "
+            "runs the job does. A job that has already ended: 409."
         ),
         Parameter("action_type", "body", "`terminate`.", required=True),
         action="jobs:write",
@@ -116,7 +116,7 @@ OPERATIONS = (
         "PUT",
         JOB_PATH,
         change_training_job_description,
-        "Changes the description; the job as it is then. Other parts of the body are ignored.",
+        "Changes the description and returns the job. Other parts of the body are ignored.",
         Parameter("description", "body", f"Up to {MAX_DESCRIPTION} characters."),
         action="jobs:write",
     ),
@@ -125,7 +125,7 @@ OPERATIONS = (
         "DELETE",
         JOB_PATH,
         delete_training_job,
-        "Forgets the job and everything measured for it; 202 and `{}`.",
+        "Deletes the job and all its data; 202 and `{}`.",
         action="jobs:delete",
     ),
 )

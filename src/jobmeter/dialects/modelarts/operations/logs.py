@@ -1,4 +1,4 @@
-"""The logs of a task: its newest part, lines from a line on, and where the whole text is.
+"""The logs of a task: the newest part, lines from a line on, and the address of the whole text.
 
 https://support.huaweicloud.com/intl/en-us/api-modelarts/ShowTrainingJobLogsPreview.html and
 https://support.huaweicloud.com/api-modelarts/ShowTrainingJobLogsFromAom.html
@@ -44,7 +44,7 @@ class _Base(msgspec.Struct, frozen=True):
 
 
 def show_training_job_logs_preview(call: Call, context: Context) -> Steps:
-    """The newest lines that fit, in the order in which they were written."""
+    """Return the newest lines that fit, in the order in which they were written."""
     view, question = yield from _job_and_question(call, context)
     newest = yield from execute(replace(question, descending=True, limit=_SMALL_PAGE, count=True))
     if not newest.lines:
@@ -57,7 +57,7 @@ def show_training_job_logs_preview(call: Call, context: Context) -> Steps:
 
 
 def show_training_job_logs_from_aom(call: Call, context: Context) -> Steps:
-    """Lines from a base line on; the answer's ``end_line`` is the base line of what follows."""
+    """Return lines from a base line on; the answer's ``end_line`` is the base line of the following lines."""
     order = query_choice(call, "order", ("asc", "desc"), "desc")
     most = query_integer(call, "lines", DEFAULT_LINES, 1, MAX_LINES)
     base = _base(query_text(call, "base_line"))
@@ -76,7 +76,7 @@ def show_training_job_logs_from_aom(call: Call, context: Context) -> Steps:
 
 
 def show_obs_url_of_training_job_logs(call: Call, context: Context) -> Steps:
-    """Where the whole text is: on this server, for the holder of a key."""
+    """Return the address of the whole text on this server, for the holder of a key."""
     view, _ = yield from _job_and_question(call, context)
     query = {"project": view.job.project, "replica": context.path["task_id"], "format": "text"}
     path = f"/api/jobmeter/v1/jobs/{quote(view.job.id, safe='')}/logs?{urlencode(query)}"
@@ -84,14 +84,14 @@ def show_obs_url_of_training_job_logs(call: Call, context: Context) -> Steps:
 
 
 def _job_and_question(call: Call, context: Context) -> Generator[Question[Any], Any, tuple[JobView, LogQuestion]]:
-    """The job, and the question for all lines of the task."""
+    """Return the job, and the query for all lines of the task."""
     view = yield from execute(JobQuestion(job_of(call, context)))
     task = task_of(view, context)
     return view, LogQuestion(ref=job_of(call, context), replicas=replicas_of(view, task))
 
 
 def _preview(question: LogQuestion, newest: list[LogLine]) -> Generator[Question[Any], Any, list[LogLine]]:
-    """Newest first, as many lines as fit, the first page of which is there already."""
+    """Return as many lines as fit, newest first; ``newest`` is the first page."""
     taken: list[LogLine] = []
     room, page, size = MAX_PREVIEW, newest, _SMALL_PAGE
     while True:
@@ -134,7 +134,10 @@ def _from(question: LogQuestion, base: _Base | None, order: str) -> LogQuestion:
 
 
 def _end(lines: list[LogLine], most: int, base: _Base | None) -> _Base:
-    """Where the first ``most`` of these lines end; more of the last one's time follow only where they are many."""
+    """Return the position after the first ``most`` of these lines.
+
+    It counts lines only if more lines have the same time as the last one.
+    """
     last = lines[:most][-1].time_ns
     if len(lines) <= most or lines[most].time_ns != last:
         return _Base(last)
@@ -143,7 +146,7 @@ def _end(lines: list[LogLine], most: int, base: _Base | None) -> _Base:
 
 
 def _no_log(view: JobView, context: Context) -> Answer:
-    """Answers for an empty log: an error for a job that has ended, else 204, as lines may come."""
+    """Answer for an empty log: an error for a job that has ended, else 204, because lines may come."""
     if view.job.state.finished:
         raise RefusedError(NO_LOG, "No log of this task was generated, or it is no longer kept.")
     return nothing_yet(context)
@@ -156,8 +159,8 @@ OPERATIONS = (
         f"{JOB_PATH}/tasks/{{task_id}}/logs/preview",
         show_training_job_logs_preview,
         (
-            "`{content, current_size, full_size}`: the newest whole lines, up to 5 MB, and their size and that of the "
-            "whole log in bytes. 204 while there is none; ModelArts.2818 when the job has ended without one."
+            "`{content, current_size, full_size}`: the newest whole lines, up to 5 MB, their size, and the size of the "
+            "whole log in bytes. 204 while the log is empty; ModelArts.2818 if the job has ended without a log."
         ),
         by_resource=True,
     ),
@@ -167,8 +170,8 @@ OPERATIONS = (
         f"{JOB_PATH}/tasks/{{task_id}}/logs/url",
         show_obs_url_of_training_job_logs,
         (
-            "`{obs_url}`: where this server gives the whole log as text. The vendor's link opens it to whoever has the "
-            "link; this one needs a key, as everything here."
+            "`{obs_url}`: the address of the whole log as text on this server. The vendor's link works without a "
+            "credential; this one needs a key."
         ),
         Parameter("Content-Type", "query", "`text/plain` or `application/octet-stream`; both give the text."),
         by_resource=True,
@@ -179,8 +182,8 @@ OPERATIONS = (
         f"{JOB_PATH}/logs/{{task_id}}",
         show_training_job_logs_from_aom,
         (
-            "`{start_line, end_line, lines, content}`: lines in the order that was requested, the base line not among "
-            "them. A line is named by its time in nanoseconds; `end_line` is the `base_line` of the next page. Without "
+            "`{start_line, end_line, lines, content}`: lines in the requested order, without the base line. "
+            "A line is named by its time in nanoseconds; `end_line` is the `base_line` of the next page. Without "
             "a base line `desc` begins with the newest line, `asc` with the oldest."
         ),
         Parameter("base_line", "query", "`start_line` or `end_line` of an answer. Default: the log's beginning."),

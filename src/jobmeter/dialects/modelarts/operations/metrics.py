@@ -22,13 +22,13 @@ from jobmeter.query.request import By, JobQuestion, JobRef, Line, MetricQuery, M
 
 NOT_MEASURED = -1
 LONGEST_MS = 90 * DAY
-"""Most of a job's life that is answered, its end: minutes are stored so long, and the format has no other step."""
+"""Longest answered part of a job's life, at its end: minutes are stored for that time, the only step of the format."""
 _TOGETHER_MS = 30 * DAY
-"""Most minutes of one question: a server lets a line have 50,000 buckets."""
+"""Longest range of one query: a server allows 50,000 buckets a line."""
 
 
 def show_training_job_metrics(call: Call, context: Context) -> Steps:
-    """Six series of one length; 204 where nothing was measured at all."""
+    """Return six series of the same length; 204 if there are no samples at all."""
     ref = job_of(call, context)
     view = yield from execute(JobQuestion(ref))
     task = task_of(view, context)
@@ -52,7 +52,7 @@ def show_training_job_metrics(call: Call, context: Context) -> Steps:
 
 
 def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generator[Question[Any], Any, list[Line]]:
-    """The lines of the span, several of one metric where it is too long for one question."""
+    """Return the lines of the span; a metric has several lines if the span is too long for one query."""
     lines: list[Line] = []
     try:
         for start in range(span.start_ms, span.end_ms, _TOGETHER_MS):
@@ -69,15 +69,15 @@ def _measured(ref: JobRef, replicas: frozenset[str], span: TimeRange) -> Generat
     except LimitExceededError as error:
         # The rest of the message may advise a longer step, which this API does not have.
         limit = error.message.partition(":")[0]
-        message = f"the job is too long to be told by the minute ({limit})"
+        message = f"the job is too long for a value each minute ({limit})"
         raise RefusedError(INVALID_PARAMETER, message, "training_job_id") from error
     return lines
 
 
 def _life(job: Job, now_ms: int) -> TimeRange | None:
-    """From the minute of the job's start to the end of its last minute, or until now; None before it started.
+    """Return the range from the minute of the job's start to the end of its last minute, or until now.
 
-    At most its last ``LONGEST_MS``.
+    At most its last ``LONGEST_MS``. None before it started.
     """
     start = job_start(job)
     if start is None or (job.state is JobState.QUEUED and job.start is None and job.first_sample is None):
@@ -89,7 +89,7 @@ def _life(job: Job, now_ms: int) -> TimeRange | None:
 
 
 def _only_begun(job: Job) -> bool:
-    """Whether the last minute may have no samples: the present one, or one that the job's end only touches."""
+    """Return True if the last minute may have no samples: the current one, or one that the job's end only touches."""
     end = job_end(job)
     return end is None or end % MINUTE == 0
 
@@ -102,9 +102,9 @@ OPERATIONS = (
         show_training_job_metrics,
         (
             "`{metrics: [{metric, value}]}` with cpuUsage, memUsage, gpuUtil, gpuMemUsage, npuUtil and npuMemUsage, in "
-            "this order: one mean a minute, in percent (0 to 100), from the minute of the job's start to that of its "
-            "end or to now (of a job of more than 90 days the last 90); -1 where nothing was measured. All six are "
-            "equally long. A metric of devices joins those of the task. 204 while nothing at all was measured."
+            "this order: one mean a minute, in percent (0 to 100), from the minute of the job's start to the minute of "
+            "its end or to now (the last 90 days of a longer job); -1 for a minute without samples. All six are "
+            "equally long. A metric of devices joins all devices of the task. 204 without any samples."
         ),
         action="metrics:read",
         by_resource=True,

@@ -10,7 +10,7 @@ PROJECTS_PATH = "/v3/projects"
 
 
 def list_projects(call: Call, context: Context) -> Steps:
-    """Exactly one project, under whatever name was requested: the SDK refuses any other number."""
+    """Return exactly one project, for any requested name: the SDK rejects any other number."""
     project = context.project or DEFAULT_PROJECT
     one = {"id": project, "name": query_text(call, "name") or project, "enabled": True, "is_domain": False}
     return only(answer({"projects": [one]}, context))

@@ -40,7 +40,7 @@ _SORTS: Mapping[str, str] = {
 
 
 class TagFilter(msgspec.Struct):
-    """A tag that a job must have; without a value, any."""
+    """A tag that a job must have, with one of the values if any are given."""
 
     key: str
     values: list[str] = []
@@ -62,7 +62,7 @@ class SearchBody(msgspec.Struct):
 
 
 def list_training_jobs(call: Call, context: Context) -> Steps:
-    """One page of jobs. ``total`` counts every job of the project, ``count`` those that match."""
+    """Return one page of jobs. ``total`` counts every job of the project, ``count`` those that match."""
     project = project_of(call, context)
     body = json_body(call, SearchBody)
     limit = _within("limit", body.limit, MAX_PAGE, 1, MAX_PAGE)
@@ -107,7 +107,7 @@ def list_training_jobs(call: Call, context: Context) -> Steps:
 
 
 def validate_training_job_name(call: Call, context: Context) -> Steps:
-    """Whether a job of that name exists already."""
+    """Check for an existing job of that name."""
     project = project_of(call, context)
     name = query_text(call, "job_name")
     if not _NAME.fullmatch(name):
@@ -131,14 +131,14 @@ def _view(job: Job) -> Generator[Question[Any], Any, JobView]:
 
 
 def _workspaces(given: str | None) -> frozenset[str]:
-    """The workspaces of a search; a job without one is in their default workspace."""
+    """Return the workspaces of a search; a job without one is in their default workspace."""
     if not given:
         return frozenset()
     return frozenset({"", DEFAULT_WORKSPACE}) if given == DEFAULT_WORKSPACE else frozenset({given})
 
 
 def _besides(body: SearchBody) -> SearchFilter:
-    """The conditions of the fields besides ``filters``."""
+    """Return the conditions of the fields besides ``filters``."""
     conditions = [_tag(tag) for tag in _few(body.tags or [], MAX_TAGS, "tags")]
     hosts = _hosts(body)
     if hosts:
@@ -158,7 +158,7 @@ def _hosts(body: SearchBody) -> tuple[str, ...]:
 def _tag(tag: TagFilter) -> Condition:
     values = tuple(value for value in tag.values if value)
     field = f"labels.{tag.key}"
-    # Every text contains the empty one: any value matches.
+    # Every text contains the empty text: any value matches.
     return Condition(field, Operator.IN, values) if values else Condition(field, Operator.CONTAINS, ("",))
 
 

@@ -37,7 +37,7 @@ class _Run(msgspec.Struct):
 
 
 def list_training_job_stages(call: Call, context: Context) -> Steps:
-    """One record for each time that the job was started."""
+    """Return a record for each start of the job."""
     view = yield from execute(JobQuestion(job_of(call, context)))
     page = yield from execute(
         EventFilter(
@@ -56,7 +56,7 @@ def list_training_job_stages(call: Call, context: Context) -> Steps:
 
 
 def _changes(job: Job, events: Sequence[Event]) -> list[tuple[int, JobState]]:
-    """The changes of the job's state with their times; from its record where events are missing."""
+    """Return the changes of the job's state with their times, from its record if events are missing."""
     states = {state.value: state for state in JobState}
     changes = [(event.time, states[event.reason]) for event in events if not event.replica and event.reason in states]
     start, end = started(job), job_end(job)
@@ -106,7 +106,7 @@ OPERATIONS = (
         list_training_job_stages,
         (
             "`{total_count, running_records: [{record_order, stages}]}`: the stages `scheduling`, `running` and `end` "
-            "by the changes of the job's state, a record for each time that it was started. Nobody tells Jobmeter of "
+            "by the changes of the job's state, with a record for each start. Jobmeter gets no reports of "
             "`preparing`, nor of stages within a stage."
         ),
         by_resource=True,

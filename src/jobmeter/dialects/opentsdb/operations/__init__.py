@@ -1,4 +1,4 @@
-"""One file a subject; ``OPERATIONS`` lists them all."""
+"""Operations, one file a subject; ``OPERATIONS`` lists them all."""
 
 from jobmeter.dialects.opentsdb.operations import information, last, lookup, put, query, suggest
 

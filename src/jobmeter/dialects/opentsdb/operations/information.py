@@ -22,23 +22,23 @@ _SETTINGS = {
 
 
 def aggregators(call: Call, context: Context) -> Steps:  # noqa: ARG001 - an operation's shape
-    """The names of the aggregators."""
+    """Return the names of the aggregators."""
     return only(answer(sorted(AGGREGATORS)))
 
 
 def filters(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """The types of filters, with examples."""
+    """Return the types of filters, with examples."""
     found = {name: {"examples": kind.examples, "description": kind.description} for name, kind in KINDS.items()}
     return only(answer(found))
 
 
 def config(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Settings that clients look at."""
+    """Return settings that clients read."""
     return only(answer(_SETTINGS))
 
 
 def version(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """The version of the API, and that of Jobmeter as the repository's state."""
+    """Return the version of the API, and that of Jobmeter as the repository's state."""
     found = {
         "short_revision": __version__,
         "repo": "jobmeter",
@@ -54,7 +54,7 @@ def version(call: Call, context: Context) -> Steps:  # noqa: ARG001
 
 
 def stats(call: Call, context: Context) -> Steps:  # noqa: ARG001
-    """Counts of this server, as data points."""
+    """Return counters of this server, as data points."""
     figures = yield from execute(ServerQuestion())
     seconds = context.now_ms // 1000
     return answer(

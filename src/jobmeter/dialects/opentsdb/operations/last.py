@@ -37,7 +37,7 @@ class LastSubQuery(msgspec.Struct, frozen=True):
 
 
 class LastBody(msgspec.Struct, frozen=True):
-    """A body. Both names of the flag are in use: the page's, and the server's own."""
+    """A body. It has both names of the flag: the page's, and the server's own."""
 
     queries: list[LastSubQuery] | None = None
     resolve: Flag = False
@@ -46,11 +46,11 @@ class LastBody(msgspec.Struct, frozen=True):
 
 
 LastQuery = tuple[Sequence[LastSubQuery], bool, int]
-"""Sub queries, whether to name what is answered, and how many hours to look back (0: without end)."""
+"""Sub queries, a flag to include names, and the hours to look back (0: without end)."""
 
 
 def last(call: Call, context: Context) -> Steps:
-    """The last reading of every series that is requested."""
+    """Return the last sample of every requested series."""
     queries, resolve, hours = _of_body(call) if call.method == "POST" else _of_string(call)
     if not queries:
         raise MissingFieldError("Missing sub queries", "queries")
@@ -79,7 +79,7 @@ def _series(one: LastSubQuery, context: Context) -> Generator[Question[Any], Any
 
 
 def _filter(tag: str, value: str) -> Filter:
-    """Tags of a last query are exact; ``*`` stands for any value."""
+    """Return the filter of a tag. Tags of a last query are exact; ``*`` stands for any value."""
     return checked(tag, "wildcard" if value == "*" else "literal_or", value, group_by=False)
 
 

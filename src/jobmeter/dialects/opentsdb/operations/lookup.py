@@ -40,7 +40,7 @@ class LookupBody(msgspec.Struct, frozen=True):
 
 
 def lookup(call: Call, context: Context) -> Steps:
-    """The series that match, with their tags."""
+    """Return the series that match, with their tags."""
     request = json_body(call, LookupBody) if call.method == "POST" else _of_string(call)
     pairs = request.tags or []
     metric = "" if request.metric in {None, ANY} else request.metric or ""
@@ -72,7 +72,7 @@ def lookup(call: Call, context: Context) -> Steps:
 
 
 def _matches(one: Tagged, pairs: Sequence[PairBody]) -> bool:
-    """Each key must be there, with one of the values asked for it; a value without a key, under any key."""
+    """Return True if each key has one of its requested values; a value without a key may have any key."""
     by_key: dict[str, set[str]] = {}
     for pair in pairs:
         by_key.setdefault(pair.key, set()).add(pair.value)

@@ -30,11 +30,11 @@ _DROPPED = {
 }
 
 Refusals = dict[int, str]
-"""Why data points were refused, by their position in the request."""
+"""Reasons for rejected data points, by their position in the request."""
 
 
 def put(call: Call, context: Context) -> Steps:
-    """Store data points, each by itself; the answer is sent when accepted ones are durable."""
+    """Store data points, each separately; the answer is sent when accepted ones are durable."""
     whole(call.parameter("sync_timeout"), "sync_timeout", 0, _LONGEST_WAIT_MS)
     sent = decode(call.body, context.limits.request_points, call.take)
     if not sent:
@@ -54,7 +54,7 @@ def put(call: Call, context: Context) -> Steps:
 def _gather(
     sent: Sequence[DataPoint], project: str | None, refused: Refusals, reasons: Counter[str]
 ) -> tuple[SampleBatch, list[int]]:
-    """The valid data points, and the position of each row in the request."""
+    """Return the valid data points, and the position of each row in the request."""
     points = Points(project)
     places: list[int] = []
     for at, one in enumerate(sent):
@@ -69,7 +69,7 @@ def _gather(
 
 
 def _by_project(batch: SampleBatch, places: Sequence[int]) -> list[tuple[SampleBatch, list[int]]]:
-    """The batch split by project, so that rows dropped by a project's limits are known."""
+    """Split the batch by project, so that rows dropped by a project's limits are known."""
     projects: dict[str, list[int]] = {}
     for at, series in enumerate(batch.series):
         projects.setdefault(series.project, []).append(at)
@@ -93,7 +93,7 @@ def _write(
 
 
 def _dropped(batch: SampleBatch, rows: Sequence[int], receipt: Receipt) -> Refusals:
-    """Which rows were dropped: a limit of time drops the newest ones, or the oldest."""
+    """Return the dropped rows: a limit of time drops the newest ones, or the oldest."""
     order = np.argsort(batch.time, kind="stable").tolist()
     ends = {"future": order[::-1], "expired": order}
     return {
@@ -138,9 +138,9 @@ OPERATIONS = (
             ),
         ),
         text=(
-            "Keeps data points; 204 when all are kept, 400 when one was refused (the others are kept). The tags `host` "
-            "(or `node`, `fqdn`), `job`, `replica`, `attempt`, `device`, `cluster` and `project` say what is measured, "
-            "other tags are labels. A metric of the catalogue is checked by its bounds, any other name is kept as is."
+            "Stores data points; 204 if all are stored, 400 if any was rejected (the others are stored). The tags "
+            "`host` (or `node`, `fqdn`), `job`, `replica`, `attempt`, `device`, `cluster` and `project` name the "
+            "source, other tags are labels. Values of catalogue metrics are checked; any other metric keeps its name."
         ),
         body_bytes=_BODY_BYTES,
         decoded_bytes=_DECODED_BYTES,

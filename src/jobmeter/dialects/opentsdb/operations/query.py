@@ -38,7 +38,7 @@ class Cost(msgspec.Struct):
 
 
 def query(call: Call, context: Context) -> Steps:
-    """The points of every sub query, one result a group."""
+    """Return the points of every sub query, a result for each group."""
     whole = from_body(call, context.now_ms) if call.method == "POST" else from_string(call, context.now_ms)
     cost = Cost()
     results: list[bytes] = []
@@ -81,7 +81,7 @@ def _series(one: SubQuery, whole: Query, view: TagView, cost: Cost) -> Generator
 def _read(
     order: tuple[Any, ...], one: SubQuery, groups: Groups, span: TimeRange, cost: Cost
 ) -> Generator[Question[Any], Any, tuple[Columns, bool]]:
-    """The readings of the series, or points by step where these suffice."""
+    """Return the samples of the series, or points by step if these suffice."""
     spec, beyond = one.downsample, margin(one, groups)
     start, end = span.start_ms - beyond, span.end_ms + beyond
     if spec is not None:
@@ -100,7 +100,7 @@ def _read(
 
 
 def _result(members: Sequence[Tagged], one: SubQuery, whole: Query, time: Int64s, value: Float64s, cost: Cost) -> bytes:
-    """One result in JSON: the points by hand, as JSON libraries have no form for NaN."""
+    """Encode one result in JSON; points by hand, because JSON libraries have no form for NaN."""
     tags, aggregated = _tags(members)
     head: dict[str, Any] = {"metric": members[0].metric, "tags": tags, "aggregateTags": aggregated}
     if whole.show_query:
@@ -114,7 +114,7 @@ def _result(members: Sequence[Tagged], one: SubQuery, whole: Query, time: Int64s
 
 def _dps(time: Int64s, value: Float64s, whole: Query, *, null: bool) -> bytes:
     if not whole.milliseconds:
-        # Where steps are shorter than a second, the last one of each is answered.
+        # If steps are shorter than a second, the last one of each second is answered.
         time = time // SECOND
         last = np.r_[time[1:] != time[:-1], True]
         time, value = time[last], value[last]
@@ -125,7 +125,7 @@ def _dps(time: Int64s, value: Float64s, whole: Query, *, null: bool) -> bytes:
 
 
 def _tags(members: Sequence[Tagged]) -> tuple[Mapping[str, str], list[str]]:
-    """The tags that all members share, and the names of those with several values."""
+    """Return the tags that all members share, and the names of those with several values."""
     first, *others = [each.tags for each in members]
     common = {name for name in first if all(name in tags for tags in others)}
     alike = {name for name in common if all(tags[name] == first[name] for tags in others)}
@@ -170,10 +170,10 @@ OPERATIONS = (
             Parameter("noAnnotations, globalAnnotations", "body", "Accepted: there are no annotations."),
         ),
         text=(
-            "Points of series, joined by group: `[{metric, tags, aggregateTags, dps}]`. Readings are raw: a counter is "
-            "what was read, `rate` makes a rate of it. `tags` are `host` (the node), `job`, `replica`, `attempt` "
-            "(above 0), `device`, `cluster`, the labels and, for keys without a project, `project`. What finds "
-            "nothing is `[]`."
+            "Points of series, joined by group: `[{metric, tags, aggregateTags, dps}]`. Values are raw: a counter is "
+            "its reading, `rate` makes a rate of it. `tags` are `host` (the node), `job`, `replica`, `attempt` "
+            "(above 0), `device`, `cluster`, the labels and, for keys without a project, `project`. A query "
+            "without results returns `[]`."
         ),
     ),
 )

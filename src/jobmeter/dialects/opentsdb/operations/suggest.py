@@ -39,7 +39,7 @@ class SuggestBody(msgspec.Struct, frozen=True):
 
 
 def suggest(call: Call, context: Context) -> Steps:
-    """Names that begin with a text."""
+    """Return names that begin with a text."""
     if call.method == "POST":
         body = json_body(call, SuggestBody)
         if not body.type:
@@ -60,7 +60,7 @@ def suggest(call: Call, context: Context) -> Steps:
 
 
 def _metrics(text: str, limit: int) -> Generator[Question[Any], Any, set[str]]:
-    """Metrics with the same name as ours, and those stored under ``external.``."""
+    """Return metrics with the same name as ours, and those stored under ``external.``."""
     found: set[str] = set()
     # Metrics below "external." sort together and must not crowd out the rest.
     own = MOST if EXTERNAL.startswith(text) or text.startswith(EXTERNAL) else limit
@@ -86,7 +86,7 @@ def _values(text: str, limit: int, context: Context) -> Generator[Question[Any],
 
 
 def _shown(context: Context) -> dict[str, NamePart]:
-    """The tags that are no labels; the project for those who see several."""
+    """Return the tags that are not labels; the project only for callers who see several."""
     return {tag: part for tag, part in _PARTS.items() if tag != PROJECT or context.project is None}
 
 

@@ -3,4 +3,4 @@
 from jobmeter.dialects.otlp.operations import export, telemetry
 
 OPERATIONS = (*export.OPERATIONS, *telemetry.OPERATIONS)
-"""All of them."""
+"""All operations."""

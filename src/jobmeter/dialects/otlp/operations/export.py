@@ -1,4 +1,4 @@
-"""``/v1/metrics``; over gRPC the same, see ``jobmeter.server.otlp_grpc``."""
+"""``/v1/metrics``; the same over gRPC, see ``jobmeter.server.otlp_grpc``."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Steps, WriteSamples, execute
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, encoding_of_body, operation
 from jobmeter.errors import LimitExceededError
-from jobmeter.ingest.exporters.table import Places
+from jobmeter.ingest.exporters.label_resolver import LabelResolver
 from jobmeter.ingest.join import join
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.ingest.sender_cache import SenderCache
@@ -23,14 +23,14 @@ _HINTS = {"delta": "delta (only cumulative sums and histograms are kept)"}
 
 
 def export(call: Call, context: Context) -> Steps:
-    """Store data points, each series by itself; the answer is sent when accepted ones are durable."""
+    """Store data points, each series separately; the answer is sent when accepted ones are durable."""
     media = encoding_of_body(call)
     senders = context.senders or SenderCache()
     written = _DECODERS[media](call.body, senders.otlp_shapes)
     most = context.limits.request_series
     if len(written.keys) > most:
         raise LimitExceededError(f"a request may bring {most} samples, this one brings {len(written.keys)}", "body")
-    batch, heads, refused, parts = _placed(written, context.project or DEFAULT_PROJECT, senders.otlp_labels)
+    batch, heads, refused, parts = _resolved(written, context.project or DEFAULT_PROJECT, senders.otlp_labels)
     rejected = Counter({"stale": written.stale, "not-a-number": written.parts}) + refused + parts
     receipt = Receipt()
     if len(batch) or rejected:
@@ -39,10 +39,12 @@ def export(call: Call, context: Context) -> Steps:
     return Answer(200, response(refused.total(), _explanation(refused, parts), json=media == JSON), (), media)
 
 
-def _placed(written: Written, project: str, labels: Places) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
-    """The valid rows, and how many of the first ones are one data point each.
+def _resolved(
+    written: Written, project: str, labels: LabelResolver
+) -> tuple[SampleBatch, int, Counter[str], Counter[str]]:
+    """Return the valid samples, and the number of leading ones that are one data point each.
 
-    Then the refused ones by reason: data points, and further samples of histograms and summaries.
+    Then the numbers of rejected data points, and of rejected further samples of histograms and summaries, by reason.
     """
     names = project, "otlp"
     batch, refused = labels.batch(names, written.keys, written.describe, written.heads)
@@ -55,7 +57,7 @@ def _placed(written: Written, project: str, labels: Places) -> tuple[SampleBatch
 
 
 def _late(receipt: Receipt, time: Int64s, heads: int) -> Counter[str]:
-    """The data points among the samples that the server left out: those that are the furthest ahead, or the oldest."""
+    """Count the data points among the samples that the server dropped: those furthest ahead, or the oldest."""
     found: Counter[str] = Counter()
     future, expired = receipt.rejected.get("future", 0), receipt.rejected.get("expired", 0)
     if future:
@@ -68,7 +70,7 @@ def _late(receipt: Receipt, time: Int64s, heads: int) -> Counter[str]:
 
 
 def _explanation(refused: Counter[str], parts: Counter[str]) -> str:
-    """The message for the sender; empty where nothing was refused."""
+    """Return the message for the sender; empty if nothing was rejected."""
     reasons = ", ".join(f"{count} for {_HINTS.get(reason, reason)}" for reason, count in sorted(refused.items()))
     if reasons:
         return f"{refused.total()} data points were refused: {reasons}"
@@ -83,9 +85,9 @@ OPERATIONS = (
         export,
         "ExportMetricsServiceRequest",
         (
-            "Keeps data points and answers 200 with an `ExportMetricsServiceResponse` in the same encoding; its "
-            "`partial_success` counts those that were refused, and says why. Metrics of the semantic conventions that "
-            "the catalogue has become those, any other one is kept as `external.<name>`. The same over gRPC: `Export` "
+            "Stores data points and answers 200 with an `ExportMetricsServiceResponse` in the same encoding; its "
+            "`partial_success` counts the rejected ones, with the reasons. Metrics of the semantic conventions become "
+            "the catalogue's; any other metric is stored as `external.<name>`. The same over gRPC: `Export` "
             "of `opentelemetry.proto.collector.metrics.v1.MetricsService`, on the port of `--otlp-grpc-port`. The "
             "token is a bearer token, or the password of Basic."
         ),

@@ -1,4 +1,4 @@
-"""``/v1/traces`` and ``/v1/logs``; over gRPC the same, see ``jobmeter.server.otlp_grpc``."""
+"""``/v1/traces`` and ``/v1/logs``; the same over gRPC, see ``jobmeter.server.otlp_grpc``."""
 
 from collections import Counter
 
@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from jobmeter.access.call import Call
 from jobmeter.dialects.base import Answer, Context, Steps, WriteLines, WriteSpans, execute
 from jobmeter.dialects.otlp.forms import JSON, PROTOBUF, encoding_of_body, operation
-from jobmeter.ingest.otel.telemetry import placed_records, placed_spans
+from jobmeter.ingest.otel.telemetry import owned_lines, owned_spans
 from jobmeter.ingest.receipt import Receipt
 from jobmeter.model.series import DEFAULT_PROJECT
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.wire.otlp import records, spans, telemetry_json
 from jobmeter.wire.otlp.answers import response
 
@@ -29,7 +30,7 @@ def export_traces(call: Call, context: Context) -> Steps:
     """Store spans; the answer is sent when accepted ones are durable."""
     media = encoding_of_body(call)
     sent = _SPANS[media](call.body, MOST_SPANS)
-    found, refused = placed_spans(sent, context.project or DEFAULT_PROJECT)
+    found, refused = owned_spans(sent, context.project or DEFAULT_PROJECT)
     receipt = Receipt()
     if found or refused:
         receipt = yield from execute(WriteSpans(tuple(found), tuple(sorted(refused.items()))))
@@ -41,7 +42,7 @@ def export_logs(call: Call, context: Context) -> Steps:
     """Store log records as log lines; the answer is sent when accepted ones are durable."""
     media = encoding_of_body(call)
     sent = _RECORDS[media](call.body, context.limits.request_lines)
-    found, refused = placed_records(sent, context.project or DEFAULT_PROJECT, context.now_ms * 1_000_000)
+    found, refused = owned_lines(sent, context.project or DEFAULT_PROJECT, context.now_ms * NS_PER_MS)
     receipt = Receipt()
     if found or refused:
         receipt = yield from execute(WriteLines(tuple(found), tuple(sorted(refused.items()))))
@@ -60,9 +61,9 @@ TRACES = operation(
     "/v1/traces",
     export_traces,
     "ExportTraceServiceRequest",
-    "Keeps spans and answers 200 with an `ExportTraceServiceResponse` in the same encoding, when they are durable; its "
-    "`partial_success` counts those that were refused, and says why. A span that is sent again counts once. The same "
-    "over gRPC: `Export` of `opentelemetry.proto.collector.trace.v1.TraceService`. A trace token is taken too, as "
+    "Stores spans and answers 200 with an `ExportTraceServiceResponse` in the same encoding, when they are durable. "
+    "Its `partial_success` counts the rejected ones, with the reasons. A repeated span counts once. The same over "
+    "gRPC: `Export` of `opentelemetry.proto.collector.trace.v1.TraceService`. A trace token is also accepted, as "
     "`Authorization: Bearer` or `Authentication`.",
 )
 LOGS = operation(
@@ -70,8 +71,8 @@ LOGS = operation(
     "/v1/logs",
     export_logs,
     "ExportLogsServiceRequest",
-    "Keeps log records as log lines of their job: the body, then the attributes as `key=value`, and the ids of trace "
-    "and span. Answers as ExportTraces does. The same over gRPC: `Export` of "
+    "Stores log records as log lines of their job: the body, then the attributes as `key=value`, and the ids of trace "
+    "and span. The answer has the form of ExportTraces. The same over gRPC: `Export` of "
     "`opentelemetry.proto.collector.logs.v1.LogsService`.",
 )
 OPERATIONS = (

@@ -1,1 +1,1 @@
-"""One file a subject."""
+"""Operations, one file a subject."""

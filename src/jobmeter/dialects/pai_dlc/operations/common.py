@@ -21,5 +21,5 @@ TOKEN = in_query("Token", "A share token (GetToken), read when the call has no o
 
 
 def job_view(arguments: Arguments) -> Lookup[JobView]:
-    """The job that JobId names."""
+    """Return the job of JobId."""
     return (yield from execute(JobQuestion(JobRef(arguments.required("JobId")))))

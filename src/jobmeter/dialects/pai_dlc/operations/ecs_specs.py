@@ -19,7 +19,7 @@ from jobmeter.query.defaults import job_created
 DEFAULT_PAGE = 10
 ACCELERATORS = ("CPU", "GPU")
 RESOURCE_TYPES: Mapping[str, str] = MappingProxyType({"ECS": "ecs.", "Lingjun": "ml."})
-"""How the vendor's names of instance types begin, by the type of the resource."""
+"""Prefixes of the vendor's names of instance types, by the type of the resource."""
 _Entry = tuple[InstanceType, Job]
 SORTS: Mapping[str, Callable[[_Entry], Any]] = MappingProxyType(
     {
@@ -47,10 +47,10 @@ SORTS: Mapping[str, Callable[[_Entry], Any]] = MappingProxyType(
     by_resource=True,
 )
 def list_ecs_specs(arguments: Arguments) -> Steps:
-    """The instance types that the newest jobs name: `{EcsSpecs, TotalCount, RequestId}`.
+    """Lists the instance types that the newest jobs name: `{EcsSpecs, TotalCount, RequestId}`.
 
     A member is `{InstanceType, AcceleratorType, ResourceType, Cpu, Memory, Gpu, GpuType, GpuMemory}`, memory in GiB;
-    what no record says is left out. Jobmeter offers no machines, so that nothing says whether a type is available.
+    fields without a record are left out. Jobmeter offers no machines, so the availability of a type is unknown.
     """
     offset, size = arguments.page(DEFAULT_PAGE, MAX_PAGE, 10**6)
     names = frozenset(arguments.names("InstanceTypes"))
@@ -74,7 +74,7 @@ def list_ecs_specs(arguments: Arguments) -> Steps:
 
 
 def _accelerator(kind: InstanceType) -> str:
-    """Return one of ``ACCELERATORS``; empty for a type of which the name alone is recorded."""
+    """Return one of ``ACCELERATORS``; empty for a type whose record has only a name."""
     if kind.gpu_count or kind.gpu_type:
         return "GPU"
     return "CPU" if (kind.cpu, kind.memory, kind.gpu_count) != (None, None, None) else ""

@@ -1,4 +1,4 @@
-"""GetJobEvents and GetPodEvents: plain sentences, each behind its time.
+"""GetJobEvents and GetPodEvents: plain sentences, each after its time.
 
 https://help.aliyun.com/zh/pai/developer-reference/api-pai-dlc-2020-12-03-getjobevents
 https://help.aliyun.com/zh/pai/developer-reference/api-pai-dlc-2020-12-03-getpodevents
@@ -20,7 +20,7 @@ _MAX = in_query("MaxEventsNum", f"1 to {MAX_EVENTS}; of more events, the newest 
 
 @operation("GET /api/v1/jobs/{JobId}/events", "jobs:read", JOB, _MAX, *LAST_WEEK, by_resource=True)
 def get_job_events(arguments: Arguments) -> Steps:
-    """What happened to a job and its pods, oldest first: `{JobId, Events, RequestId}`.
+    """Lists the events of a job and its pods, oldest first: `{JobId, Events, RequestId}`.
 
     Each event is a text such as `2021-01-28 14:07:24 Job dlc1 is Running.` with a time in UTC.
     """
@@ -33,7 +33,7 @@ def get_job_events(arguments: Arguments) -> Steps:
 
 @operation("GET /api/v1/jobs/{JobId}/pods/{PodId}/events", "jobs:read", JOB, *POD, _MAX, *LAST_WEEK, by_resource=True)
 def get_pod_events(arguments: Arguments) -> Steps:
-    """What happened to one pod, as in GetJobEvents: `{JobId, PodId, PodUid, Events, RequestId}`."""
+    """Lists the events of one pod, as in GetJobEvents: `{JobId, PodId, PodUid, Events, RequestId}`."""
     view = yield from job_view(arguments)
     replica, one_attempt = find(view, arguments.required("PodId"), arguments.text("PodUid"))
     events = yield from _events(arguments, view.job, replica.name)
@@ -49,7 +49,7 @@ def get_pod_events(arguments: Arguments) -> Steps:
 
 
 def _events(arguments: Arguments, job: Job, replica: str = "") -> Lookup[list[Event]]:
-    """The newest, oldest first."""
+    """Return the newest events, oldest first."""
     span = arguments.time_range(WEEK)
     page = yield from execute(
         EventFilter(
@@ -66,7 +66,7 @@ def _events(arguments: Arguments, job: Job, replica: str = "") -> Lookup[list[Ev
 
 
 def _message(event: Event, job: Job, pod: str) -> str:
-    """``2021-01-28 14:07:24 text``, with the pod where it is about one."""
+    """Format an event as ``2021-01-28 14:07:24 text``, with the pod if it concerns one."""
     if event.source is EventSource.STATE and event.reason in set(JobState):
         whose = f"Pod {pod}" if pod else f"Job {job.id}"
         parts = [f"{whose} is {WORDS[JobState(event.reason)]}.", event.message]

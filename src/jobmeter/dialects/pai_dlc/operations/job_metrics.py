@@ -35,11 +35,11 @@ DEFAULT_STEP_MS = 5 * MINUTE
     by_resource=True,
 )
 def get_job_metrics(arguments: Arguments) -> Steps:
-    """One metric of a job, a line for each pod: `{JobId, PodMetrics: [{PodId, Metrics: [{Time, Value}]}], RequestId}`.
+    """Returns one metric of a job, a line for each pod: `{JobId, PodMetrics: [{PodId, Metrics}], RequestId}`.
 
-    `Time` is the start of the step in milliseconds. Utilisations are percent (above 100 where more was used than is
-    allowed), rates MB/s (10^6 bytes), none below 0. A GPU metric of a pod joins its devices. Steps without samples and
-    pods without any are absent.
+    A member of Metrics is `{Time, Value}`. `Time` is the start of the step in milliseconds. Utilisations are percent
+    (above 100 if the usage exceeds the limit), rates MB/s (10^6 bytes), none below 0. A GPU metric of a pod joins its
+    devices. Steps without samples and pods without any are absent.
     """
     job = JobRef(arguments.required("JobId"))
     metric = METRICS.get(metric_type := arguments.required("MetricType"))

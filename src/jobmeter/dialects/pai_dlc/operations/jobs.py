@@ -10,7 +10,7 @@ from jobmeter.model.job import JobPage
 from jobmeter.query.request import JobQuestion, JobRef
 
 MAX_STATES = 1000
-"""How many changes of state are shown."""
+"""Most changes of state in an answer."""
 
 
 @operation(
@@ -61,10 +61,10 @@ MAX_STATES = 1000
     by_resource=True,
 )
 def list_jobs(arguments: Arguments) -> Steps:
-    """Jobs that fit every filter, a page of them, and how many there are: `{Jobs, TotalCount, RequestId}`.
+    """Lists a page of the jobs that match every filter, and their total number: `{Jobs, TotalCount, RequestId}`.
 
-    Without StartTime, only jobs of the last seven days. A member is what GetJob tells, without pods and history, with
-    RequestGPU and RequestMemory (GiB) as texts.
+    Without StartTime, only jobs of the last seven days. A member has the fields of GetJob, without pods and history,
+    with RequestGPU and RequestMemory (GiB) as texts.
     """
     question = filters.filter_of(arguments)
     page = JobPage([], 0) if question is None else (yield from execute(question))
@@ -84,10 +84,10 @@ def list_jobs(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def get_job(arguments: Arguments) -> Steps:
-    """One job: status, times, what it asked for, its pods and the states that it went through.
+    """Returns one job: status, times, requested resources, pods and its past states.
 
-    Earlier attempts are a pod's HistoryPods. RequestGPU and RequestMemory (GiB) are numbers. What nobody recorded is
-    left out; a job that was not registered by CreateJob gets JobSpecs from its replicas and limits.
+    Earlier attempts are a pod's HistoryPods. RequestGPU and RequestMemory (GiB) are numbers. Unrecorded fields are left
+    out; a job that was not registered by CreateJob gets JobSpecs from its replicas and limits.
     """
     ref = JobRef(arguments.required("JobId"))
     detail = arguments.flag("NeedDetail", default=True)

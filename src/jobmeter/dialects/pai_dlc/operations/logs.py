@@ -9,12 +9,11 @@ from jobmeter.dialects.base import Steps, execute
 from jobmeter.dialects.pai_dlc.operations.common import JOB, LAST_WEEK, POD, WEEK, job_view
 from jobmeter.dialects.pai_dlc.pods import find, pod_id, pod_uid
 from jobmeter.model.log import LogPage
+from jobmeter.model.time import NS_PER_MS
 from jobmeter.query.request import JobRef, LogQuestion
 
 DEFAULT_LINES = 2000
 MAX_LINES = 10_000
-
-_NS = 1_000_000
 
 
 @operation(
@@ -29,7 +28,7 @@ _NS = 1_000_000
     by_resource=True,
 )
 def get_pod_logs(arguments: Arguments) -> Steps:
-    """What a pod's processes wrote to standard output and standard error, oldest first, a text a line.
+    """Returns the standard output and standard error of a pod's processes, oldest first, a text a line.
 
     `{JobId, PodId, PodUid, Containers, ContainerInfo, Logs, RequestId}`.
     """
@@ -42,8 +41,8 @@ def get_pod_logs(arguments: Arguments) -> Steps:
         ref=JobRef(view.job.id, view.job.project),
         replicas=frozenset({replica.name}),
         attempt=replica.attempt if one_attempt else None,
-        start_ns=span.start_ms * _NS,
-        end_ns=(span.end_ms + 1) * _NS,
+        start_ns=span.start_ms * NS_PER_MS,
+        end_ns=(span.end_ms + 1) * NS_PER_MS,
         descending=True,
         limit=arguments.integer("MaxLines", DEFAULT_LINES, 1, MAX_LINES),
     )

@@ -1,4 +1,4 @@
-"""GetMetrics: CloudMonitor's data points, asked for through PAI-DLC.
+"""GetMetrics: CloudMonitor's data points through PAI-DLC.
 
 https://help.aliyun.com/en/pai/developer-reference/api-pai-dlc-2020-12-03-getmetrics
 """
@@ -22,7 +22,7 @@ MOST = 5000
     in_query(
         "Dimensions",
         "JSON text: an object, or an array of up to 50, with `jobId`, `pod` and `gpu`, empty for all; `userId` "
-        "and `regionId` are given back as they came. A `JOB_` metric of a `pod` is told of that pod.",
+        "and `regionId` are given back as they came. A `JOB_` metric of a `pod` is reported for that pod.",
     ),
     in_query("StartTime", f"{TIME} Or epoch milliseconds. Default: one hour before EndTime."),
     in_query("EndTime", f"{TIME} Or epoch milliseconds. Default: now. Not included. At most 31 days after StartTime."),
@@ -33,13 +33,13 @@ MOST = 5000
     by_resource=True,
 )
 def get_metrics(arguments: Arguments) -> Steps:
-    """One metric's points as JSON text: `{Code, DataPoints, Message, NextToken, Period, Success, RequestId}`.
+    """Returns one metric's points as JSON text: `{Code, DataPoints, Message, NextToken, Period, Success, RequestId}`.
 
     A point is `{timestamp, userId, workspaceId, jobId, pod, gpu, Minimum, Maximum, Average, Value}`, in the order of
     (time, job, pod, card); `timestamp` is the start of its period in milliseconds, `Value` the average. Shares are
-    percent, amounts MiB, rates MiB/s. A job's or a pod's amount is the sum of its members', its share as in
-    GetJobMetrics; the least and greatest share is that of any member. `JOB_`, `POD_` and `CARD_` say what a line stands
-    for. There is no NextToken when nothing is left.
+    percent, amounts MiB, rates MiB/s. The amount of a job or a pod is the sum of its members, its share as in
+    GetJobMetrics; the least and greatest share is that of any member. `JOB_`, `POD_` and `CARD_` name the level of a
+    line. NextToken is absent on the last page.
     """
     request = request_of(arguments, "GetMetrics", most=MOST, job=arguments.text("JobId"))
     if not all(resource.job for resource in request.resources):

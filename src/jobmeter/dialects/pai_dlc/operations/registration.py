@@ -116,7 +116,7 @@ def create_job(arguments: Arguments) -> Steps:
     body_bytes=MAX_BODY,
 )
 def update_job(arguments: Arguments) -> Steps:
-    """Changes what a job's record says: `{JobId, RequestId}`. What is left out stays as it is."""
+    """Changes a job's record: `{JobId, RequestId}`. Omitted fields stay unchanged."""
     body, raw = arguments.body(_Body), arguments.body(dict[str, Any])
     roles = specs.checked(body.job_specs) if body.job_specs else []
     _check_choices(body)
@@ -147,7 +147,7 @@ def update_job(arguments: Arguments) -> Steps:
 def stop_job(arguments: Arguments) -> Steps:
     """Records that a job was stopped now, with an event for the system that runs it: `{JobId, RequestId}`.
 
-    Its processes are not ended by Jobmeter. A job that has ended already is a conflict.
+    Jobmeter does not end its processes. A job that has already ended is a conflict.
     """
     job = yield from execute(StopJob(JobRef(arguments.required("JobId"))))
     return answer({"JobId": job.id}, arguments)
@@ -155,7 +155,7 @@ def stop_job(arguments: Arguments) -> Steps:
 
 @operation("DELETE /api/v1/jobs/{JobId}", "jobs:delete", JOB)
 def delete_job(arguments: Arguments) -> Steps:
-    """Forgets a job that has ended, with its samples, logs and events: `{JobId, RequestId}`.
+    """Deletes a job that has ended, with its samples, logs and events: `{JobId, RequestId}`.
 
     It takes a key of role admin. A job that has not ended is a conflict.
     """
@@ -167,7 +167,10 @@ def delete_job(arguments: Arguments) -> Steps:
 
 
 def new_id(context: Context) -> str:
-    """An id in the vendor's form, ``dlc`` and 13 digits and lower-case letters, as unique as the request's own id."""
+    """Return an id in the vendor's form: ``dlc`` and 13 digits and lower-case letters.
+
+    It is as unique as the request's id.
+    """
     number = int.from_bytes(blake2b(context.request_id.encode(), digest_size=16).digest())
     letters = []
     for _ in range(13):
@@ -216,7 +219,7 @@ def _images(roles: list[specs.JobSpec]) -> list[str]:
 
 
 def _search_keys(body: _Body, roles: list[specs.JobSpec]) -> dict[str, Any]:
-    """Copies of nested fields, stored in the job's record so that ListJobs can filter by them."""
+    """Return copies of nested fields, stored in the job's record so that ListJobs can filter by them."""
     settings = body.settings or {}
     oversold = settings.get("OversoldType")
     spot = any(role.use_spot_instance or _is_spot(role.spot_spec or {}) for role in roles)

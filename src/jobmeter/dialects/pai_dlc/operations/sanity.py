@@ -1,6 +1,6 @@
 """ListJobSanityCheckResults and GetJobSanityCheckResult: results that a job reported about its machines.
 
-A job reports it in its record: ``extra["pai-dlc"]["SanityCheckResults"]``, a list of checks, each a list of items.
+A job reports them in its record: ``extra["pai-dlc"]["SanityCheckResults"]``, a list of checks, each a list of items.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from jobmeter.model.job import Job
 PHASES = ("CheckInit", "DeviceCheck", "SingleNodeCommCheck", "TwoNodeCommCheck", "AllNodeCommCheck")
 _TEXTS = ("Phase", "Status", "Message", "StartedAt", "FinishedAt")
 _ID = "RequestID"
-"""These two operations spell it so."""
+"""Spelling of the request's id in these two operations."""
 
 
 @operation(
@@ -26,7 +26,7 @@ _ID = "RequestID"
     by_resource=True,
 )
 def list_job_sanity_check_results(arguments: Arguments) -> Steps:
-    """The health checks that the job reported in its record, `extra.pai-dlc.SanityCheckResults`; none where it did not.
+    """Lists the health checks in the job's record, `extra.pai-dlc.SanityCheckResults`; empty without any.
 
     `{SanityCheckResults: [[{CheckNumber, Phase, Status, Message, StartedAt, FinishedAt}]], TotalCount, RequestID}`.
     """
@@ -49,7 +49,7 @@ def list_job_sanity_check_results(arguments: Arguments) -> Steps:
     by_resource=True,
 )
 def get_job_sanity_check_result(arguments: Arguments) -> Steps:
-    """One health check that the job reported: `{JobId, SanityCheckResult: [...], RequestID}`."""
+    """Returns one health check that the job reported: `{JobId, SanityCheckResult: [...], RequestID}`."""
     number = arguments.integer("SanityCheckNumber", None, 0, 2**31)
     phase = arguments.word("SanityCheckPhase", PHASES)
     view = yield from job_view(arguments)
@@ -58,7 +58,7 @@ def get_job_sanity_check_result(arguments: Arguments) -> Steps:
 
 
 def _items(job: Job) -> Iterator[dict[str, Any]]:
-    """The items in the vendor's types. A check without a number has its position in the list as number."""
+    """Yield the items in the vendor's types. A check without a number gets its position in the list."""
     reported = own(job).get("SanityCheckResults")
     for place, check in enumerate(reported if isinstance(reported, list) else [], 1):
         for item in check if isinstance(check, list) else [check]:

@@ -1,4 +1,4 @@
-"""GetToken: a share token, which GetJobMetrics takes as ``Token``."""
+"""GetToken: a share token, which GetJobMetrics accepts as ``Token``."""
 
 from jobmeter.access.share import DEFAULT_LIFE_SECONDS, MAX_LIFE_SECONDS
 from jobmeter.dialects.alibaba.operation import Arguments, answer, in_query, operation
@@ -15,7 +15,7 @@ from jobmeter.query.request import JobRef
     in_query("ExpireTime", "Seconds, 1 to 31536000. Default: 604800."),
 )
 def get_token(arguments: Arguments) -> Steps:
-    """A token that opens the measurements of one job to whoever holds it: `{Token, RequestId}`."""
+    """Returns a token that gives any holder the measurements of one job: `{Token, RequestId}`."""
     kind = arguments.required("TargetType")
     if kind != "job":
         raise InvalidRequestError(f"TargetType {kind!r} is not supported; only job is", "TargetType")

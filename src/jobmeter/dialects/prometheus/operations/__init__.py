@@ -1,5 +1,5 @@
 """The operations, one file a subject."""
 
-from jobmeter.dialects.prometheus.operations import write
+from jobmeter.dialects.prometheus.operations import metadata, query, read, write
 
-OPERATIONS = write.OPERATIONS
+OPERATIONS = (*write.OPERATIONS, *query.OPERATIONS, *metadata.OPERATIONS, *read.OPERATIONS)

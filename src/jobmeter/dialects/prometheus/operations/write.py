@@ -15,13 +15,13 @@ from jobmeter.wire.remote_write.snappy import unpack
 _BODY_BYTES = 32 * 2**20
 _UNPACKED_BYTES = 128 * 2**20
 _COLUMNS = 4
-"""How many times an unpacked message is in memory: itself, and what is read from it, at most."""
+"""Most copies of an unpacked message in memory, decoded data included."""
 _MEDIA = "application/x-protobuf"
 _ONE, _TWO = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
 
 
 def write(call: Call, context: Context) -> Steps:
-    """Store samples, each series by itself; the answer is sent when accepted ones are durable."""
+    """Store samples, each series separately; the answer is sent when accepted ones are durable."""
     message = _message(call)
     senders = context.senders or SenderCache()
     data = unpack(call.body, _UNPACKED_BYTES, lambda size: call.take(_COLUMNS * size))
@@ -50,7 +50,7 @@ def write(call: Call, context: Context) -> Steps:
 
 
 def _message(call: Call) -> str:
-    """The name of the message. Raises InvalidRequestError for another form."""
+    """Return the name of the message. Raises InvalidRequestError for another form."""
     encoding = call.header("content-encoding").strip().lower()
     if encoding not in {"", "snappy"}:
         raise InvalidRequestError(f"{ENCODING} {encoding[:40]!r} is not supported; snappy is", ENCODING)
@@ -76,7 +76,7 @@ def _counts(receipt: Receipt, written: Written) -> Headers:
 
 def _explanation(refused: Counter[str], receipt: Receipt) -> str:
     reasons = ", ".join(f"{count} for {reason}" for reason, count in sorted(refused.items()))
-    return f"{receipt.accepted} samples were kept, {refused.total()} were refused: {reasons}"
+    return f"{receipt.accepted} samples were stored, {refused.total()} were refused: {reasons}"
 
 
 OPERATIONS = (
@@ -96,8 +96,8 @@ OPERATIONS = (
             Parameter("body", "body", "A message of that type, compressed.", required=True),
         ),
         text=(
-            "Keeps samples; 204 when all are kept, 400 when one was refused (the others are kept, the text counts "
-            "them). Metrics of well-known exporters become those of the catalogue, any other one is kept as "
+            "Stores samples; 204 if all are stored, 400 if any was rejected (the others are stored, the text counts "
+            "the rejected ones). Metrics of well-known exporters become the catalogue's; any other metric is stored as "
             "`external.<name>` with its labels. The token is the password of Basic, or a bearer token."
         ),
         body_bytes=_BODY_BYTES,

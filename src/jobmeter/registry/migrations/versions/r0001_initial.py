@@ -16,7 +16,7 @@ def _filled(*names: str) -> list[sa.Column[str]]:
 
 
 def upgrade() -> None:
-    """Create everything."""
+    """Create all tables."""
     _projects_and_jobs()
     _parts_of_jobs()
     _job_indexes()

@@ -1,4 +1,4 @@
-"""What vendors' APIs want: events, checkpoints, their own fields, when a record was written, groups of nodes."""
+"""Fields for vendors' APIs: events, checkpoints, their own fields, times of records, groups of nodes."""
 
 import sqlalchemy as sa
 from alembic import op

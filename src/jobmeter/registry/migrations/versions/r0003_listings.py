@@ -1,4 +1,4 @@
-"""Which jobs were written lately, and the jobs of a node."""
+"""Changes of jobs, and an index of the jobs of a node."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Who does alone what of several servers one may do at a time."""
+"""Leases: work that only one server does at a time."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -12,7 +12,7 @@ _text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the columns and their index, and write the states that the expression of ``status`` claimed too much of."""
+    """Add the columns and their index, and correct the states that the expression of ``status`` derived wrongly."""
     op.add_column("jobs", sa.Column("lease_owner", _text, nullable=False, server_default=""))
     for name in ("lease_ms", "lease_renewed", "lost"):
         op.add_column("jobs", sa.Column(name, sa.BigInteger))

@@ -1,4 +1,4 @@
-"""Calls by account, operation and month, with what servers have added to them; and policies of keys."""
+"""Calls by account, operation and month, the batches that servers have added, and policies of keys."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ _text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Make the two tables and the column."""
+    """Create the two tables and the column."""
     op.add_column("keys", sa.Column("policies", _text, nullable=False, server_default=""))
     op.create_table(
         "usage",

@@ -1,4 +1,4 @@
-"""What an event is about where that is neither job, replica nor node, and since when a node is down."""
+"""The subject of an event that concerns no job, replica or node, and the time since which a node is down."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Diagnostic tasks, and what agents answer to them."""
+"""Diagnostic tasks, and the answers of agents."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What was written, in the column ``payload``."""
+"""Renames the column of changes to ``payload``."""
 
 from alembic import op
 

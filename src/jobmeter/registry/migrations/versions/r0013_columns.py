@@ -1,4 +1,4 @@
-"""Jobs are listed from columns in memory: what only listings in SQL used goes."""
+"""Jobs are listed from columns in memory: removes the parts that only listings in SQL used."""
 
 from alembic import op
 
@@ -16,7 +16,7 @@ _FUNCTIONS = ("meets", "texts", "label", "json", "fold")
 
 
 def upgrade() -> None:
-    """Drop the functions, the indexes of each filter, and the text that was searched."""
+    """Drop the functions, the indexes of each filter, and the searched text."""
     for name in _INDEXES:
         op.drop_index(name)
     op.drop_column("jobs", "search")

@@ -1,4 +1,4 @@
-"""Whose call made an event happen."""
+"""The actor of an event: the caller whose request caused it."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The names of the pods that replicas are."""
+"""Names of the pods of replicas."""
 
 import sqlalchemy as sa
 from alembic import op

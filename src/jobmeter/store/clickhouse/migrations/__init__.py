@@ -1,4 +1,4 @@
-"""Numbered changes of the schema. A change that was released is never edited: the next one mends it."""
+"""Numbered changes of the schema. A released change is never edited: the next one corrects it."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,13 +1,13 @@
-"""Samples, roll-ups, series, and what coordinates the roll-ups.
+"""Samples, roll-ups, series, and the state of the roll-ups.
 
 Codecs, measured on two-decimal values at 15 s after a merge: 1.81 bytes a sample on disk (value 1.77, time 0.012,
 series 0.015, job 0.008). ``ZSTD(1)`` alone stores a constant ``job`` in 0.26 bytes a row; ``Delta`` before it in 0.008.
 
-Rows expire a day later than the retention says, so that an hour whose samples are all inside the retention is always
-whole when its roll-ups are computed again.
+Rows expire a day later than the retention says. So an hour whose samples are all inside the retention is complete when
+its roll-ups are computed again.
 """
 
-from jobmeter.store.clickhouse.schema import Spread, Table, create
+from jobmeter.store.clickhouse.schema import Spread, TableSchema, create
 from jobmeter.store.clickhouse.target import Target
 
 _KEY = ("job UInt64 CODEC(Delta, ZSTD(1))", "series UInt64 CODEC(ZSTD(1))")
@@ -19,8 +19,8 @@ def _expiry(seconds: str, days: str) -> str:
     return f"toDateTime(least({seconds} + 86400 * ({days} + 1), 4294967295))"
 
 
-def _bucket_table(name: str, days: tuple[str, ...]) -> Table:
-    return Table(
+def _bucket_table(name: str, days: tuple[str, ...]) -> TableSchema:
+    return TableSchema(
         name=name,
         columns=(
             *_KEY,
@@ -43,7 +43,7 @@ def _bucket_table(name: str, days: tuple[str, ...]) -> Table:
     )
 
 
-SAMPLES = Table(
+SAMPLES = TableSchema(
     name="samples",
     columns=(
         *_KEY,
@@ -59,7 +59,7 @@ SAMPLES = Table(
 )
 MINUTES = _bucket_table("minutes", ("minute_days", "hour_days"))
 HOURS = _bucket_table("hours", ("hour_days",))
-SERIES = Table(
+SERIES = TableSchema(
     name="series",
     columns=(
         "job UInt64",
@@ -80,14 +80,14 @@ SERIES = Table(
     version="last_day",
     ttl=_expiry("toUInt64(last_day) * 86400", "keep_days"),
 )
-PROGRESS = Table(
+PROGRESS = TableSchema(
     name="progress",
     columns=("name LowCardinality(String)", "value Int64"),
     order_by="name",
     version="value",
     spread=Spread.EVERYWHERE,
 )
-MARKS = Table(
+MARKS = TableSchema(
     name="marks",
     columns=("job UInt64", "hour Int64", "id UInt64", "cleared UInt8", "at Int64"),
     order_by="job, hour, id",
@@ -100,5 +100,5 @@ TABLES = (SAMPLES, MINUTES, HOURS, SERIES, PROGRESS, MARKS)
 
 
 def statements(target: Target) -> list[str]:
-    """What makes the first schema."""
+    """Return the statements of the first schema."""
     return [statement for table in TABLES for statement in create(table, target)]

@@ -1,14 +1,14 @@
 """Log lines.
 
 Sorted by job and time, so that a page of one job is read from a few granules, in either direction, whatever else is
-stored. The rest of the key makes a line that was written again replace itself; only its beginning is held in memory.
-The small index lets a question for errors leave out the granules that have none.
+stored. The rest of the key lets a repeated line replace itself; only the first part of the key is held in memory. The
+small index lets a search for errors skip the granules without any.
 """
 
-from jobmeter.store.clickhouse.schema import Table, create
+from jobmeter.store.clickhouse.schema import TableSchema, create
 from jobmeter.store.clickhouse.target import Target
 
-LOGS = Table(
+LOGS = TableSchema(
     name="logs",
     columns=(
         "job UInt64 CODEC(Delta, ZSTD(1))",
@@ -30,5 +30,5 @@ LOGS = Table(
 
 
 def statements(target: Target) -> list[str]:
-    """What adds the table."""
+    """Return the statements that add the table."""
     return create(LOGS, target)

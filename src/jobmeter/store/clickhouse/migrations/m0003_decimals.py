@@ -1,10 +1,10 @@
-"""Values as numbers of some digits, and merges that are on disk before what they replace is gone.
+"""Stores values as decimal numbers, and syncs merged parts before their sources are removed.
 
-``jobmeter.store.clickhouse.decimals`` says how a row is read, decision 0013 what that takes on disk. Rows that are
-there already keep their doubles.
+``jobmeter.store.clickhouse.decimals`` says how a row is read, decision 0013 how many bytes that takes on disk. Existing
+rows keep their doubles.
 
-The embedded engine removes parts as soon as they are merged. Without a sync of what replaces them, a power cut in that
-moment would take samples that were acknowledged.
+The embedded engine removes parts as soon as they are merged. Without a sync of the merged part, a power cut at that
+moment would lose acknowledged samples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ _BUCKET: Sequence[Column] = (
 
 
 def statements(target: Target) -> list[str]:
-    """What adds the columns."""
+    """Return the statements that add the columns."""
     return list(_statements(target))
 
 
@@ -39,7 +39,7 @@ def _statements(target: Target) -> Iterator[str]:
     ):
         for name, (kind, codec) in columns:
             yield from alter(table, target, f"ADD COLUMN IF NOT EXISTS {name} {kind}", codec)
-        # What is not a number comes again and again where it is worth packing: whole doubles are found again.
+        # Values that are no decimal numbers repeat where they are worth packing: the codec finds whole doubles again.
         yield from alter(table, target, f"MODIFY COLUMN {doubles} {_AGAIN}", spread=False)
         yield from alter(table, target, _SETTINGS, spread=False)
     yield from alter("logs", target, _SYNCED, spread=False)

@@ -1,8 +1,8 @@
 """Lines of system logs, and an index of the words of all lines.
 
-The lines of a node's system log lie under the key of the node. Their job and replica, where known, are no part of what
-a line is known by. The index is of words in lower case, as questions ask for them; parts that are there already are
-read without it until the engine has made theirs.
+The lines of a node's system log are stored under the key of the node. Their job and replica, if known, are not part of
+a line's identity. The index has words in lower case, as searches do; existing parts are read without it until the
+engine has built theirs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _COLUMNS: Sequence[tuple[str, str, str]] = (
 
 
 def statements(target: Target) -> list[str]:
-    """What adds the columns and the index."""
+    """Return the statements that add the columns and the index."""
     return list(_statements(target))
 
 

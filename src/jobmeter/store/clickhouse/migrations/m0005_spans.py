@@ -1,14 +1,14 @@
 """Spans of traces.
 
-Sorted by job and time as log lines are, so that the traces of a job are read from its own granules; a small index leads
-to those of one trace. The rest of the key makes a span that was written again replace itself. Attributes lie twice
-where they are no texts: as texts to compare, and in ``detail`` as they were.
+Sorted by job and time like log lines, so that the traces of a job are read from its own granules; a small index finds
+the rows of one trace. The rest of the key lets a repeated span replace itself. Attributes that are not texts are stored
+twice: as texts to compare, and unchanged in ``detail``.
 """
 
-from jobmeter.store.clickhouse.schema import Table, create
+from jobmeter.store.clickhouse.schema import TableSchema, create
 from jobmeter.store.clickhouse.target import Target
 
-SPANS = Table(
+SPANS = TableSchema(
     name="spans",
     columns=(
         "job UInt64 CODEC(Delta, ZSTD(1))",
@@ -39,11 +39,11 @@ SPANS = Table(
     order_by="job, start_ns, trace, span",
     partition_by="intDiv(start_ns, 86400000000000)",
     ttl="toDateTime(least(intDiv(start_ns, 1000000000) + 86400 * (raw_days + 1), 4294967295))",
-    # What replaces merged parts is on disk before they are removed.
+    # Merged parts are on disk before their sources are removed.
     settings=("min_rows_to_fsync_after_merge = 1",),
 )
 
 
 def statements(target: Target) -> list[str]:
-    """What adds the table."""
+    """Return the statements that add the table."""
     return create(SPANS, target)

@@ -1,14 +1,14 @@
-"""The outbox of log shippers: lines in the order in which they arrived, until their sink has them.
+"""The outbox of log shippers: lines in the order of arrival, until their sink has them.
 
-The table of lines is sorted by the lines' own time and lets a line that is sent again replace itself, so that no order
-of arrival could be read from it. Here a row is known by its shipper (``job``: what a cluster spreads rows by) and its
-number. A row outlives what it waits for by two days, in which the shipper itself counts it as dropped.
+The table of lines is sorted by the lines' own time and lets a repeated line replace itself, so it has no order of
+arrival. Here the key of a row is its shipper (``job``: the column by which a cluster distributes rows) and its number.
+A row expires two days after the shipper itself counts it as dropped.
 """
 
-from jobmeter.store.clickhouse.schema import Table, create
+from jobmeter.store.clickhouse.schema import TableSchema, create
 from jobmeter.store.clickhouse.target import Target
 
-OUTBOX = Table(
+OUTBOX = TableSchema(
     name="outbox",
     columns=(
         "job UInt64 CODEC(Delta, ZSTD(1))",
@@ -25,5 +25,5 @@ OUTBOX = Table(
 
 
 def statements(target: Target) -> list[str]:
-    """What adds the table."""
+    """Return the statements that add the table."""
     return create(OUTBOX, target)

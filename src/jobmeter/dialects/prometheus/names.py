@@ -1,0 +1,196 @@
+"""Series under the names and labels of Prometheus.
+
+A metric of the catalogue is ``jobmeter_<name>_<unit>``, with ``_total`` for a counter. Where a table of
+``ingest.exporters`` makes one of our metrics from an exporter's, it has the exporter's name as well, so that published
+dashboards find it. A series that came by remote write keeps its name and its labels.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+import msgspec
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.exporters import RULES
+from jobmeter.ingest.exporters.resolve import EXTERNAL, resolve
+from jobmeter.ingest.rule import Rule, Subject
+from jobmeter.model.catalog import CATALOG, Kind, Metric
+from jobmeter.model.series import Series
+from jobmeter.promql.labels import Labels, make
+from jobmeter.promql.nodes import NAME
+
+PREFIX = "jobmeter_"
+APP = "app."
+JOB = "job_id"
+PROJECT = "project"
+_UNITS = {
+    "By": "bytes",
+    "kBy": "kilobytes",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "ns": "nanoseconds",
+    "W": "watts",
+    "J": "joules",
+    "Cel": "celsius",
+    "Hz": "hertz",
+    "1": "ratio",
+}
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_:]")
+_SCRAPE_JOB = "scrape_job"
+
+
+class Exposed(msgspec.Struct, frozen=True):
+    """A series under a name of Prometheus: its values are ours divided by ``divisor``."""
+
+    labels: Labels
+    series: Series
+    divisor: float = 1.0
+
+
+def _plain(text: str) -> str:
+    return _NOT_IN_NAMES.sub("_", text)
+
+
+@cache
+def own_name(name: str) -> str:
+    """Return Jobmeter's own name of a metric in Prometheus' form."""
+    metric = CATALOG.get(name)
+    if metric is None:
+        return PREFIX + _plain(name)
+    unit = _UNITS.get(metric.unit, "")
+    words = [PREFIX + _plain(name)]
+    if unit and not words[0].endswith(f"_{unit}"):
+        words.append(unit)
+    if metric.kind is Kind.COUNTER:
+        words.append("total")
+    return "_".join(words)
+
+
+@cache
+def _catalogue() -> Mapping[str, Metric]:
+    return {own_name(name): metric for name, metric in CATALOG.items()}
+
+
+def metric_of(name: str) -> Metric | None:
+    """Return the metric of the catalogue that has this name, its own one or an exporter's."""
+    metric = _catalogue().get(name)
+    if metric is not None or name not in RULES:
+        return metric
+    return CATALOG.get(RULES[name][0].metric)
+
+
+def stored_names(name: str, programs: Iterable[str] = ()) -> frozenset[str]:
+    """Return the stored metrics that may be answered under this name.
+
+    ``programs`` are the stored names of metrics that programs report, which have no way back from their form here.
+    """
+    found = {EXTERNAL + name}
+    metric = _catalogue().get(name)
+    if metric is not None:
+        found.add(metric.name)
+    found |= {rule.metric for rule in RULES.get(name, ())}
+    found |= {one for one in programs if own_name(one) == name}
+    return frozenset(found)
+
+
+def exposed(series: Series, name: str = "") -> Iterator[Exposed]:
+    """Yield a series under the wanted name, or without one under its own name alone."""
+    if series.metric.startswith(EXTERNAL):
+        yield _external(series)
+        return
+    own = own_name(series.metric)
+    if name in {"", own}:
+        yield Exposed(make([(NAME, own), *_identity(series).items()]), series)
+    for rule in RULES.get(name, ()):
+        labels = _inverted(rule, series)
+        if labels is not None:
+            yield Exposed(make([(NAME, name), *labels.items()]), series, rule.factor)
+
+
+def names_of(metric: str) -> list[str]:
+    """Return every name under which a stored metric is answered."""
+    if metric.startswith(EXTERNAL):
+        return [metric.removeprefix(EXTERNAL)]
+    return [own_name(metric), *_exporters().get(metric, ())]
+
+
+@cache
+def _exporters() -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for name, rules in RULES.items():
+        for metric in {rule.metric for rule in rules}:
+            found.setdefault(metric, []).append(name)
+    return {metric: tuple(names) for metric, names in found.items()}
+
+
+def _identity(series: Series) -> dict[str, str]:
+    found = {_plain(name): value for name, value in series.labels}
+    identity = {
+        JOB: series.job,
+        "replica": series.replica,
+        "attempt": str(series.attempt) if series.attempt else "",
+        "node": series.node,
+        "device": series.device,
+        "cluster": series.cluster,
+        PROJECT: series.project,
+    }
+    for name, value in identity.items():
+        if value:
+            if name in found:
+                found[f"exported_{name}"] = found[name]
+            found[name] = value
+    return found
+
+
+def _external(series: Series) -> Exposed:
+    """Return a series of another system as it was sent, where its labels say all that is known of it."""
+    name = series.metric.removeprefix(EXTERNAL)
+    sent = {("job" if label == _SCRAPE_JOB else label): value for label, value in series.labels}
+    try:
+        whole = resolve([(NAME, name), *sent.items()], series.project).series == series
+    except InvalidRequestError:
+        whole = False
+    labels = sent if whole else _identity(series)
+    return Exposed(make([(NAME, name), *labels.items()]), series)
+
+
+def _inverted(rule: Rule, series: Series) -> dict[str, str] | None:
+    """Return the labels by which an exporter would send a series of ours; None where the rule is not about it."""
+    own = dict(series.labels)
+    if rule.metric != series.metric or any(own.pop(label, None) != value for label, value in rule.fixed):
+        return None
+    names = {ours: theirs for theirs, ours in rule.keep.items()}
+    labels = {names.get(label, _plain(label)): value for label, value in own.items()}
+    for label, pattern in rule.only.items():
+        if label in labels or (label == "gpu" and rule.subject is Subject.GPU):
+            continue
+        # A rule of one part of their metric names it: the pattern is the text itself.
+        if not pattern.fullmatch(pattern.pattern):
+            return None
+        labels[label] = pattern.pattern
+    identity = _identity(_unlabelled(series))
+    identity.update(labels)
+    if rule.subject is Subject.GPU:
+        identity["gpu"] = series.device.removeprefix("gpu")
+        identity["device"] = "nvidia" + identity["gpu"]
+        identity["Hostname"] = series.node
+    if series.node:
+        identity["instance"] = series.node
+    if series.job and series.replica and rule.subject in {Subject.POD, Subject.REPORTED_POD}:
+        identity.setdefault("pod", f"{series.job}-{series.replica}")
+    return identity
+
+
+def _unlabelled(series: Series) -> Series:
+    """Return the series without its labels."""
+    return Series(
+        metric=series.metric,
+        project=series.project,
+        cluster=series.cluster,
+        node=series.node,
+        device=series.device,
+        job=series.job,
+        replica=series.replica,
+        attempt=series.attempt,
+    )

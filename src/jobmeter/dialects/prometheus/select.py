@@ -1,0 +1,144 @@
+"""The series and samples of selectors, by questions."""
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from jobmeter.dialects.base import execute
+from jobmeter.dialects.prometheus.names import APP, JOB, PREFIX, PROJECT, Exposed, exposed, names_of, stored_names
+from jobmeter.model.batch import Float64s
+from jobmeter.model.question import Question
+from jobmeter.model.series import NamePart, Series, job_key
+from jobmeter.model.time import MAX_TIME_MS, TimeRange
+from jobmeter.promql.labels import value_of
+from jobmeter.promql.nodes import NAME, Match, Matcher, Node, Selector
+from jobmeter.promql.reads import reads
+from jobmeter.promql.regex import full_matches
+from jobmeter.promql.windows import Samples
+from jobmeter.query.series import NamesQuestion, SamplesQuestion, SeriesQuestion
+
+MOST_NAMES = 10_000
+_DIGITS = 12
+"""Digits of a value in an exporter's unit: a division makes noise beyond them."""
+
+Found = Generator[Question[Any], Any, list[Exposed]]
+Matchers = Sequence[Matcher]
+
+
+def find(alternatives: Sequence[Matchers], since_ms: int | None, project: str | None) -> Found:
+    """Find the series that fulfil one of the alternatives, sorted by their labels."""
+    found: dict[Exposed, None] = {}
+    for matchers in alternatives:
+        found.update(dict.fromkeys((yield from _find(matchers, since_ms, project))))
+    return sorted(found, key=lambda one: one.labels)
+
+
+def _find(matchers: Matchers, since_ms: int | None, project: str | None) -> Found:
+    name = next((one.value for one in matchers if one.label == NAME and one.match is Match.EQUAL), "")
+    metrics = yield from _metrics(matchers, name)
+    if not metrics:
+        return []
+    jobs = _jobs(matchers, project)
+    answer = yield from execute(SeriesQuestion(metrics=metrics, jobs=jobs, since_ms=since_ms))
+    rows = [row for series in answer.series for row in exposed(series, name)]
+    return _matching(matchers, rows)
+
+
+def _metrics(matchers: Matchers, name: str) -> Generator[Question[Any], Any, frozenset[str]]:
+    """Find the stored metrics that may have the wanted names."""
+    if name:
+        programs: Sequence[str] = ()
+        if name.startswith(PREFIX + APP[:-1]):
+            programs = yield from execute(NamesQuestion(part=NamePart.METRIC, prefix=APP, limit=MOST_NAMES))
+        return stored_names(name, programs)
+    stored = yield from execute(NamesQuestion(part=NamePart.METRIC, limit=MOST_NAMES))
+    shown = [names_of(one)[0] for one in stored]
+    wanted = [one for one in matchers if one.label == NAME]
+    kept = np.ones(len(stored), bool)
+    for matcher in wanted:
+        kept &= _fulfils(matcher, shown)
+    return frozenset(one for one, keep in zip(stored, kept.tolist(), strict=True) if keep)
+
+
+def _jobs(matchers: Matchers, project: str | None) -> tuple[int, ...] | None:
+    """Return the keys of the one job that is asked for, where its project is known."""
+    named = {one.label: one.value for one in matchers if one.match is Match.EQUAL}
+    where = named.get(PROJECT) or project
+    return (job_key(where, named[JOB]),) if where and named.get(JOB) else None
+
+
+def _fulfils(matcher: Matcher, texts: Sequence[str]) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    if matcher.match in {Match.EQUAL, Match.NOT_EQUAL}:
+        found = np.array([text == matcher.value for text in texts], bool)
+    else:
+        distinct = sorted(set(texts))
+        known = dict(zip(distinct, full_matches(matcher.value, distinct).tolist(), strict=True))
+        found = np.array([known[text] for text in texts], bool)
+    return ~found if matcher.match in {Match.NOT_EQUAL, Match.NOT_REGEX} else found
+
+
+def _matching(matchers: Matchers, rows: list[Exposed]) -> list[Exposed]:
+    kept = np.ones(len(rows), bool)
+    for matcher in matchers:
+        kept &= _fulfils(matcher, [value_of(row.labels, matcher.label) for row in rows])
+    return [row for row, keep in zip(rows, kept.tolist(), strict=True) if keep]
+
+
+class Prefetched(msgspec.Struct, frozen=True):
+    """The samples of each selector of a query, read before."""
+
+    samples: dict[Selector, Samples]
+
+    def read(self, selector: Selector, start_ms: int, end_ms: int) -> Samples:  # noqa: ARG002 - read as wide as needed
+        """Return the samples of a selector."""
+        return self.samples[selector]
+
+
+def prefetch(
+    node: Node, start_ms: int, end_ms: int, lookback_ms: int, project: str | None
+) -> Generator[Question[Any], Any, Prefetched]:
+    """Read what a query over ``[start_ms, end_ms]`` needs."""
+    found: dict[Selector, Samples] = {}
+    for selector, start, end in reads(node, start_ms, end_ms, lookback_ms):
+        rows = yield from find(selector.alternatives, max(start, 0), project)
+        found[selector] = yield from read_samples(rows, start, end)
+    return Prefetched(found)
+
+
+def read_samples(rows: Sequence[Exposed], start_ms: int, end_ms: int) -> Generator[Question[Any], Any, Samples]:
+    """Read the samples in ``(start_ms, end_ms]`` of each row that has any."""
+    begin, end = max(start_ms + 1, 0), min(end_ms + 1, MAX_TIME_MS)
+    if not rows or begin >= end:
+        return Samples([], np.empty(0, np.int64), np.empty(0), np.zeros(1, np.int64))
+    series: dict[Series, int] = {}
+    places = np.array([series.setdefault(row.series, len(series)) for row in rows])
+    answer = yield from execute(SamplesQuestion(series=tuple(series), range=TimeRange(begin, end)))
+    columns = answer.columns
+    index = columns.index.astype(np.int64)
+    order = np.lexsort((columns.time, index))
+    bounds = np.searchsorted(index[order], np.arange(len(series) + 1))
+    low, high = bounds[places], bounds[places + 1]
+    kept = np.nonzero(high > low)[0]
+    counts = (high - low)[kept]
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    taken = order[np.arange(starts[-1]) - np.repeat(starts[:-1] - low[kept], counts)]
+    divisors = np.repeat(np.array([row.divisor for row in rows])[kept], counts)
+    values = columns.value[taken]
+    return Samples(
+        [rows[at].labels for at in kept.tolist()], columns.time[taken], _in_their_units(values, divisors), starts
+    )
+
+
+def _in_their_units(values: Float64s, divisors: Float64s) -> Float64s:
+    other = np.nonzero(divisors != 1.0)[0]
+    if not len(other):
+        return values
+    found = values.copy()
+    with np.errstate(all="ignore"):
+        quotient = values[other] / divisors[other]
+        scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.abs(quotient))))
+        rounded = np.round(quotient * scale) / scale
+    found[other] = np.where(np.isfinite(rounded), rounded, quotient)
+    return found

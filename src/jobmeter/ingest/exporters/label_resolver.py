@@ -1,0 +1,248 @@
+"""Resolves the series of other systems by their encoded labels, in arrays; only new labels are parsed."""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.exporters.resolve import ResolvedSeries, resolve
+from jobmeter.ingest.join import distinct, used
+from jobmeter.kernel.table import Texts, new_table
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, Uint32s
+from jobmeter.model.interner import SeriesInterner, SeriesList, current, listed
+from jobmeter.model.time import MAX_TIME_MS
+
+_MOST = 500_000
+_MOST_BYTES = 512 * 2**20
+"""Most bytes of all keys together: a sender chooses their length."""
+_UNKNOWN = -1
+_REASONS = ("name", "labels")
+"""Reasons to reject a series, as numbers below ``_UNKNOWN`` in this order."""
+_FIRST = 1024
+_MOST_LISTED = 1_000_000
+"""Most keys in all cached lists."""
+_DIGITS = 12
+"""Significant digits of a converted value.
+
+A percentage divided by 100 in binary has noise in its last bits, which costs a column codec several bytes a value.
+Rounding gives back the number that a person would write.
+"""
+_EXACT = 22  # 10**22 is the largest power of ten that a double holds exactly
+
+Resolve = Callable[[Any, str], ResolvedSeries]
+"""Resolves a sender's description of a series, in a project. Raises InvalidRequestError naming metric or labels."""
+_Names = tuple[str, str]
+_Columns = tuple[Uint32s, Int64s, Float64s]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ResolvedKeys:
+    """The series of a request's keys, one after the other.
+
+    ``series`` int64[n]: numbers of an interner; below ``_UNKNOWN``: the reason of a rejection. ``listed``: the accepted
+    series, each once. ``places`` uint32[n]: the position of each key's series in ``listed`` (None: the key's own
+    position). ``factors`` float64[n] (None: all are 1), ``lowest`` and ``highest`` float64[n]. A value between
+    ``floor`` and ``ceiling`` is valid for every series.
+    """
+
+    series: Int64s
+    listed: SeriesList
+    places: Uint32s | None
+    factors: Float64s | None
+    lowest: Float64s
+    highest: Float64s
+    floor: float
+    ceiling: float
+
+
+class _LabelCache:
+    """The resolved labels of one project, by the number of their key: a series, and a rule for its values."""
+
+    def __init__(self, interner: SeriesInterner) -> None:
+        self.interner = interner
+        self.table = new_table()
+        self._series: Int64s = np.empty(_FIRST, np.int64)
+        self._rules: Float64s = np.empty((3, _FIRST))
+
+    def add(self, keys: Texts, results: Sequence[ResolvedSeries | str]) -> None:
+        """Add the series of some keys."""
+        numbers = self.table.add(keys)
+        more = len(self.table) - len(self._series)
+        if more > 0:
+            more = max(more, len(self._series))
+            self._series = np.concatenate((self._series, np.empty(more, np.int64)))
+            self._rules = np.concatenate((self._rules, np.empty((3, more))), axis=1)
+        good = [at for at, result in enumerate(results) if isinstance(result, ResolvedSeries)]
+        accepted = [result for result in results if isinstance(result, ResolvedSeries)]
+        refused = [_UNKNOWN - 1 - _REASONS.index(one) if isinstance(one, str) else 0 for one in results]
+        self._series[numbers] = refused
+        self._rules[:, numbers] = np.array([[1.0], [-np.inf], [np.inf]])
+        self._series[numbers[good]] = self.interner.numbers([one.series for one in accepted])
+        rules = [(one.factor, one.lowest, one.highest) for one in accepted]
+        self._rules[:, numbers[good]] = np.reshape(rules, (-1, 3)).T
+
+    def list(self, numbers: Int64s) -> _ResolvedKeys:
+        """Return the series of the keys with these numbers."""
+        series = self._series[numbers]
+        factors, lowest, highest = (rule[numbers] for rule in self._rules)
+        there = series >= 0
+        own, places = distinct(self.interner, series[there])
+        if not there.all():
+            found = np.zeros(len(series), np.uint32)
+            found[there] = np.arange(len(own), dtype=np.uint32) if places is None else places
+            places = found
+        plain = bool((factors == 1.0).all())
+        floor, ceiling = float(lowest.max(initial=-np.inf)), float(highest.min(initial=np.inf))
+        return _ResolvedKeys(series, own, places, None if plain else factors, lowest, highest, floor, ceiling)
+
+
+class LabelResolver:
+    """Resolves labels to series, and caches the results between requests. Safe for several threads.
+
+    The cache holds at most half a million keys, and ``bound`` bytes of keys, of all projects together; when it is full,
+    it is emptied. Whole lists of keys are cached too, up to a million keys; the least recently used lists are dropped.
+    """
+
+    def __init__(self, resolve: Resolve = resolve, bound: int | None = None) -> None:
+        """``resolve`` is for Prometheus labels by default. ``bound``: bytes of all keys together."""
+        self._resolve = resolve
+        self._bound = _MOST_BYTES if bound is None else bound
+        self._lock = threading.Lock()
+        self._caches: dict[_Names, _LabelCache] = {}
+        self._lists: OrderedDict[tuple[_Names, bytes], _ResolvedKeys] = OrderedDict()
+        self._listed = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the keys."""
+        with self._lock:
+            return sum(cache.table.size for cache in self._caches.values())
+
+    def batch(
+        self,
+        names: _Names,
+        keys: Sequence[bytes],
+        labels: Callable[[int], Any],
+        columns: tuple[Uint32s, Int64s, Float64s],
+    ) -> tuple[SampleBatch, Counter[str]]:
+        """Return the valid samples, and the number of rejected ones by reason: name, labels, time, value.
+
+        ``names``: the project and the kind of key. ``keys`` stand for the labels of the series, which ``labels`` reads
+        by position; ``columns`` are index, time and value of the samples. Keys in the same order again give a batch
+        with the same list object of series.
+        """
+        resolved = self._look_up(names, Texts.of(keys), labels)
+        refused: Counter[str] = Counter()
+        index, time, value = _timely(*_with_series(resolved, *columns, refused), refused)
+        if resolved.factors is not None:
+            value = _in_our_units(value, resolved.factors[index])
+        if len(value) and not (value.min() >= resolved.floor and value.max() <= resolved.ceiling):
+            good = (value >= resolved.lowest[index]) & (value <= resolved.highest[index])
+            index, time, value = _selected(good, index, time, value, refused, "value")
+        if resolved.places is not None:
+            index = resolved.places[index]
+        return used(listed(resolved.listed, index, time, value)), +refused
+
+    def _look_up(self, names: _Names, keys: Texts, labels: Callable[[int], Any]) -> _ResolvedKeys:
+        with self._lock:
+            cache = self._of(names)
+            numbers = cache.table.find(keys)
+            missing = np.flatnonzero(numbers == _UNKNOWN)
+            if not len(missing):
+                return self._list(names, cache, numbers)
+        # Outside of the lock: resolving takes a while, and other threads must not wait for it.
+        results = [self._resolved(labels, at, names[0]) for at in missing.tolist()]
+        with self._lock:
+            cache.add(keys.take(missing), results)
+            return self._list(names, cache, cache.table.find(keys))
+
+    def _list(self, names: _Names, cache: _LabelCache, numbers: Int64s) -> _ResolvedKeys:
+        if self._caches.get(names) is not cache:  # dropped meanwhile
+            return cache.list(numbers)
+        key = names, numbers.astype(np.uint32).tobytes()
+        found = self._lists.get(key)
+        if found is not None:
+            self._lists.move_to_end(key)
+            return found
+        found = self._lists[key] = cache.list(numbers)
+        self._listed += len(numbers)
+        while self._listed > _MOST_LISTED and len(self._lists) > 1:
+            self._listed -= len(self._lists.popitem(last=False)[1].series)
+        return found
+
+    def _of(self, names: _Names) -> _LabelCache:
+        interner = current()
+        cache = self._caches.get(names)
+        tables = [cache.table for cache in self._caches.values()]
+        full = sum(map(len, tables)) > _MOST or sum(table.size for table in tables) > self._bound
+        if full or (cache is not None and cache.interner is not interner):
+            # Key numbers restart at 0, so the cached lists become invalid.
+            self._caches.clear()
+            self._lists.clear()
+            self._listed = 0
+            cache = None
+        if cache is None:
+            cache = self._caches[names] = _LabelCache(interner)
+        return cache
+
+    def _resolved(self, labels: Callable[[int], Any], at: int, project: str) -> ResolvedSeries | str:
+        try:
+            return self._resolve(labels(at), project)
+        except InvalidRequestError as error:
+            return "name" if error.field == "metric" else "labels"
+
+
+def _with_series(
+    resolved: _ResolvedKeys, index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str]
+) -> _Columns:
+    """Return the samples whose labels resolve to a series."""
+    if not (resolved.series < 0).any():
+        return index, time, value
+    row = resolved.series[index]
+    for at, reason in enumerate(_REASONS):
+        refused[reason] += int(np.count_nonzero(row == _UNKNOWN - 1 - at))
+    good = row >= 0
+    return index[good], time[good], value[good]
+
+
+def _timely(index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str]) -> _Columns:
+    """Return the samples between 1970 and 2100."""
+    if not len(time) or (time.min() >= 0 and time.max() <= MAX_TIME_MS):
+        return index, time, value
+    return _selected((time >= 0) & (time <= MAX_TIME_MS), index, time, value, refused, "time")
+
+
+def _selected(
+    good: NDArray[np.bool_], index: Uint32s, time: Int64s, value: Float64s, refused: Counter[str], reason: str
+) -> _Columns:
+    refused[reason] += len(good) - int(np.count_nonzero(good))
+    return index[good], time[good], value[good]
+
+
+def _in_our_units(value: Float64s, factor: Float64s) -> Float64s:
+    changed = factor != 1.0
+    value = value.copy()
+    value[changed] = round_significant(value[changed] * factor[changed])
+    return value
+
+
+def round_significant(values: Float64s) -> Float64s:
+    """Round each value to the double nearest to its decimal form of 12 significant digits. Infinities and NaN pass."""
+    result = values.astype(np.float64)
+    usual = np.isfinite(result) & (result != 0)
+    magnitude = np.zeros(result.shape, np.int64)
+    magnitude[usual] = np.floor(np.log10(np.abs(result[usual]))).astype(np.int64)
+    shift = _DIGITS - 1 - magnitude
+    # A whole number below 2**53 divided or multiplied by an exact power of ten rounds once: to the nearest double.
+    small, large = usual & (shift >= 0) & (shift <= _EXACT), usual & (shift < 0) & (shift >= -_EXACT)
+    power = 10.0 ** np.abs(shift).clip(0, _EXACT)
+    result[small] = np.rint(result[small] * power[small]) / power[small]
+    result[large] = np.rint(result[large] / power[large]) * power[large]
+    for at in np.flatnonzero(usual & ~small & ~large).tolist():
+        result[at] = float(f"{result[at]:.{_DIGITS - 1}e}")
+    return result

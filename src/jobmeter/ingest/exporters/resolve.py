@@ -1,0 +1,182 @@
+"""Resolves Prometheus labels to a series: its owner, its metric and its unit."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.ingest.exporters import RULES
+from jobmeter.ingest.rule import Rule, Subject
+from jobmeter.model.catalog import find
+from jobmeter.model.series import Series, check_job_id, check_series, is_name
+
+NAME = "__name__"
+EXTERNAL = "external."
+_JOB_LABELS = (
+    "job_name",
+    "training_kubeflow_org_job_name",
+    "batch_kubernetes_io_job_name",
+    "label_training_kubeflow_org_job_name",
+    "label_batch_kubernetes_io_job_name",
+    "label_job_name",
+)
+"""Labels of a pod that name its job, as relabelling and kube-state-metrics write them."""
+_PODS = ("exported_pod", "pod", "pod_name", "kubernetes_pod_name")
+"""Labels that name the pod.
+
+If a target has a label of the same name, Prometheus renames the exporter's to ``exported_``.
+"""
+_NAMESPACES = ("exported_namespace", "namespace", "pod_namespace", "kubernetes_namespace")
+_CONTAINERS = ("exported_container", "container", "container_name")
+_ALIKE = {"namespace": _NAMESPACES, "container": _CONTAINERS}
+_MACHINES = ("node", "kubernetes_io_hostname", "kubernetes_node", "Hostname")
+_NODES = {  # an exporter that reports on other machines or pods has an ``instance`` that is not the machine
+    Subject.NODE: ("nodename", "kubernetes_node", "instance"),
+    Subject.POD: ("node", "kubernetes_io_hostname", "instance"),
+    Subject.REPORTED_POD: ("node",),
+    Subject.REPORTED_NODE: ("node",),
+    Subject.GPU: ("Hostname", "hostname", "node", "instance"),
+    Subject.FLINK: ("host", "instance"),
+}
+_OF_NODES = {Subject.NODE, Subject.REPORTED_NODE, Subject.GPU}
+"""Subjects whose series are ambiguous without a machine."""
+_WORKER = re.compile(
+    r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
+)
+_PORT = re.compile(r":\d{1,5}")
+_NAMED_HERE = {"job": "scrape_job"}
+"""A label of Prometheus whose name has another meaning in Jobmeter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSeries:
+    """A series, the factor of its values, and their bounds after the multiplication."""
+
+    series: Series
+    factor: float
+    lowest: float
+    highest: float
+
+
+def resolve(labels: Sequence[tuple[str, str]], project: str) -> ResolvedSeries:
+    """Resolve labels to a series. Raises InvalidRequestError naming the invalid field."""
+    named = _named(labels)
+    name = named.get(NAME, "")
+    if not name:
+        raise InvalidRequestError("a series has no __name__", "metric")
+    rule = next((rule for rule in RULES.get(name, ()) if rule.fits(_alike(named))), None)
+    mapped = None if rule is None else _mapped(rule, named, project)
+    if mapped is None or (not mapped.node and rule is not None and rule.subject in _OF_NODES):
+        rule, mapped = None, _external(name, named, project)
+    return bounded(mapped, name, 1.0 if rule is None else rule.factor)
+
+
+def bounded(series: Series, name: str, factor: float = 1.0) -> ResolvedSeries:
+    """Check a series and add the bounds of its metric, which the sender calls ``name``.
+
+    Raises InvalidRequestError naming the invalid field.
+    """
+    metric = find(check_series(series).metric)
+    if metric is None:
+        raise InvalidRequestError(f"metric {name[:128]!r} is not a metric name", "metric")
+    return ResolvedSeries(series, factor, *metric.bounds)
+
+
+def _named(labels: Sequence[tuple[str, str]]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for name, value in labels:
+        if name in named:
+            raise InvalidRequestError(f"label {name[:64]!r} is there twice", "labels")
+        named[name] = value
+    # An empty label counts as absent.
+    return {name: value for name, value in named.items() if value}
+
+
+def _alike(named: Mapping[str, str]) -> Mapping[str, str]:
+    """Add common names for labels that differ between set-ups."""
+    found = {name: first for name, names in _ALIKE.items() if (first := _first(named, names))}
+    return {**named, **found} if found else named
+
+
+def _first(named: Mapping[str, str], names: Sequence[str]) -> str:
+    return next((named[name] for name in names if name in named), "")
+
+
+def _external(name: str, named: Mapping[str, str], project: str) -> Series:
+    labels = {_NAMED_HERE.get(label, label): value for label, value in named.items() if label != NAME}
+    subject = Subject.FLINK if name.startswith("flink_") else Subject.POD
+    job, replica = _owner(subject, named)
+    # The address of a pod's own target is that of the pod or of its reporter, never that of a machine.
+    nodes = _MACHINES if job and subject is Subject.POD else _NODES[Subject.FLINK] if job else ("instance",)
+    return Series(
+        metric=EXTERNAL + name,
+        project=project,
+        node=_host(_first(named, nodes)),
+        job=job,
+        replica=replica if job else "",
+        labels=tuple(sorted(labels.items())),
+    )
+
+
+def _mapped(rule: Rule, named: Mapping[str, str], project: str) -> Series:
+    alike = _alike(named)
+    labels = {ours: alike[theirs] for theirs, ours in rule.keep.items() if theirs in alike}
+    job, replica = _owner(rule.subject, named)
+    if not job and rule.subject in {Subject.POD, Subject.REPORTED_POD}:
+        labels |= {"pod": pod} if (pod := _first(named, _PODS)) else {}
+    return Series(
+        metric=rule.metric,
+        project=project,
+        node=_host(_first(named, _NODES[rule.subject])),
+        device=f"gpu{named.get('gpu', '')}" if rule.subject is Subject.GPU else "",
+        job=job,
+        replica=replica,
+        labels=tuple(sorted((*labels.items(), *rule.fixed))),
+    )
+
+
+def _owner(subject: Subject, named: Mapping[str, str]) -> tuple[str, str]:
+    """Return the job and the replica; both are empty for series of no job."""
+    if subject in {Subject.NODE, Subject.REPORTED_NODE}:
+        return "", ""
+    if subject is Subject.FLINK:
+        # By its id, as the collector of a job manager does: names are reused, and a job must keep one identity.
+        job = next((name for key in ("job_id", "job_name") if _is_job(name := named.get(key, ""))), "")
+        return job, _replica(named.get("tm_id", "") or "jobmanager")
+    pod = _first(named, _PODS)
+    return owner_of(pod, _first(named, _JOB_LABELS)) if pod else ("", "")
+
+
+def owner_of(pod: str, job: str = "") -> tuple[str, str]:
+    """Return the job and the replica of a pod, from its name and the job that its labels name (empty: no label)."""
+    match = _WORKER.fullmatch(pod)
+    if match and job in {"", match["job"]}:
+        return (match["job"], f"{match['role']}-{match['index']}") if _is_job(match["job"]) else ("", "")
+    if not _is_job(job):
+        return "", ""
+    rest = pod.removeprefix(f"{job}-") if pod.startswith(f"{job}-") else pod
+    index = re.match(r"(\d+)(?:-[a-z0-9]{5})?$", rest)  # a pod of an indexed Job: its number, and five letters
+    return job, f"worker-{index[1]}" if index else _replica(rest)
+
+
+def _is_job(name: str) -> bool:
+    try:
+        check_job_id(name)
+    except InvalidRequestError:
+        return False
+    return True
+
+
+def _replica(name: str) -> str:
+    return name if is_name(name) else ""
+
+
+def _host(instance: str) -> str:
+    """Return the host of an address: ``10.0.0.1:9100``, ``[::1]:9100``, ``http://a.example:80/metrics``; else empty."""
+    rest = instance.rpartition("://")[2].partition("/")[0]
+    if rest.startswith("["):
+        host = rest[1:].partition("]")[0]
+    else:
+        head, colon, port = rest.rpartition(":")
+        host = head if colon and ":" not in head and _PORT.fullmatch(colon + port) else rest
+    return _replica(host)

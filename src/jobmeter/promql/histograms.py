@@ -1,0 +1,139 @@
+"""Quantiles and fractions of histograms that are series with a label ``le``."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+
+import numpy as np
+
+from jobmeter.model.batch import Bools, Float64s
+from jobmeter.promql.labels import Labels, value_of, without
+from jobmeter.promql.nodes import NAME
+from jobmeter.promql.values import Vector, empty
+
+_TOLERANCE = 1e-12
+"""Counts that differ by less, relative to their sum, are the same count with the error of arithmetic."""
+_BOUND = "le"
+
+Of = Callable[[Float64s, Float64s, Float64s], Float64s]
+"""A function of upper bounds [buckets], cumulative counts [buckets, times] and parameters [..., times]."""
+
+
+class Notes:
+    """Problems of the buckets that were found."""
+
+    def __init__(self) -> None:
+        self.bad_bounds: dict[str, None] = {}
+        """Names of metrics with a label ``le`` that is missing or no number."""
+        self.forced: dict[str, None] = {}
+        """Names of metrics whose counts had to be made to rise."""
+
+
+def histograms(vector: Vector, parameters: Float64s, of: Of, notes: Notes) -> Vector:
+    """Return a value for each group of series that differ in nothing but their bucket."""
+    groups: defaultdict[Labels, list[tuple[float, int]]] = defaultdict(list)
+    for row, labels in enumerate(vector.labels):
+        try:
+            bound = float(value_of(labels, _BOUND))
+        except ValueError:
+            notes.bad_bounds[value_of(labels, NAME)] = None
+            continue
+        groups[without(labels, {_BOUND})].append((bound, row))
+    if not groups:
+        return empty(vector.values.shape[1])
+    values = np.full((len(groups), vector.values.shape[1]), np.nan)
+    present = np.zeros(values.shape, bool)
+    for at, (labels, members) in enumerate(groups.items()):
+        members.sort()
+        bounds = np.array([bound for bound, _ in members])
+        rows = [row for _, row in members]
+        counts, exists = vector.values[rows], vector.present[rows]
+        present[at] = exists.any(axis=0)
+        for pattern, columns in _patterns(exists):
+            if not pattern.any():
+                continue
+            found, forced = _rising(*_coalesced(bounds[pattern], counts[pattern][:, columns]))
+            if forced:
+                notes.forced[value_of(labels, NAME)] = None
+            values[at, columns] = of(*found, parameters[..., columns])
+    return Vector(list(groups), values, present, unnamed=np.ones(len(groups), bool))
+
+
+def _patterns(exists: Bools) -> list[tuple[Bools, Bools]]:
+    """Return each set of buckets that exist together, and the times at which these do."""
+    found, inverse = np.unique(exists, axis=1, return_inverse=True)
+    return [(found[:, at], inverse.ravel() == at) for at in range(found.shape[1])]
+
+
+def _coalesced(bounds: Float64s, counts: Float64s) -> tuple[Float64s, Float64s]:
+    """Join buckets with the same bound."""
+    unique, starts = np.unique(bounds, return_index=True)
+    return (bounds, counts) if len(unique) == len(bounds) else (unique, np.add.reduceat(counts, starts, axis=0))
+
+
+def _rising(bounds: Float64s, counts: Float64s) -> tuple[tuple[Float64s, Float64s], bool]:
+    """Let no count be lower than that of a smaller bucket; return too whether one was by more than rounding."""
+    made = counts.copy()
+    forced = False
+    for at in range(1, len(made)):
+        before, now = made[at - 1], made[at]
+        same = np.abs(before - now) <= _TOLERANCE * (np.abs(before) + np.abs(now))
+        fell = ~same & (now < before)
+        forced = forced or bool(fell.any())
+        made[at] = np.where(same | fell, before, now)
+    return (bounds, made), forced
+
+
+def quantile(bounds: Float64s, counts: Float64s, share: Float64s) -> Float64s:
+    """Return the quantile of each time, interpolated within its bucket."""
+    times = counts.shape[1]
+    out = np.full(times, np.nan)
+    if len(bounds) < 2 or not math.isinf(bounds[-1]):
+        return _beyond(out, share)
+    with np.errstate(all="ignore"):
+        total = counts[-1]
+        rank = share * total
+        bucket = np.minimum((counts[:-1] < rank).sum(axis=0), len(bounds) - 1)
+        column = np.arange(times)
+        start = np.where(bucket > 0, bounds[np.maximum(bucket - 1, 0)], 0.0)
+        below = np.where(bucket > 0, counts[np.maximum(bucket - 1, 0), column], 0.0)
+        inside = counts[bucket, column] - below
+        out = start + (bounds[bucket] - start) * ((rank - below) / inside)
+        out = np.where((bucket == 0) & (bounds[0] <= 0), bounds[0], out)
+        out = np.where(bucket == len(bounds) - 1, bounds[-2], out)
+        out = np.where((total == 0) | np.isnan(total), np.nan, out)
+    return _beyond(out, share)
+
+
+def _beyond(values: Float64s, share: Float64s) -> Float64s:
+    values = np.where(share < 0, -np.inf, values)
+    values = np.where(share > 1, np.inf, values)
+    return np.where(np.isnan(share), np.nan, values)
+
+
+def fraction(bounds: Float64s, counts: Float64s, ends: Float64s) -> Float64s:
+    """Return the share of observations between ``ends[0]`` and ``ends[1]`` at each time."""
+    lower, upper = ends
+    if not math.isinf(bounds[-1]):
+        return np.full(counts.shape[1], np.nan)
+    with np.errstate(all="ignore"):
+        total = counts[-1]
+        found = (_rank(bounds, counts, upper) - _rank(bounds, counts, lower)) / total
+        found = np.where(lower >= upper, 0.0, found)
+        return np.where((total == 0) | np.isnan(total) | np.isnan(lower) | np.isnan(upper), np.nan, found)
+
+
+def _rank(bounds: Float64s, counts: Float64s, value: Float64s) -> Float64s:
+    """Return how many observations lie below a value, interpolated within its bucket."""
+    column = np.arange(counts.shape[1])
+    bucket = np.minimum(np.searchsorted(bounds, value, "left"), len(bounds) - 1)
+    first = 0.0 if bounds[0] > 0 else -np.inf
+    start = np.where(bucket > 0, bounds[np.maximum(bucket - 1, 0)], first)
+    below = np.where(bucket > 0, counts[np.maximum(bucket - 1, 0), column], 0.0)
+    end, here = bounds[bucket], counts[bucket, column]
+    inside = np.clip((value - start) / (end - start), 0.0, 1.0)
+    # Nothing says how observations lie in a bucket without an end: they count as at its other end.
+    inside = np.where(np.isinf(end), 0.0, inside)
+    inside = np.where(np.isinf(start), value > start, inside)
+    inside = np.where(value >= end, 1.0, inside)
+    return below + (here - below) * inside

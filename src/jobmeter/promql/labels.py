@@ -1,0 +1,45 @@
+"""Label sets of series."""
+
+from collections.abc import Collection, Iterable
+
+from jobmeter.promql.nodes import NAME
+
+Labels = tuple[tuple[str, str], ...]
+"""The labels of a series with a value, sorted by their names."""
+
+
+def make(pairs: Iterable[tuple[str, str]]) -> Labels:
+    """Return labels in order, without empty values, which mean that a label is missing."""
+    return tuple(sorted((name, value) for name, value in pairs if value))
+
+
+def without(labels: Labels, names: Collection[str]) -> Labels:
+    """Return the labels but for these."""
+    return tuple(one for one in labels if one[0] not in names)
+
+
+def within(labels: Labels, names: Collection[str]) -> Labels:
+    """Return the labels with these names."""
+    return tuple(one for one in labels if one[0] in names)
+
+
+def value_of(labels: Labels, name: str) -> str:
+    """Return the value of a label, an empty text where it is missing."""
+    return next((value for one, value in labels if one == name), "")
+
+
+def with_label(labels: Labels, name: str, value: str) -> Labels:
+    """Return the labels with this value of a label; an empty one removes it."""
+    return make([*without(labels, {name}), (name, value)])
+
+
+def nameless(labels: Labels) -> Labels:
+    """Return the labels without the name of the metric."""
+    return without(labels, {NAME})
+
+
+def written(labels: Labels) -> str:
+    """Return the labels in Prometheus' notation, for messages."""
+    name = value_of(labels, NAME)
+    inner = ", ".join(f'{one}="{value}"' for one, value in nameless(labels))
+    return f"{name}{{{inner}}}"

@@ -1,0 +1,150 @@
+"""The syntax of PromQL as frozen nodes. Durations and offsets are in milliseconds."""
+
+from enum import StrEnum
+
+import msgspec
+
+NAME = "__name__"
+"""The label that holds the name of a metric."""
+
+
+class Match(StrEnum):
+    """The comparison of a matcher."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    REGEX = "=~"
+    NOT_REGEX = "!~"
+
+
+class Matcher(msgspec.Struct, frozen=True):
+    """A condition on one label; a missing label is the empty text. A regular expression matches the whole text."""
+
+    label: str
+    match: Match
+    value: str
+
+
+class Bound(StrEnum):
+    """The ends of a query's range, as times of the ``@`` modifier."""
+
+    START = "start"
+    END = "end"
+
+
+class Number(msgspec.Struct, frozen=True):
+    """A number."""
+
+    value: float
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A string."""
+
+    value: str
+
+
+class Selector(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest sample of each series that fulfils one of the ``alternatives``; or all in ``range_ms`` before.
+
+    ``at`` replaces the time of evaluation by a time in ms, or an end of the query's range. ``offset_ms`` moves it to
+    the past.
+    """
+
+    alternatives: tuple[tuple[Matcher, ...], ...]
+    range_ms: int = 0
+    offset_ms: int = 0
+    at: int | Bound | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the one metric that is selected, or an empty text."""
+        if len(self.alternatives) != 1:
+            return ""
+        found = [one.value for one in self.alternatives[0] if one.label == NAME and one.match is Match.EQUAL]
+        return found[0] if found else ""
+
+
+class Subquery(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of ``inner`` at each step in ``range_ms`` before. ``step_ms`` 0 takes the default step."""
+
+    inner: "Node"
+    range_ms: int
+    step_ms: int = 0
+    offset_ms: int = 0
+    at: int | Bound | None = None
+
+
+class Negation(msgspec.Struct, frozen=True):
+    """The negative of each value."""
+
+    inner: "Node"
+
+
+class Cardinality(StrEnum):
+    """Number of series on each side that share the matched labels."""
+
+    ONE_TO_ONE = "one-to-one"
+    MANY_TO_ONE = "many-to-one"
+    ONE_TO_MANY = "one-to-many"
+    MANY_TO_MANY = "many-to-many"
+
+
+class Matching(msgspec.Struct, frozen=True, kw_only=True):
+    """The matching of series of two sides: by ``labels`` alone (``on``), or by all others.
+
+    ``include`` are labels that the side of one series gives to the result. ``fill_left`` and ``fill_right`` replace a
+    side that has no series.
+    """
+
+    cardinality: Cardinality = Cardinality.ONE_TO_ONE
+    on: bool = False
+    labels: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    fill_left: float | None = None
+    fill_right: float | None = None
+
+
+class Binary(msgspec.Struct, frozen=True, kw_only=True):
+    """Two sides joined by an operator. ``as_bool`` makes a comparison give 0 or 1."""
+
+    operator: str
+    left: "Node"
+    right: "Node"
+    as_bool: bool = False
+    matching: Matching = Matching()
+
+
+class Aggregation(msgspec.Struct, frozen=True, kw_only=True):
+    """Series joined by groups: those that agree in ``labels``, or ``without`` them."""
+
+    operator: str
+    inner: "Node"
+    parameter: "Node | None" = None
+    without: bool = False
+    labels: tuple[str, ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A function of its arguments."""
+
+    function: str
+    arguments: "tuple[Node, ...]"
+
+
+Node = Number | Text | Selector | Subquery | Negation | Binary | Aggregation | Call
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """Return the nodes that this one is computed from."""
+    match node:
+        case Subquery(inner=inner) | Negation(inner=inner):
+            return (inner,)
+        case Binary(left=left, right=right):
+            return left, right
+        case Aggregation(inner=inner, parameter=parameter):
+            return (inner,) if parameter is None else (parameter, inner)
+        case Call(arguments=arguments):
+            return arguments
+        case _:
+            return ()

@@ -1,0 +1,303 @@
+"""Functions of ranges: a value for each window of samples.
+
+Prometheus has the definitions (``promql/functions.go``). A window is open at its start.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.promql.values import Vector
+from jobmeter.promql.windows import Spread, Windows, reduce, spread
+
+_SECOND = 1000.0
+_EXTRAPOLATED = 1.1
+"""A window's end is as far from its samples as they are from each other, to this factor: then they go on up to it."""
+_ILL_CONDITIONED = 1e9
+"""A sum this many times smaller than the sum of the absolute values is computed exactly."""
+
+
+def add(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
+    """Return the sum of each window, exact to the last digits where large values cancel each other out."""
+    # With the longer mantissa: the mean of equal values is then the value itself.
+    sums = reduce(np.add, values.astype(np.longdouble), low, high)
+    sizes = reduce(np.add, np.abs(values), low, high)
+    with np.errstate(all="ignore"):
+        doubtful = np.nonzero((high > low) & (sizes > _ILL_CONDITIONED * np.abs(sums)) & np.isfinite(sizes))
+    for at in zip(*(axis.tolist() for axis in doubtful), strict=True):
+        sums[at] = math.fsum(values[low[at] : high[at]].tolist())
+    return sums
+
+
+def mean(values: Float64s, low: Int64s, high: Int64s) -> Float64s:
+    """Return the mean of each window, also where the sum is too large for a number."""
+    count = np.maximum(high - low, 1)
+    sums = add(values, low, high)
+    over = np.isinf(sums) & (high > low)
+    with np.errstate(all="ignore"):
+        found = sums / count
+    for at in zip(*(axis.tolist() for axis in np.nonzero(over)), strict=True):
+        part = values[low[at] : high[at]]
+        if np.isfinite(part).all():
+            found[at] = math.fsum((part / len(part)).tolist())
+    averages: Float64s = found
+    return averages
+
+
+def _first(windows: Windows) -> Int64s:
+    return np.minimum(windows.low, max(len(windows.samples.times) - 1, 0))
+
+
+def _last(windows: Windows) -> Int64s:
+    return np.maximum(windows.high - 1, 0)
+
+
+def _drops(windows: Windows) -> tuple[Float64s, Bools]:
+    """Return, for each sample, the value before where it fell below that, and whether it did."""
+    values = windows.samples.values
+    fell = np.zeros(len(values), bool)
+    fell[1:] = values[1:] < values[:-1]
+    before = np.zeros(len(values))
+    before[1:] = np.where(fell[1:], values[:-1], 0.0)
+    return before, fell
+
+
+def _after_first(ufunc: np.ufunc, values: Float64s, windows: Windows) -> Float64s:
+    """Reduce each window without its first sample; 0 where nothing else is in it."""
+    return np.nan_to_num(reduce(ufunc, values, windows.low + 1, windows.high), nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+def _extrapolated(windows: Windows, *, counter: bool, per_second: bool) -> Vector:
+    """Return the change in each window, extended to its ends where the samples reach nearly as far."""
+    samples = windows.samples
+    enough = windows.count >= 2
+    if not enough.any():
+        return windows.result(np.full(enough.shape, np.nan), enough)
+    first, last = _first(windows), _last(windows)
+    values, times = samples.values, samples.times
+    with np.errstate(all="ignore"):
+        change = values[last] - values[first]
+        if counter:
+            change = change + _after_first(np.add, _drops(windows)[0], windows)
+        sampled = (times[last] - times[first]) / _SECOND
+        between = sampled / np.maximum(windows.count - 1, 1)
+        to_start = (times[first] - (windows.ends - windows.range_ms)) / _SECOND
+        to_end = (windows.ends - times[last]) / _SECOND
+        to_start = np.where(to_start >= between * _EXTRAPOLATED, between / 2, to_start)
+        if counter:
+            # A counter cannot have been below 0.
+            to_zero = np.where((change > 0) & (values[first] >= 0), sampled * (values[first] / change), to_start)
+            to_start = np.minimum(to_start, to_zero)
+        to_end = np.where(to_end >= between * _EXTRAPOLATED, between / 2, to_end)
+        factor = (sampled + to_start + to_end) / sampled
+        if per_second:
+            factor = factor / (windows.range_ms / _SECOND)
+        return windows.result(change * factor, enough)
+
+
+def _newest_two(windows: Windows, *, per_second: bool) -> Vector:
+    samples = windows.samples
+    enough = windows.count >= 2
+    if not enough.any():
+        return windows.result(np.full(enough.shape, np.nan), enough)
+    last = _last(windows)
+    before = np.maximum(last - 1, 0)
+    with np.errstate(all="ignore"):
+        change = samples.values[last] - samples.values[before]
+        if per_second:
+            change = np.where(samples.values[last] < samples.values[before], samples.values[last], change)
+            change = change / ((samples.times[last] - samples.times[before]) / _SECOND)
+    return windows.result(change, enough)
+
+
+def _counted(windows: Windows, changed: Bools) -> Vector:
+    values = _after_first(np.add, changed.astype(np.float64), windows)
+    return windows.result(values, windows.count > 0)
+
+
+def _changes(windows: Windows) -> Vector:
+    values = windows.samples.values
+    changed = np.zeros(len(values), bool)
+    changed[1:] = (values[1:] != values[:-1]) & ~(np.isnan(values[1:]) & np.isnan(values[:-1]))
+    return _counted(windows, changed)
+
+
+def _reduced(ufunc: np.ufunc, windows: Windows) -> Vector:
+    found = reduce(ufunc, windows.samples.values, windows.low, windows.high)
+    return windows.result(found, windows.count > 0)
+
+
+def _sum(windows: Windows) -> Vector:
+    return windows.result(add(windows.samples.values, windows.low, windows.high), windows.count > 0)
+
+
+def _mean(windows: Windows) -> Vector:
+    return windows.result(mean(windows.samples.values, windows.low, windows.high), windows.count > 0)
+
+
+def _variance(windows: Windows) -> Vector:
+    out = np.full(windows.low.size, np.nan)
+    for part in spread(windows):
+        values = windows.samples.values[part.index]
+        count = np.diff(np.append(part.starts, len(values)))
+        with np.errstate(all="ignore"):
+            # Shifted by the first value, so that equal values have no variance and large ones keep their digits.
+            shifted = values - values[part.starts][part.window]
+            average = part.add(shifted) / count
+            out[part.chosen] = part.add((shifted - average[part.window]) ** 2) / count
+    return windows.result(out.reshape(windows.low.shape), windows.count > 0)
+
+
+def _deviation(windows: Windows) -> Vector:
+    found = _variance(windows)
+    return windows.result(np.sqrt(found.values), found.present)
+
+
+def _sample_at(windows: Windows, at: Int64s) -> Vector:
+    values = windows.samples.values
+    found = values[at] if len(values) else np.full(at.shape, np.nan)
+    return windows.result(found, windows.count > 0, named=True)
+
+
+def _time_at(windows: Windows, at: Int64s) -> Vector:
+    times = windows.samples.times
+    found = times[at] / _SECOND if len(times) else np.full(at.shape, np.nan)
+    return windows.result(found, windows.count > 0)
+
+
+def _time_of(windows: Windows, sign: float) -> Vector:
+    """Return the time of the newest of the largest values, of the smallest with ``sign`` -1."""
+    out = np.full(windows.low.size, np.nan)
+    for part in spread(windows):
+        values = sign * windows.samples.values[part.index]
+        most = np.fmax.reduceat(values, part.starts)[part.window]
+        chosen = (values == most) | np.isnan(most)
+        times = np.where(chosen, windows.samples.times[part.index] / _SECOND, -np.inf)
+        out[part.chosen] = np.maximum.reduceat(times, part.starts)
+    return windows.result(out.reshape(windows.low.shape), windows.count > 0)
+
+
+def _line(windows: Windows, part: Spread, origin: Float64s) -> tuple[Float64s, Float64s]:
+    """Return slope per second and value at ``origin`` (ms, of each window) of the least-squares line."""
+    values = windows.samples.values[part.index]
+    count = np.diff(np.append(part.starts, len(values)))
+    first = values[part.starts]
+    with np.errstate(all="ignore"):
+        x = (windows.samples.times[part.index] - origin[part.window]) / _SECOND
+        x_mean, y_mean = part.add(x) / count, part.add(values) / count
+        dx = x - x_mean[part.window]
+        slope = part.add(dx * (values - y_mean[part.window])) / part.add(dx * dx)
+        constant = np.minimum.reduceat(values == first[part.window], part.starts)
+        infinite = np.isinf(first)
+        slope = np.where(constant, np.where(infinite, np.nan, 0.0), slope)
+        at_origin = np.where(constant, np.where(infinite, np.nan, first), y_mean - slope * x_mean)
+    return slope, at_origin
+
+
+def _slope(windows: Windows) -> Vector:
+    out = np.full(windows.low.size, np.nan)
+    for part in spread(windows, 2):
+        origin = windows.samples.times[part.index[part.starts]].astype(np.float64)
+        out[part.chosen] = _line(windows, part, origin)[0]
+    return windows.result(out.reshape(windows.low.shape), windows.count >= 2)
+
+
+def predict(windows: Windows, ahead: Float64s) -> Vector:
+    """Return the value of the least-squares line ``ahead`` seconds after the time of the query."""
+    out = np.full(windows.low.size, np.nan)
+    columns = len(windows.now)
+    for part in spread(windows, 2):
+        column = part.chosen % columns
+        slope, now = _line(windows, part, windows.now[column].astype(np.float64))
+        out[part.chosen] = slope * ahead[column] + now
+    return windows.result(out.reshape(windows.low.shape), windows.count >= 2)
+
+
+def quantile(ordered: Float64s, share: float) -> float:
+    """Return the quantile of sorted values, interpolated; NaN sorts first."""
+    if not len(ordered) or math.isnan(share):
+        return math.nan
+    if share < 0 or share > 1:
+        return -math.inf if share < 0 else math.inf
+    rank = share * (len(ordered) - 1)
+    low = math.floor(rank)
+    high = min(len(ordered) - 1, low + 1)
+    weight = rank - low
+    return float(ordered[low] * (1 - weight) + ordered[high] * weight)
+
+
+def sort_values(values: Float64s) -> Float64s:
+    """Return the values in order, NaN first."""
+    missing = np.isnan(values)
+    return np.concatenate((values[missing], np.sort(values[~missing])))
+
+
+def _each(windows: Windows, of: Callable[[Float64s, int], float]) -> Vector:
+    """Return a value for each window, by a function of its samples and its place in the grid."""
+    out = np.full(windows.low.shape, np.nan)
+    present = windows.count > 0
+    for row, column in zip(*(axis.tolist() for axis in np.nonzero(present)), strict=True):
+        part = windows.samples.values[windows.low[row, column] : windows.high[row, column]]
+        out[row, column] = of(part, column)
+    return windows.result(out, present)
+
+
+def quantiles(windows: Windows, share: Float64s) -> Vector:
+    """Return the quantile of each window; ``share`` has one for each time."""
+    return _each(windows, lambda values, column: quantile(sort_values(values), float(share[column])))
+
+
+def _median_deviation(values: Float64s, _column: int) -> float:
+    middle = quantile(sort_values(values), 0.5)
+    return quantile(sort_values(np.abs(values - middle)), 0.5)
+
+
+def smooth(windows: Windows, smoothing: Float64s, trend: Float64s) -> Vector:
+    """Return each window's newest value after double exponential smoothing, by factors for each time."""
+
+    def last(values: Float64s, column: int) -> float:
+        if len(values) < 2:
+            return math.nan
+        factor, of_trend = float(smoothing[column]), float(trend[column])
+        before, now = 0.0, float(values[0])
+        slope = float(values[1] - values[0])
+        for at, value in enumerate(values[1:].tolist()):
+            if at:
+                slope = of_trend * (now - before) + (1 - of_trend) * slope
+            before, now = now, factor * value + (1 - factor) * (now + slope)
+        return now
+
+    found = _each(windows, last)
+    return windows.result(found.values, windows.count >= 2)
+
+
+OVER_TIME: dict[str, Callable[[Windows], Vector]] = {
+    "avg_over_time": _mean,
+    "changes": _changes,
+    "count_over_time": lambda windows: windows.result(windows.count.astype(np.float64), windows.count > 0),
+    "delta": lambda windows: _extrapolated(windows, counter=False, per_second=False),
+    "deriv": _slope,
+    "first_over_time": lambda windows: _sample_at(windows, _first(windows)),
+    "idelta": lambda windows: _newest_two(windows, per_second=False),
+    "increase": lambda windows: _extrapolated(windows, counter=True, per_second=False),
+    "irate": lambda windows: _newest_two(windows, per_second=True),
+    "last_over_time": lambda windows: _sample_at(windows, _last(windows)),
+    "mad_over_time": lambda windows: _each(windows, _median_deviation),
+    "max_over_time": lambda windows: _reduced(np.fmax, windows),
+    "min_over_time": lambda windows: _reduced(np.fmin, windows),
+    "present_over_time": lambda windows: windows.result(np.ones(windows.low.shape), windows.count > 0),
+    "rate": lambda windows: _extrapolated(windows, counter=True, per_second=True),
+    "resets": lambda windows: _counted(windows, _drops(windows)[1]),
+    "stddev_over_time": _deviation,
+    "stdvar_over_time": _variance,
+    "sum_over_time": _sum,
+    "ts_of_first_over_time": lambda windows: _time_at(windows, _first(windows)),
+    "ts_of_last_over_time": lambda windows: _time_at(windows, _last(windows)),
+    "ts_of_max_over_time": lambda windows: _time_of(windows, 1.0),
+    "ts_of_min_over_time": lambda windows: _time_of(windows, -1.0),
+}
+"""Functions of one range and nothing else."""
+COUNTERS = frozenset({"rate", "increase", "irate"})
+"""Functions that make sense of counters alone."""

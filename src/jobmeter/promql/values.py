@@ -1,0 +1,118 @@
+"""Values of expressions over a grid of times: one row for each series, one column for each time."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.promql.labels import Labels, nameless, written
+
+STALE = 0x7FF0000000000002
+"""The bits of the value by which Prometheus marks the end of a series."""
+
+
+class QueryError(InvalidRequestError):
+    """A query that cannot be computed over the samples that it found, such as one with ambiguous matches."""
+
+
+class Scalar(msgspec.Struct, frozen=True, eq=False):
+    """A number for each time: ``values`` float64[times]."""
+
+    values: Float64s
+
+
+class String(msgspec.Struct, frozen=True, eq=False):
+    """A text."""
+
+    value: str
+
+
+class Vector(msgspec.Struct, frozen=True, eq=False):
+    """Series with at most one value a time.
+
+    ``values`` and ``present`` have the shape [series, times]; a value that is not present is NaN or anything else.
+    ``times`` are the times of the samples in ms, for values that are samples.
+    """
+
+    labels: list[Labels]
+    values: Float64s
+    present: Bools
+    times: Int64s | None = None
+    ordered: bool = False
+    """The order of the rows is part of the answer."""
+    unnamed: Bools | None = None
+    """Rows whose metric name is dropped when the query ends, because a function changed what they mean."""
+
+    def rows(self, at: Int64s | Sequence[int]) -> "Vector":
+        """Return some of the rows, in this order."""
+        index = np.asarray(at, np.int64)
+        return Vector(
+            [self.labels[one] for one in index.tolist()],
+            self.values[index],
+            self.present[index],
+            None if self.times is None else self.times[index],
+            self.ordered,
+            None if self.unnamed is None else self.unnamed[index],
+        )
+
+    def replaced(self, values: Float64s, present: Bools | None = None) -> "Vector":
+        """Return the same series with other values."""
+        kept = self.present if present is None else present
+        return Vector(self.labels, values, kept, ordered=self.ordered, unnamed=self.unnamed)
+
+    def transformed(self, values: Float64s, present: Bools | None = None) -> "Vector":
+        """Return the series with values of another meaning, which do without the metric's name."""
+        kept = self.present if present is None else present
+        return Vector(self.labels, values, kept, unnamed=np.ones(len(self.labels), bool))
+
+    def relabelled(self, labels: list[Labels], renamed: Sequence[bool] = ()) -> "Vector":
+        """Return the same values under other labels; ``renamed`` rows got a name, which they keep."""
+        unnamed = self.unnamed
+        if unnamed is not None and len(renamed):
+            unnamed = unnamed & ~np.array(renamed, bool)
+        return Vector(labels, self.values, self.present, ordered=self.ordered, unnamed=unnamed)
+
+
+Value = Scalar | String | Vector
+
+
+def empty(times: int) -> Vector:
+    """Return a vector without series."""
+    return Vector([], np.empty((0, times)), np.empty((0, times), bool))
+
+
+def resolve_names(vector: Vector) -> Vector:
+    """Drop the names that functions made void, and join rows that have the same labels at different times.
+
+    Raises QueryError where two series would have the same labels at one time.
+    """
+    unnamed = vector.unnamed
+    labels = vector.labels
+    if unnamed is not None:
+        labels = [nameless(one) if drop else one for one, drop in zip(labels, unnamed.tolist(), strict=True)]
+    return merge(Vector(labels, vector.values, vector.present, vector.times, vector.ordered))
+
+
+def merge(vector: Vector) -> Vector:
+    """Join rows with the same labels. Raises QueryError where they have values at the same time."""
+    if len(set(vector.labels)) == len(vector.labels):
+        return vector
+    rows: dict[Labels, int] = {}
+    target = np.array([rows.setdefault(one, len(rows)) for one in vector.labels])
+    values = np.full((len(rows), vector.values.shape[1]), np.nan)
+    present = np.zeros(values.shape, bool)
+    for row, into in enumerate(target.tolist()):
+        chosen = vector.present[row]
+        if (present[into] & chosen).any():
+            raise QueryError(f"vector cannot contain metrics with the same labelset: {written(vector.labels[row])}")
+        values[into, chosen] = vector.values[row, chosen]
+        present[into] |= chosen
+    return Vector(list(rows), values, present, ordered=vector.ordered)
+
+
+def drop_absent(vector: Vector) -> Vector:
+    """Return the rows that have a value at any time."""
+    some = vector.present.any(axis=1)
+    return vector if some.all() else vector.rows(np.nonzero(some)[0])

@@ -1,0 +1,126 @@
+"""Samples of many series, and the windows of a grid of times in them."""
+
+import msgspec
+import numpy as np
+
+from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.promql.labels import Labels
+from jobmeter.promql.values import STALE, Vector
+
+_CHUNK = 4_000_000
+"""Most samples that are copied at once for functions that need each window alone."""
+
+
+class Samples(msgspec.Struct, frozen=True, eq=False):
+    """The samples of series. Series i has ``[starts[i], starts[i + 1])``, in order of time.
+
+    ``times`` int64[samples] in ms, ``values`` float64[samples], ``starts`` int64[series + 1].
+    """
+
+    labels: list[Labels]
+    times: Int64s
+    values: Float64s
+    starts: Int64s
+
+    def without_stale(self) -> "Samples":
+        """Return the samples that are no stale markers."""
+        live = ~stale(self.values)
+        if live.all():
+            return self
+        counts = np.concatenate(([0], np.cumsum(live)))
+        return Samples(self.labels, self.times[live], self.values[live], counts[self.starts])
+
+
+def stale(values: Float64s) -> Bools:
+    """Return which values are stale markers."""
+    found: Bools = np.ascontiguousarray(values).view(np.int64) == STALE
+    return found
+
+
+class Windows(msgspec.Struct, frozen=True, eq=False):
+    """The samples in ``(ends - range_ms, ends]`` of each series: ``[low, high)``, int64[series, times].
+
+    ``ends`` int64[times] in ms. ``now`` are the times of the query, which an offset or ``@`` moved to ``ends``.
+    """
+
+    samples: Samples
+    ends: Int64s
+    now: Int64s
+    range_ms: int
+    low: Int64s
+    high: Int64s
+    unnamed: Bools | None = None
+
+    @property
+    def count(self) -> Int64s:
+        """The number of samples in each window."""
+        count: Int64s = np.maximum(self.high - self.low, 0)
+        return count
+
+    def result(self, values: Float64s, present: Bools, *, named: bool = False) -> Vector:
+        """Return a vector of a value for each window; without ``named`` the name of the metric is dropped."""
+        unnamed = self.unnamed if named else np.ones(len(self.samples.labels), bool)
+        return Vector(self.samples.labels, values, present, unnamed=unnamed)
+
+
+def find(samples: Samples, ends: Int64s, range_ms: int) -> tuple[Int64s, Int64s]:
+    """Return the first sample after ``ends - range_ms`` and the first one after ``ends``, int64[series, times]."""
+    series = len(samples.labels)
+    if not series or not len(samples.times):
+        zeros = np.zeros((series, len(ends)), np.int64)
+        return zeros, zeros
+    base = int(samples.times.min()) - 1
+    length = int(samples.times.max()) - base + 2
+    row = np.repeat(np.arange(series, dtype=np.int64), np.diff(samples.starts)) * length
+    keys = row + (samples.times - base)
+    shift = np.arange(series, dtype=np.int64)[:, None] * length
+    low = np.searchsorted(keys, shift + np.clip(ends - range_ms - base, 0, length - 1), "right")
+    high = np.searchsorted(keys, shift + np.clip(ends - base, 0, length - 1), "right")
+    return low, high
+
+
+def reduce(ufunc: np.ufunc, values: Float64s, low: Int64s, high: Int64s) -> Float64s:
+    """Reduce ``values[low:high]`` of each window; NaN where a window is empty."""
+    some = high > low
+    out = np.full(low.shape, np.nan)
+    if not some.any():
+        return out
+    padded = np.append(values, values[-1:])
+    pairs = np.empty(2 * int(some.sum()), np.int64)
+    pairs[0::2], pairs[1::2] = low[some], high[some]
+    with np.errstate(all="ignore"):
+        out[some] = ufunc.reduceat(padded, pairs)[::2]
+    return out
+
+
+class Spread(msgspec.Struct, frozen=True, eq=False):
+    """The samples of windows one after the other: ``index`` into the samples, ``window`` of each, ``starts``.
+
+    ``chosen`` are the windows, as places in the flat grid.
+    """
+
+    chosen: Int64s
+    index: Int64s
+    window: Int64s
+    starts: Int64s
+
+    def add(self, values: Float64s) -> Float64s:
+        """Return the sum of the values of each window."""
+        with np.errstate(all="ignore"):
+            return np.add.reduceat(values, self.starts)
+
+
+def spread(windows: Windows, least: int = 1) -> list[Spread]:
+    """Return the windows with ``least`` samples or more, in parts of bounded size."""
+    low, count = windows.low.ravel(), windows.count.ravel()
+    chosen = np.nonzero(count >= least)[0]
+    parts = []
+    if len(chosen):
+        group = np.cumsum(count[chosen]) // _CHUNK
+        for part in np.split(chosen, np.nonzero(np.diff(group))[0] + 1):
+            sizes = count[part]
+            starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+            window = np.repeat(np.arange(len(part)), sizes)
+            index = np.arange(int(sizes.sum())) - starts[window] + low[part][window]
+            parts.append(Spread(part, index, window, starts))
+    return parts

@@ -1,0 +1,17 @@
+"""Random queries of PromQL, answered by a real Prometheus and by our evaluator from the same samples."""
+
+import pytest
+from benchmarks.install import program
+
+from tests.promql_random import compare
+
+pytestmark = pytest.mark.slow
+
+SEED, QUERIES = 13, 150
+"""More of them: ``python -m tests.promql_random --queries 10000``."""
+
+
+def test_random_queries_have_the_answers_of_prometheus(tmp_path):
+    if program("prometheus") is None:
+        pytest.skip("prometheus is not installed (Debian's package prometheus): make programs")
+    assert compare(SEED, QUERIES, tmp_path) == []

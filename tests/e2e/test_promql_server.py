@@ -1,0 +1,100 @@
+"""PromQL of a running server beside a real Prometheus that reads the same samples from it by remote read."""
+
+import json
+import random
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+from benchmarks.install import program
+
+from jobmeter.model.time import MINUTE, SystemClock
+from tests.e2e.page import import_samples
+from tests.processes import ServerProcess
+from tests.promql_random import difference, rows_of, started
+
+pytestmark = pytest.mark.slow
+
+QUERIES = (
+    "jobmeter_gpu_utilization_ratio",
+    'jobmeter_gpu_utilization_ratio{{replica=~"worker-[0-3]"}}',
+    "avg by (node) (jobmeter_gpu_utilization_ratio)",
+    "max_over_time(jobmeter_gpu_utilization_ratio[{range}])",
+    "rate(jobmeter_cpu_time_seconds_total[{range}])",
+    "sum(rate(jobmeter_cpu_time_seconds_total[{range}]))",
+    "increase(jobmeter_cpu_time_seconds_total[{range}] offset 2m)",
+    "quantile_over_time(0.9, jobmeter_gpu_utilization_ratio[{range}])",
+    "topk(3, jobmeter_app_loss) or vector(1)",
+    "absent(jobmeter_app_none)",
+    "count_over_time(jobmeter_app_loss[{range}])",
+    'label_replace(jobmeter_app_loss, "rank", "$1", "replica", "worker-(.*)")',
+    "jobmeter_gpu_utilization_ratio * on (replica) group_left () jobmeter_app_loss",
+    'count({{__name__=~"jobmeter_.*", job_id="train-1"}})',
+)
+START = 60 * MINUTE
+"""Time before now at which the samples begin."""
+
+
+def samples(now, rng):
+    """Yield samples of a job as CSV, at irregular times, with gaps and counters that begin again."""
+    yield "job_id,replica,node,device,metric,time,value"
+    for rank in range(5):
+        used = 0.0
+        place = f"train-1,worker-{rank},node-{rank // 2}"
+        at = now - START + rng.randrange(20_000)
+        while at < now - 10_000:
+            used = used + rng.uniform(0, 15) if rng.random() > 0.03 else 0.0
+            yield f"{place},gpu{rank},gpu.utilization,{at},{rng.random():.3f}"
+            yield f"{place},,cpu.time,{at},{used:.3f}"
+            yield f"{place},,app.loss,{at},{rng.gauss(0, 3):.4f}"
+            at += 15_000 + rng.randrange(-50, 50) if rng.random() > 0.02 else rng.randrange(15_000, 400_000)
+
+
+def configuration(server):
+    """Return the configuration of a Prometheus that reads the samples of a server."""
+    return (
+        "remote_read:\n"
+        f"  - url: {server.url}/prometheus/api/v1/read\n"
+        "    read_recent: true\n"
+        f"    authorization: {{credentials: {server.token}}}\n"
+    )
+
+
+def ask(url, token, **parameters):
+    """Return the rows of a query over a range, or the error."""
+    request = urllib.request.Request(
+        f"{url}/api/v1/query_range",
+        urllib.parse.urlencode(parameters).encode(),
+        {"Authorization": f"Bearer {token}"},
+    )
+    try:
+        with urllib.request.urlopen(request) as reply:
+            return rows_of(json.load(reply)["data"])
+    except urllib.error.HTTPError as error:
+        return str(json.load(error)["error"])
+
+
+def test_a_server_answers_as_a_prometheus_that_reads_from_it(tmp_path):
+    if program("prometheus") is None:
+        pytest.skip("prometheus is not installed (Debian's package prometheus): make programs")
+    rng = random.Random(5)
+    folder = tmp_path / "prometheus"
+    folder.mkdir()
+    now = SystemClock().now_ms()
+    server = ServerProcess(tmp_path / "data", "--store", "memory://").start()
+    try:
+        import_samples(server, tmp_path, samples(now, rng))
+        with started(configuration(server), folder) as url:
+            differing = {}
+            for template in QUERIES:
+                query = template.format(range=rng.choice(("1m", "5m", "90s", "20m")))
+                start = now - START + rng.randrange(START // 2)
+                step = rng.choice((15, 47, 60))
+                span = {"start": start / 1000, "end": start / 1000 + step * rng.randrange(30), "step": step}
+                found = ask(f"{server.url}/prometheus", server.token, query=query, **span)
+                assert not isinstance(found, str), found
+                differing[query] = difference(ask(url, "", query=query, **span), found)
+        assert {query: how for query, how in differing.items() if how} == {}
+    finally:
+        server.kill()

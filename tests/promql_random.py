@@ -1,0 +1,346 @@
+"""Random series and random queries of PromQL, answered by Prometheus itself and by our evaluator.
+
+``python -m tests.promql_random --queries 10000 --seed 7`` prints how many agree and each query that does not.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks.install import program
+
+from jobmeter.errors import InvalidRequestError
+from jobmeter.promql.evaluate import evaluate
+from jobmeter.promql.parse import parse
+from jobmeter.promql.values import Scalar, String
+from tests.clusters import free_port
+from tests.promql_corpus import Memory, Series, equal
+from tests.waiting import wait_until
+
+START_MS = 1_700_000_000_000
+LENGTH_MS = 3 * 3_600_000
+COUNTERS, GAUGES = ("requests_total", "bytes_total"), ("temperature", "usage")
+ARITHMETIC = ("abs", "ceil", "floor", "exp", "sqrt", "ln", "log2", "log10", "sgn", "sin", "rad")
+DATES = ("hour", "minute", "day_of_week", "month", "day_of_year", "days_in_month")
+LABELS = {"job": ("a", "b"), "node": ("n1", "n2", "n3"), "device": ("0", "1")}
+
+
+def random_series(rng: random.Random) -> Memory:
+    """Return series with gaps, resets, equal neighbours and odd values."""
+    memory = Memory()
+    for name in (*COUNTERS, *GAUGES):
+        for job in LABELS["job"]:
+            for node in LABELS["node"]:
+                for device in LABELS["device"]:
+                    if rng.random() < 0.25:
+                        continue
+                    labels = {"__name__": name, "job": job, "node": node, "device": device}
+                    if rng.random() < 0.2:
+                        del labels["device"]
+                    key = tuple(sorted(labels.items()))
+                    memory.series[key] = _random_samples(rng, counter=name in COUNTERS)
+    _histogram(rng, memory)
+    return memory
+
+
+def _random_samples(rng: random.Random, *, counter: bool) -> Series:
+    series = Series()
+    interval = rng.choice((5_000, 15_000, 30_000, 60_000))
+    value = rng.uniform(0, 1000)
+    at = START_MS + rng.randrange(interval) + (rng.randrange(LENGTH_MS // 3) if rng.random() < 0.3 else 0)
+    end = START_MS + LENGTH_MS - (rng.randrange(LENGTH_MS // 3) if rng.random() < 0.3 else 0)
+    while at < end:
+        if counter:
+            value = value + rng.choice((0, 1, rng.uniform(0, 50))) if rng.random() > 0.01 else rng.uniform(0, 5)
+        else:
+            value = rng.choice((value, round(rng.gauss(0, 100), rng.randrange(4)), 0.0, -value))
+        series.times.append(at)
+        series.values.append(value)
+        at += interval if rng.random() > 0.02 else rng.randrange(interval, 10 * interval)
+        if rng.random() < 0.5:
+            at += rng.randrange(-40, 40)
+    return series
+
+
+def _histogram(rng: random.Random, memory: Memory) -> None:
+    for job in LABELS["job"]:
+        times = list(range(START_MS + rng.randrange(15_000), START_MS + LENGTH_MS, 15_000))
+        counts = np.zeros(6)
+        rows = []
+        for _ in times:
+            counts = counts + np.array([rng.randrange(4) for _ in range(6)])
+            rows.append(np.cumsum(counts))
+        for at, bound in enumerate(("0.1", "0.5", "1.0", "5.0", "10.0", "+Inf")):
+            key = tuple(sorted({"__name__": "latency_bucket", "job": job, "le": bound}.items()))
+            memory.series[key] = Series(list(times), [float(row[at]) for row in rows])
+
+
+class Queries:
+    """Makes random queries."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def selector(self, names: tuple[str, ...] = (*COUNTERS, *GAUGES)) -> str:
+        """Return a selector of an instant."""
+        rng = self._rng
+        matchers = []
+        for label, values in LABELS.items():
+            if rng.random() < 0.3:
+                operator = rng.choice(("=", "!=", "=~", "!~"))
+                value = rng.choice(values)
+                if "~" in operator:
+                    value = rng.choice((value, "|".join(rng.sample(values, 2)), f"{value[0]}.*", ".+", ""))
+                matchers.append(f'{label}{operator}"{value}"')
+        inner = "{" + ",".join(matchers) + "}" if matchers else ""
+        return rng.choice(names) + inner
+
+    def moved(self, text: str) -> str:
+        """Return a selector, at times at another time."""
+        rng = self._rng
+        if rng.random() < 0.15:
+            text += f" offset {rng.choice(('5m', '90s', '-1m', '1h'))}"
+        if rng.random() < 0.1:
+            text += rng.choice((" @ start()", " @ end()", f" @ {(START_MS + 5_000_000) / 1000:.3f}"))
+        return text
+
+    def range(self, names: tuple[str, ...] = (*COUNTERS, *GAUGES)) -> str:
+        """Return a range."""
+        rng = self._rng
+        length = rng.choice(("1m", "5m", "7m30s", "1h", "45s", "5m7s"))
+        if rng.random() < 0.15:
+            inner = rng.choice((self.selector(names), f"rate({self.selector(COUNTERS)}[5m])", self.aggregation(1)))
+            return self.moved(f"({inner})[{length}:{rng.choice(('', '30s', '1m', '17s'))}]")
+        return self.moved(f"{self.selector(names)}[{length}]")
+
+    def over_time(self) -> str:
+        """Return a function of a range."""
+        rng = self._rng
+        counter = rng.choice(("rate", "increase", "irate", "resets", "changes"))
+        gauge = rng.choice(("avg", "sum", "min", "max", "count", "last", "present", "stddev", "stdvar"))
+        return rng.choice(
+            (
+                f"{counter}({self.range(COUNTERS)})",
+                f"{gauge}_over_time({self.range()})",
+                f"{rng.choice(('delta', 'idelta', 'deriv'))}({self.range(GAUGES)})",
+                f"quantile_over_time({rng.choice((0, 0.25, 0.5, 0.9, 1, 1.5))}, {self.range()})",
+                f"predict_linear({self.range(GAUGES)}, {rng.choice((60, 3600))})",
+                f"absent_over_time({self.range()})",
+            )
+        )
+
+    def aggregation(self, depth: int) -> str:
+        """Return an aggregation."""
+        rng = self._rng
+        labels = ", ".join(rng.sample(tuple(LABELS), rng.randrange(3)))
+        modifier = rng.choice(("", f" by ({labels})", f" without ({labels})"))
+        inner = self.vector(depth - 1)
+        operators = ("sum", "avg", "min", "max", "count", "group", "stddev", "stdvar", "quantile")
+        operator = rng.choice(operators)
+        if rng.random() < 0.1:
+            # Of equal values any may be chosen: the sum tells whether it was one of them.
+            chosen = rng.choice(("topk", "bottomk"))
+            return f"sum{modifier} ({chosen}{modifier} ({rng.randrange(1, 4)}, {inner}))"
+        if operator == "quantile":
+            return f"quantile{modifier} ({rng.choice((0.1, 0.5, 0.99))}, {inner})"
+        return f"{operator}{modifier} ({inner})"
+
+    def binary(self, depth: int) -> str:
+        """Return an operator between two sides."""
+        rng = self._rng
+        left = self.vector(depth - 1)
+        if rng.random() < 0.4:
+            operator = rng.choice(("+", "-", "*", "/", "%", "^", ">", "<", ">=", "== bool", "!= bool", "atan2"))
+            scalar = rng.choice(("2", "0", "-3.5", "0.1", "scalar(usage)", "time() / 1e9", "1e3"))
+            return f"({left}) {operator} {scalar}" if rng.random() < 0.7 else f"{scalar} {operator} ({left})"
+        labels = ", ".join(rng.sample(tuple(LABELS), rng.randrange(1, 4)))
+        matching = rng.choice(("", f" on ({labels})", f" ignoring ({labels})"))
+        if rng.random() < 0.35:
+            return f"({left}) {rng.choice(('and', 'or', 'unless'))}{matching} ({self.vector(depth - 1)})"
+        if matching and rng.random() < 0.4:
+            matching += rng.choice((" group_left ()", " group_right ()", " group_left (device)"))
+        operator = rng.choice(("+", "-", "*", "/", ">", "<=", "> bool", "!="))
+        return f"({left}) {operator}{matching} ({self.vector(depth - 1)})"
+
+    def function(self, depth: int) -> str:
+        """Return a function of an instant."""
+        rng = self._rng
+        inner = self.vector(depth - 1)
+        return rng.choice(
+            (
+                f"{rng.choice(ARITHMETIC)}({inner})",
+                f"round({inner}, {rng.choice((0.1, 1, 5))})",
+                f"clamp({inner}, {rng.choice((-10, 0))}, {rng.choice((5, 100, -20))})",
+                f"clamp_min({inner}, 3)",
+                f"clamp_max({inner}, 3)",
+                f'label_replace({inner}, "{rng.choice(("x", "node"))}", "v-$1", "node", "n(.*)")',
+                f'label_join({inner}, "y", "/", "job", "node")',
+                f"absent({inner})",
+                f"timestamp({inner})",
+                f"vector({rng.choice(('1', 'time()', 'scalar(temperature)'))})",
+                f"histogram_quantile({rng.choice((0.1, 0.5, 0.99, 1))}, sum by (le) (rate(latency_bucket[5m])))",
+                f"histogram_quantile(0.9, rate(latency_bucket{{job!='{rng.choice('abc')}'}}[7m]))",
+                f"{rng.choice(DATES)}(vector(time() * 7))",
+                f"-({inner})",
+            )
+        )
+
+    def vector(self, depth: int) -> str:
+        """Return a query whose value is a vector."""
+        rng = self._rng
+        if depth <= 0 or rng.random() < 0.15:
+            return rng.choice((self.moved(self.selector()), self.over_time()))
+        return rng.choice((self.aggregation, self.binary, self.function, lambda _: self.over_time()))(depth)
+
+
+@contextmanager
+def prometheus(memory: Memory, folder: Path) -> Iterator[str]:
+    """Yield the address of a Prometheus that has the series."""
+    lines = []
+    by_name: dict[str, list[str]] = {}
+    for labels, series in memory.series.items():
+        pairs = ",".join(f'{name}="{value}"' for name, value in labels if name != "__name__")
+        name = dict(labels)["__name__"]
+        by_name.setdefault(name, []).extend(
+            f"{name}{{{pairs}}} {value!r} {time / 1000:.3f}"
+            for time, value in zip(series.times, series.values, strict=True)
+        )
+    for name, rows in by_name.items():
+        lines += [f"# TYPE {name} unknown", *rows]
+    (folder / "samples.om").write_text("\n".join([*lines, "# EOF"]) + "\n")
+    subprocess.run(
+        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(folder / "samples.om"), str(folder / "data")],
+        check=True,
+        capture_output=True,
+    )
+    with started("global: {}\n", folder) as url:
+        yield url
+
+
+@contextmanager
+def started(configuration: str, folder: Path) -> Iterator[str]:
+    """Yield the address of a Prometheus with a configuration and the samples in ``data`` of the folder."""
+    (folder / "prometheus.yml").write_text(configuration)
+    port = free_port()
+    line = [
+        str(program("prometheus")),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--storage.tsdb.retention.time=20y",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: _ready(url))
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/-/ready") as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+Rows = dict[tuple[tuple[str, str], ...], dict[int, float]]
+
+
+def theirs(url: str, query: str, start: int, end: int, step: int) -> Rows | str:
+    """Return Prometheus' answer, or its error."""
+    form = urllib.parse.urlencode({"query": query, "start": start / 1000, "end": end / 1000, "step": step / 1000})
+    try:
+        with urllib.request.urlopen(f"{url}/api/v1/query_range", form.encode()) as reply:
+            data = json.load(reply)["data"]
+    except urllib.error.HTTPError as error:
+        return str(json.load(error)["error"])
+    return rows_of(data)
+
+
+def rows_of(data: dict[str, Any]) -> Rows:
+    """Return the rows of an answer by their labels."""
+    return {
+        tuple(sorted(row["metric"].items())): {round(time * 1000): float(value) for time, value in row["values"]}
+        for row in data["result"]
+    }
+
+
+def ours(memory: Memory, query: str, start: int, end: int, step: int) -> Rows | str:
+    """Return our answer, or its error."""
+    times = np.arange(start, end + 1, step, dtype=np.int64)
+    try:
+        value = evaluate(parse(query), memory, times, step_ms=step).value
+    except InvalidRequestError as error:
+        return error.message
+    if isinstance(value, Scalar):
+        return {(): dict(zip(times.tolist(), value.values.tolist(), strict=True))}
+    assert not isinstance(value, String)
+    return {
+        labels: dict(zip(times[present].tolist(), values[present].tolist(), strict=True))
+        for labels, values, present in zip(value.labels, value.values, value.present, strict=True)
+    }
+
+
+def difference(one: Rows | str, other: Rows | str) -> str:
+    """Return how two answers differ, empty for not at all."""
+    if isinstance(one, str) or isinstance(other, str):
+        return "" if isinstance(one, str) and isinstance(other, str) else f"{str(one)[:200]} / {str(other)[:200]}"
+    if set(one) != set(other):
+        return f"series {sorted(set(one) ^ set(other))[:4]}"
+    for labels, values in one.items():
+        if set(values) != set(other[labels]):
+            return f"times of {labels}: {sorted(set(values) ^ set(other[labels]))[:4]}"
+        for time, value in values.items():
+            if not equal(value, other[labels][time]):
+                return f"{labels} at {time}: {value} / {other[labels][time]}"
+    return ""
+
+
+def compare(seed: int, count: int, folder: Path) -> list[str]:
+    """Return the queries that differ, each with how."""
+    rng = random.Random(seed)
+    memory = random_series(rng)
+    queries = Queries(rng)
+    found = []
+    with prometheus(memory, folder) as url:
+        for _ in range(count):
+            query = queries.vector(rng.randrange(1, 4))
+            start = START_MS + rng.randrange(LENGTH_MS)
+            step = rng.choice((15_000, 60_000, 47_000))
+            end = start + step * rng.choice((0, 1, 10, 37))
+            differs = difference(theirs(url, query, start, end, step), ours(memory, query, start, end, step))
+            if differs:
+                found.append(f"{query}\n    from {start} to {end} by {step}: {differs}")
+    return found
+
+
+def main() -> int:
+    """Print the queries that differ, and how many there were."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**31))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = compare(options.seed, options.queries, Path(folder))
+    print("\n".join(found))
+    print(f"seed {options.seed}: {options.queries - len(found)} of {options.queries} queries agree with Prometheus")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

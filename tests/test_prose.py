@@ -1,0 +1,35 @@
+"""Docstrings of the packages that are done start with a verb or a noun, and use no private phrases."""
+
+from pathlib import Path
+
+import pytest
+
+import jobmeter
+from tests.prose import BEGINNINGS, DONE_PACKAGES, PHRASES, faults
+
+SOURCE = Path(jobmeter.__file__).parent
+
+
+def test_every_done_package_exists():
+    assert {package for package in DONE_PACKAGES if not any((SOURCE / package).rglob("*.py"))} == set()
+
+
+def test_docstrings_of_done_packages_have_no_forbidden_words():
+    modules = [module for package in DONE_PACKAGES for module in sorted((SOURCE / package).rglob("*.py"))]
+    found = {str(module.relative_to(SOURCE)): faults(module.read_text()) for module in modules}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize("beginning", [words for words in BEGINNINGS if words.lower() not in PHRASES])
+def test_a_forbidden_beginning_is_a_fault(beginning):
+    assert faults(f'def read():\n    """{beginning} this call returns."""\n') == [(2, beginning)]
+    assert faults(f'def read():\n    """{beginning}like this."""\n') == []
+    assert faults(f'def read():\n    """Return it. {beginning} is elsewhere."""\n') == []
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_a_forbidden_phrase_is_a_fault_of_any_docstring(phrase):
+    text = f"Return a number,\n    {phrase.replace(' ', chr(10) + '    ')} here."
+    assert faults(f'"""{text}"""\n') == [(1, phrase)]
+    assert faults(f'class Size:\n    bound = 1\n    """{text}"""\n') == [(3, phrase)]
+    assert faults(f'bound = "{phrase}"\n') == []

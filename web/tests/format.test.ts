@@ -1,0 +1,62 @@
+import { describe, expect, it } from "vitest";
+import { MISSING, amount, duration, moment, natural, parts, quantity, setUtc, spoken, zone } from "../src/format";
+
+describe("quantity", () => {
+  it.each([
+    [0.375, "1", "37.5 %"],
+    [0, "By", "0 B"],
+    [1023.7 * 1024, "By", "1.00 MiB"],
+    [-3 * 2 ** 30, "By/s", "-3.00 GiB/s"],
+    [39_600, "W", "39.6 kW"],
+    [12_345, "{sample}", "12.3 k sample"],
+    [40, "Cel", "40.0 °C"],
+  ])("%d in %s is %s", (value, unit, text) => expect(quantity(value, unit)).toBe(text));
+
+  it.each([null, undefined, Number.NaN, Number.POSITIVE_INFINITY])("%s is missing, not 0", (value) => {
+    expect(quantity(value, "1")).toBe(MISSING);
+  });
+
+  it("drops zeros at the end on an axis", () => {
+    expect(quantity(2 * 2 ** 30, "By", true)).toBe("2 GiB");
+    expect(quantity(0.5, "1", true)).toBe("50 %");
+  });
+});
+
+describe("duration", () => {
+  it("never shows 60 of a smaller unit", () => {
+    for (let ms = 0; ms < 3 * 86_400_000; ms += 12_345) expect(duration(ms)).not.toMatch(/\b60 [sm]\b/);
+  });
+
+  it("is missing where there is none", () => expect(duration(null)).toBe(MISSING));
+
+  it("does not go below 0", () => expect(duration(-5)).toBe("0.0 s"));
+});
+
+describe("moments", () => {
+  const summer = Date.UTC(2026, 6, 1, 22, 30, 5);
+
+  it("are shown in the zone that is chosen", () => {
+    setUtc(true);
+    expect(parts(summer)).toEqual({ day: "2026-07-01", time: "22:30:05" });
+    expect(zone()).toBe("UTC");
+    setUtc(false);
+    expect(parts(summer)).toEqual({ day: "2026-07-02", time: "00:30:05" });
+  });
+
+  it("have no day where they are of today", () => {
+    const now = Date.now();
+    expect(moment(now, true)).toBe(parts(now).time);
+    expect(moment(now)).toBe(`${parts(now).day} ${parts(now).time}`);
+  });
+});
+
+it("sorts names as people count", () => {
+  expect(["worker-10", "worker-2", "Worker-1"].sort(natural)).toEqual(["Worker-1", "worker-2", "worker-10"]);
+});
+
+it("writes money with two decimals", () => expect(amount(1234.5, "CNY")).toBe("1,234.50 CNY"));
+
+it("names a rule in words", () => {
+  expect(spoken("cuda_oom")).toBe("GPU out of memory");
+  expect(spoken("gpu_idle_allocated")).toBe("GPU idle allocated");
+});
