@@ -36,7 +36,7 @@ FOLDERS = (
     "/run/nvidia/driver/usr/lib64",
     "/run/opengl-driver/lib",
 )
-"""Folders of the dynamic linker, and those of driver containers, Google's nodes, NixOS and WSL."""
+"""Folders of the dynamic linker, of driver containers, Google's nodes, NixOS and WSL."""
 _ELF64 = b"\x7fELF\x02\x01"
 """A 64-bit file, little endian."""
 _HEADER = Struct("<32sQQ6xHHHH2x")
