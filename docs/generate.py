@@ -6,6 +6,7 @@ A test compares them with what is there.
 import ast
 import inspect
 import json
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -89,6 +90,8 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
     usage = " ".join(command.collect_usage_pieces(context))
     parts = [f"{'#' * level} {context.command_path}\n", f"```\n{context.command_path} {usage}\n```\n"]
     parts += [f"{' '.join(text.split())}\n" for text in inspect.cleandoc(command.help or "").split("\n\n") if text]
+    if command.epilog:
+        parts.append(f"```sh\n{textwrap.dedent(command.epilog.partition('Examples:')[2]).strip()}\n```\n")
     for heading, records in _sections(command, context).items():
         parts += [f"| {heading} | what |", "|---|---|"]
         parts += [f"| `{_cell(names)}` | {_cell(text)} |" for names, text in records]

@@ -1,13 +1,13 @@
-"""Every failure that Jobmeter raises on purpose.
+"""Errors that Jobmeter raises on purpose.
 
-The set of kinds is closed: an edge (the native API, a dialect, the command line) maps each kind once to its own
-code, body and status. Nothing here knows HTTP. A failure that is none of these is a bug, and an edge shows it as
-its own "internal error" and nothing else.
+The set of classes is closed. An edge (the native API, a dialect, the command line) maps each class once to its own
+code, body and status. This module knows nothing of HTTP. Any other exception is a bug, and an edge shows it as
+"internal error" without details.
 """
 
 
 class JobmeterError(Exception):
-    """The root. ``message`` is one sentence for the caller; it never holds a secret."""
+    """Base class of all errors. ``message`` is one sentence for the caller; it never contains a secret."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -15,10 +15,10 @@ class JobmeterError(Exception):
 
 
 class InvalidRequestError(JobmeterError):
-    """The caller sent something that cannot be meant.
+    """Invalid request.
 
-    ``field`` is the name of the part that is wrong, in the words of whoever raised it (a dialect translates a core
-    name such as ``step`` into its own, ``TimeStep``).
+    ``field`` is the name of the wrong part as the raising module calls it. A dialect translates a core name such as
+    ``step`` into its own, ``TimeStep``.
     """
 
     def __init__(self, message: str, field: str = "") -> None:
@@ -27,11 +27,11 @@ class InvalidRequestError(JobmeterError):
 
 
 class LimitExceededError(InvalidRequestError):
-    """What was asked or sent is well formed but larger than a limit; the message names the limit and its value."""
+    """Valid request that exceeds a limit; the message names the limit and its value."""
 
 
 class UnauthenticatedError(JobmeterError):
-    """No credential, or one that does not hold. ``reason`` says which, for the dialect's own code.
+    """Missing or invalid credential. ``reason`` tells the cause, for the dialect's own code.
 
     Reasons: ``missing``, ``unknown-key``, ``bad-signature``, ``incomplete-signature``, ``stale``, ``replayed``,
     ``revoked``, ``expired``, ``malformed``, ``cross-origin``.
@@ -43,11 +43,11 @@ class UnauthenticatedError(JobmeterError):
 
 
 class ForbiddenError(JobmeterError):
-    """The credential holds, but does not allow this."""
+    """Valid credential without permission for the call."""
 
 
 class NotFoundError(JobmeterError):
-    """There is no such thing, or none that the caller may know of.
+    """Object that does not exist or that the caller may not see.
 
     ``kind`` is ``job``, ``node``, ``key``, ``path``, ...
     """
@@ -59,11 +59,11 @@ class NotFoundError(JobmeterError):
 
 
 class ConflictError(JobmeterError):
-    """The thing exists already, or is not in the state that the request needs."""
+    """Object that already exists, or is not in the state that the request needs."""
 
 
 class ThrottledError(JobmeterError):
-    """Too much at once. Nothing was stored; the caller may try again after ``retry_after_ms``."""
+    """Too many requests. Nothing was stored; the caller may retry after ``retry_after_ms``."""
 
     def __init__(self, message: str, retry_after_ms: int) -> None:
         super().__init__(message)
@@ -71,9 +71,9 @@ class ThrottledError(JobmeterError):
 
 
 class UnavailableError(JobmeterError):
-    """The store or the registry cannot work now (full or read-only disk, lost connection). Nothing was acknowledged.
+    """Store or registry that cannot work now (full or read-only disk, lost connection). Nothing was acknowledged.
 
-    ``retry_after_ms`` is when to try again, None where nobody knows.
+    ``retry_after_ms`` is the time until a retry, None if unknown.
     """
 
     def __init__(self, message: str, retry_after_ms: int | None = None) -> None:
@@ -82,22 +82,22 @@ class UnavailableError(JobmeterError):
 
 
 class DamagedDataError(JobmeterError):
-    """What is stored cannot be read: a file of the store is damaged. To try again does not help.
+    """Damaged stored data that cannot be read. A retry does not help.
 
-    ``message`` names the damaged part and no path; the server's log has the path and what to do.
+    ``message`` names the damaged part without its path; the server's log has the path and the remedy.
     """
 
 
 class QueryTimeoutError(JobmeterError):
-    """The question took longer than its time budget and was stopped."""
+    """Query that exceeded its time budget and was stopped."""
 
 
 class ConfigurationError(JobmeterError):
-    """A setting, a file or an extra that the program needs is missing or wrong; the message says how to mend it."""
+    """Missing or wrong setting, file or extra; the message tells how to fix it."""
 
 
 class LongQuestionError(Exception):
-    """A question that began as a short one reads more than those may: it is asked again when a long one may be.
+    """Signal that a short question reads more than allowed: it runs again as a long question.
 
-    No failure; see ``jobmeter.server.admission``.
+    Not a failure; see ``jobmeter.server.admission``.
     """

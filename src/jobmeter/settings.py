@@ -1,6 +1,6 @@
-"""Every setting, in one frozen tree: what it means, its default, its environment variable.
+"""Settings in one frozen tree: meaning, default and environment variable of each.
 
-Flags of the command line come before the environment, the environment before the default.
+Command-line flags take precedence over the environment, and the environment over the default.
 ``docs/reference/settings.md`` is asserted against this file.
 """
 
@@ -15,13 +15,13 @@ from jobmeter.model.retention import Retention
 
 
 def default_data_directory(environment: Mapping[str, str]) -> Path:
-    """``$XDG_DATA_HOME/jobmeter``, by default ``~/.local/share/jobmeter``."""
+    """Return ``$XDG_DATA_HOME/jobmeter``, by default ``~/.local/share/jobmeter``."""
     base = environment.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "jobmeter"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stranger may make the server do at most."""
+    """Limits on the work that callers can cause."""
 
     body_bytes: int = 64 * 2**20
     """Largest request body as sent (JOBMETER_LIMIT_BODY_BYTES)."""
@@ -44,19 +44,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     query_series: int = 100_000
     """Most series that one question may read (JOBMETER_LIMIT_QUERY_SERIES)."""
     query_rows: int = 200_000_000
-    """Most stored rows that one request may read, all its questions together (JOBMETER_LIMIT_QUERY_ROWS)."""
+    """Most stored rows that one request may read in total (JOBMETER_LIMIT_QUERY_ROWS)."""
     query_seconds: int = 30
-    """Longest time for the questions of one request (JOBMETER_LIMIT_QUERY_SECONDS)."""
+    """Longest time in seconds for all queries of one request (JOBMETER_LIMIT_QUERY_SECONDS)."""
     export_rows: int = 1_000_000_000
     """Most stored rows in one raw export (JOBMETER_LIMIT_EXPORT_ROWS)."""
     export_seconds: int = 3_600
-    """Longest time for one raw export, a client that reads slowly included (JOBMETER_LIMIT_EXPORT_SECONDS)."""
+    """Longest time in seconds for one raw export, including a slow client (JOBMETER_LIMIT_EXPORT_SECONDS)."""
     future_seconds: int = 300
-    """How far ahead of the server's clock a sample may be (JOBMETER_LIMIT_FUTURE_SECONDS)."""
+    """Largest lead in seconds of a sample over the server's clock (JOBMETER_LIMIT_FUTURE_SECONDS)."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server is told at its start."""
+    """Settings of a server."""
 
     data: Path
     """The data folder (--data, JOBMETER_DATA)."""
@@ -69,91 +69,127 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry: str = ""
     """URL of the registry (--registry, JOBMETER_REGISTRY); by default ``sqlite:///DATA/registry.db``."""
     secret_key_file: str = ""
-    """File with the key that seals secrets (JOBMETER_SECRET_KEY_FILE); by default ``DATA/secret.key``, made then."""
+    """File with the secret key, which encrypts stored secrets (JOBMETER_SECRET_KEY_FILE).
+
+    Default: ``DATA/secret.key``, created if missing.
+    """
     tls_cert: str = ""
     """Certificate chain in PEM (--tls-cert, JOBMETER_TLS_CERT)."""
     tls_key: str = ""
     """Private key in PEM (--tls-key, JOBMETER_TLS_KEY)."""
     public_url: str = ""
-    """Address that the server gives to others, in trace endpoints and links: ``https://meter.example``
-    (JOBMETER_PUBLIC_URL). By default it is the address of each call, which behind a proxy is the proxy's only where
-    ``trusted_proxies`` names the proxy."""
+    """Public address of the server, used in trace endpoints and links: ``https://meter.example`` (JOBMETER_PUBLIC_URL).
+
+    Default: the address of each call. Behind a proxy that is the proxy's address only if ``trusted_proxies`` contains
+    the proxy.
+    """
     trusted_proxies: str = ""
-    """Proxies whose X-Forwarded-For, -Proto, -Host, -Port and -Prefix count, as addresses and networks:
-    ``127.0.0.1,10.0.0.0/8`` (JOBMETER_TRUSTED_PROXIES). By default these headers are ignored."""
+    """Proxies whose headers X-Forwarded-For, -Proto, -Host, -Port and -Prefix are trusted (JOBMETER_TRUSTED_PROXIES).
+
+    Addresses and networks: ``127.0.0.1,10.0.0.0/8``. Default: these headers are ignored.
+    """
     opentsdb_port: int | None = None
-    """Port for OpenTSDB's telnet protocol, 0 for any free one (--opentsdb-port, JOBMETER_OPENTSDB_PORT); by default
-    there is none."""
+    """Port for OpenTSDB's telnet protocol, 0 for any free one (--opentsdb-port, JOBMETER_OPENTSDB_PORT).
+
+    Default: off.
+    """
     opentsdb_key: str = ""
-    """Token of the key as which connections to that port write that name none (JOBMETER_OPENTSDB_KEY); by default
-    they may not write."""
+    """Token of the key for connections to that port without their own key (JOBMETER_OPENTSDB_KEY).
+
+    Default: they may not write.
+    """
     otlp_grpc_port: int | None = None
-    """Port for OpenTelemetry's metrics over gRPC, 0 for any free one (--otlp-grpc-port, JOBMETER_OTLP_GRPC_PORT); by
-    default there is none. With TLS where ``tls_cert`` is set."""
+    """Port for OTLP over gRPC, 0 for any free one (--otlp-grpc-port, JOBMETER_OTLP_GRPC_PORT).
+
+    Default: off. Uses TLS if ``tls_cert`` is set.
+    """
     grace_seconds: int = 30
-    """How long the server may take to stop once it is told to: then the process ends, whatever is under way
-    (JOBMETER_GRACE_SECONDS)."""
+    """Longest time in seconds for the server to stop (JOBMETER_GRACE_SECONDS).
+
+    Then the process ends, even with requests still running.
+    """
     window_seconds: int | None = None
-    """How far back the newest samples are in memory, 0 for not at all (JOBMETER_WINDOW_SECONDS); by default 7,200
-    with the embedded engine, and not at all with an engine that other servers may write to: what they write would be
-    missing in this one's answers."""
+    """Age in seconds up to which samples are cached in memory, 0 to disable (JOBMETER_WINDOW_SECONDS).
+
+    Default: 7,200 with the embedded engine. Disabled by default with an engine that other servers may write to, because
+    answers would lack their samples.
+    """
     window_bytes: int = 2 * 2**30
-    """Memory that they may take, together with the cache of questions and that of what senders send again, each of
-    which has a sixth of it; when it is not enough the window shrinks (JOBMETER_WINDOW_BYTES)."""
+    """Memory for that window, the query cache and the cache of repeated sender data (JOBMETER_WINDOW_BYTES).
+
+    Each cache gets a sixth. The window shrinks when memory is short.
+    """
     request_bytes: int = 2**30
-    """Memory that the requests under way may take together, for their bodies as sent, decoded, and read
-    (JOBMETER_REQUEST_BYTES); what comes when too little is left is told to try again."""
+    """Memory that all running requests may use, for bodies as sent, decoded and parsed (JOBMETER_REQUEST_BYTES).
+
+    Further requests are asked to retry.
+    """
     lease_seconds: int = 60
-    """Shortest time after which a run that no longer renews its lease is taken for lost (JOBMETER_LEASE_SECONDS); a run
-    asks for three of its own renewals where that is longer."""
+    """Least time after which a run that stopped renewing its lease counts as lost (JOBMETER_LEASE_SECONDS).
+
+    A run with a longer interval gets three of its renewal intervals.
+    """
     node_seconds: int = 180
-    """Shortest time without a word after which a node is taken for down (JOBMETER_NODE_SECONDS); one whose agent
-    measures seldom has five of its intervals."""
+    """Least time without data after which a node counts as down (JOBMETER_NODE_SECONDS).
+
+    A node that measures seldom gets five of its intervals.
+    """
     task_seconds: int = 60
-    """How long a diagnostic task waits for the answers of agents (JOBMETER_TASK_SECONDS)."""
+    """Time in seconds that a diagnostic task waits for the answers of agents (JOBMETER_TASK_SECONDS)."""
     rate_limits: str = ""
-    """Calls a second of one key, by operation: ``GetJobMetrics=50:100,*=200`` is 50 a second, 100 of them at once,
-    and 200 of every other one; ``DeleteResourceLog=20/account`` counts the calls of all keys of an account together
-    (JOBMETER_RATE_LIMITS); by default only operations whose vendor states a rate are limited, to that one."""
+    """Rate limits of a key by operation (JOBMETER_RATE_LIMITS).
+
+    ``GetJobMetrics=50:100,*=200`` allows 50 calls a second, 100 at once, and 200 of every other operation;
+    ``DeleteResourceLog=20/account`` counts the calls of all keys of an account together. Default: only operations with
+    a rate stated by their vendor are limited, to that rate.
+    """
     usage_zone: str = "Asia/Shanghai"
-    """Time zone whose months calls are counted by, a name of the IANA database (JOBMETER_USAGE_ZONE). What was counted
-    before it is changed stays in its month."""
+    """Time zone of the months by which calls are counted, a name of the IANA database (JOBMETER_USAGE_ZONE).
+
+    Existing counts stay in their month after a change.
+    """
     prices: str = ""
-    """File with prices and free calls of operations in place of the shipped ones, TOML (JOBMETER_PRICES); see
-    ``docs/how-to/usage-and-prices.md``."""
+    """TOML file that overrides built-in prices and free calls of operations (JOBMETER_PRICES).
+
+    See ``docs/how-to/usage-and-prices.md``.
+    """
     query_budgets: str = ""
-    """What each key may ask: ``rows=2000000000,seconds=600,concurrent=4,exports=2`` is so many stored rows and seconds
-    of work a minute, and so many questions and raw exports at one time (JOBMETER_QUERY_BUDGETS); by default rows and
-    seconds are not limited, and it is 4 questions (short and long ones each) and 2 exports."""
+    """Query budget of each key (JOBMETER_QUERY_BUDGETS).
+
+    ``rows=2000000000,seconds=600,concurrent=4,exports=2`` limits stored rows and seconds of work per minute, and
+    concurrent queries and raw exports. Default: rows and seconds unlimited, 4 queries (short and long ones each) and 2
+    exports.
+    """
     rules: str = ""
-    """File with thresholds of diagnostic rules in place of the shipped ones, TOML (JOBMETER_RULES); see
-    ``docs/reference/rules.md``."""
+    """TOML file that overrides built-in thresholds of diagnostic rules (JOBMETER_RULES).
+
+    See ``docs/reference/rules.md``.
+    """
     sinks: str = ""
-    """File that says where log lines may be shipped to, TOML (JOBMETER_SINKS); see ``docs/how-to/ship-logs.md``. By
-    default there are no sinks."""
+    """TOML file with the sinks for log lines (JOBMETER_SINKS); see ``docs/how-to/ship-logs.md``. Default: no sinks."""
     retention: Retention = msgspec.field(default_factory=Retention)
     """Days to keep raw samples, minutes, hours (JOBMETER_RETENTION_RAW_DAYS, _MINUTE_DAYS, _HOUR_DAYS)."""
     limits: Limits = msgspec.field(default_factory=Limits)
-    """See ``Limits``."""
+    """Limits on requests, queries and exports."""
 
     def __repr__(self) -> str:
-        """All but ``opentsdb_key``, which is secret."""
+        """Leaves out ``opentsdb_key``, which is secret."""
         names = (name for name in self.__struct_fields__ if name != "opentsdb_key")
         return f"Settings({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @property
     def store_dsn(self) -> str:
-        """The telemetry engine, the default filled in."""
+        """DSN of the telemetry engine, including the default."""
         return self.store or f"chdb://{self.data / 'telemetry'}"
 
     @property
     def registry_url(self) -> str:
-        """The registry, the default filled in."""
+        """URL of the registry, including the default."""
         return self.registry or f"sqlite:///{self.data / 'registry.db'}"
 
 
 def load(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
-    """Settings from flags (those that are not None) and the environment.
+    """Load settings from flags (unless None) and the environment.
 
     Raises ConfigurationError naming the variable that is wrong.
     """
@@ -198,5 +234,5 @@ def _numbers(
 def _number(variables: Mapping[str, str], key: str, lowest: int, highest: int) -> int:
     text = variables[key]
     if not text.isdecimal() or not lowest <= int(text) <= highest:
-        raise ConfigurationError(f"{key} must be a whole number from {lowest} to {highest}, it is {text!r}")
+        raise ConfigurationError(f"{key} must be a whole number from {lowest} to {highest}, got {text!r}")
     return int(text)

@@ -224,7 +224,7 @@ def test_a_lost_registry_beside_samples_is_no_new_start(tmp_path: Path) -> None:
     # Trying did not make it one that has a key.
     assert "jobmeter serve --new-registry" in fails(data)
     (data / "registry.db").write_bytes(b"")
-    assert "the registry holds no keys" in fails(data)
+    assert "the registry is empty, but" in fails(data)
     without(data, "registry.db")
     for name, content in saved.items():
         (data / name).write_bytes(content)

@@ -249,4 +249,4 @@ def test_jobs_of_a_job_manager_that_was_started_anew_are_unknown(
     collect(flink, server)
     found = job_of(server, job)["job"]
     assert found["state"] == "Unknown"
-    assert "has the job no more" in found["error"]
+    assert "no longer has the job" in found["error"]

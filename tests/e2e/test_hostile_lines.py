@@ -97,7 +97,7 @@ def test_a_million_labels_in_one_body_need_more_memory_than_there_is(server):
     assert len(body) < 64 * 2**20
     reply = server.ingest(body)
     assert (reply.status, reply.json()["error"]["field"]) == (413, "body")
-    assert "all requests together may take" in reply.json()["error"]["message"]
+    assert "for all requests together is" in reply.json()["error"]["message"]
     assert lines_of(server, "wide") == []
 
 

@@ -154,7 +154,7 @@ def test_what_cannot_be_attached_to_is_refused(tmp_path):
     assert "give no COMMAND" in refused("--pid", "1", *data, "--replicas", "2")
     assert "Missing argument" in refused(*data)
     with running(0, JOBMETER_JOB_ID="j7", JOBMETER_MEASURED="run") as process:
-        assert "belongs to job j7, which `jobmeter run` measures already" in refused("--pid", str(process.pid), *data)
+        assert "belongs to job j7, which `jobmeter run` already measures" in refused("--pid", str(process.pid), *data)
 
 
 class Reaped(ProcessEnd):

@@ -140,7 +140,7 @@ def test_a_child_that_outlives_its_run_does_not_change_how_the_next_is_counted(s
     first = run(server, tmp_path, "sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!", job=job)
     pid = int(first.stdout)
     try:
-        assert f"still run, unmeasured: {pid}".encode() in first.stderr
+        assert f"still running, unmeasured: {pid}".encode() in first.stderr
         left = folders(job)
         assert left  # it holds a process, which is not ours to end
         second = run(server, tmp_path, sys.executable, "-c", BURN, job=job)

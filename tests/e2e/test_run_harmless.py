@@ -114,7 +114,7 @@ def test_a_server_that_refuses_the_records_is_reported_at_the_end(server, tmp_pa
     server.refuse = lambda body: (400, {}, refusal)
     done = launch(server, tmp_path / "data", *COMMAND)
     assert done.returncode == 7
-    assert b"refused a part of the data: jobs: no" in done.stderr
+    assert b"refused some data: jobs: no" in done.stderr
 
 
 def test_a_data_folder_that_cannot_be_written_is_reported_and_the_command_runs(server):
@@ -129,7 +129,7 @@ def test_a_process_that_outlives_the_command_is_reported(server, tmp_path):
     pid = int(done.stdout)
     os.kill(pid, 9)
     assert done.returncode == 6
-    assert f"1 process of the command still run, unmeasured: {pid}".encode() in done.stderr
+    assert f"1 process of the command still running, unmeasured: {pid}".encode() in done.stderr
 
 
 def test_the_summary_says_by_what_means_cpu_time_was_counted(server, tmp_path):

@@ -102,7 +102,7 @@ TOP = {
 def test_the_screen_of_top_is_as_it_was_looked_at_and_q_leaves(environment, name, columns, rows):
     arguments, key, wanted = TOP[name]
     terminal = Terminal(columns, rows, *arguments, **environment)
-    terminal.read(lambda: any(word in line for line in terminal.screen.display for word in ("worker-1", "nothing")))
+    terminal.read(lambda: any(word in line for line in terminal.screen.display for word in ("worker-1", "no running")))
     terminal.press(key)
     golden = GOLDEN / f"{name}-{columns}x{rows}.txt"
     if os.environ.get("UPDATE_SCREENS"):

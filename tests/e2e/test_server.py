@@ -328,7 +328,7 @@ def test_a_server_ends_after_its_grace_time_whatever_is_under_way(tmp_path):
                 pass
             assert server.stop() == 1
             asking.join()
-        assert "not done 1 seconds after the signal to stop" in server.output()
+        assert "still running 1 seconds after the stop signal" in server.output()
         for client in clients:
             client.close()
     with running(tmp_path / "data") as again:
@@ -381,7 +381,7 @@ def test_strangers_connections_leave_place_for_health_and_for_writers(tmp_path):
         assert float(re.findall(r'closed_total{port="http",reason="replaced"} (\S+)', metrics)[0]) >= 500
         assert float(re.findall(r'jobmeter_connections{port="telnet"} (\S+)', metrics)[0]) <= 128
         # The log is written by what looks after the connections once a second.
-        wait_until(lambda: "waiting connections were closed to make place" in server.output())
+        wait_until(lambda: "idle connections were closed to make room" in server.output())
         assert server.stop() == 0
     finally:
         for client in opened:

@@ -209,7 +209,7 @@ def _of_agent(fleet: Fleet, number: int, metric: str, statistic: str) -> float:
 
 def test_the_network_was_away(fleet: Fleet) -> None:
     away = [
-        number for number in range(NODES) if "samples cannot be delivered, they stay in the spool" in fleet.log(number)
+        number for number in range(NODES) if "samples cannot be delivered and stay in the spool" in fleet.log(number)
     ]
     assert away == [CUT]
 

@@ -31,4 +31,4 @@ def test_a_time_limit_and_a_node_that_fails_are_reported_as_slurm_has_them(slurm
     assert found["job"]["error"] == "NODE_FAIL: a node that it ran on failed"
     wait_until(lambda: slurm.accounts(limited)["State"] == "TIMEOUT", "the limit of time", 180)
     found = same_as_slurm(server, slurm, limited)
-    assert found["job"]["error"] == "TIMEOUT: it ran into its limit of time of 1 min"
+    assert found["job"]["error"] == "TIMEOUT: it exceeded its time limit of 1 min"

@@ -1,7 +1,7 @@
-"""The name of each operation in policies: ``paidlc:GetJobMetrics``.
+"""Names of operations in policies, such as ``paidlc:GetJobMetrics``.
 
 A name is ``SERVICE:OPERATION``. Some operations have two names in their vendor's documents: a policy may use either.
-Services of Alibaba Cloud: https://www.alibabacloud.com/help/en/ram/product-overview/services-that-work-with-ram
+Services of Alibaba Cloud: https://www.alibabacloud.com/help/en/ram/product-overview/services-that-work-with-ram.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
     "pai-llm-trace": ("paillmtrace", "xtrace"),
     "native": ("jobmeter",),
 }
-"""The services of each API's operations, by the API's name; by default the service has the API's name."""
+"""Service names of each API's operations, by the API's name. The default is the API's own name."""
 
 
 def services_of(api: str) -> tuple[str, ...]:
-    """The services of an API."""
+    """Return the service names of an API."""
     return SERVICES.get(api, (api,))
 
 
 def names_of(api: str, operation: str) -> tuple[str, ...]:
-    """Every name of an operation; the first one is shown to people."""
+    """Return every name of an operation; the first one is displayed."""
     return tuple(f"{service}:{operation}" for service in services_of(api))

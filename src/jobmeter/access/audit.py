@@ -1,4 +1,4 @@
-"""One line of JSON for every refusal: who was refused what, and why. Never a secret."""
+"""Audit log of refusals: one line of JSON for each, with caller, action and reason. Never contains a secret."""
 
 import json
 import logging
@@ -14,15 +14,15 @@ from jobmeter.model.time import Clock, iso
 
 MAX_FIELD = 256
 LINES_PER_SECOND = 100
-"""More refusals than this in one second are only counted, so that a flood of them fills no disk."""
+"""Most lines in a second. Further refusals are only counted, so that a flood cannot fill the disk."""
 MAX_FILE_BYTES = 64 * 2**20
-"""A file that has grown to this is renamed to ``NAME.1``, in place of an older one."""
+"""Size at which a file is renamed to ``NAME.1``, replacing an older one."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class Audit:
-    """Writes the lines to a file, by default to standard error. Safe to use from any thread."""
+    """Audit log in a file, by default standard error. Thread-safe."""
 
     def __init__(self, clock: Clock, file: Path | None = None) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""From a raw call to the principal who sent it."""
+"""Authenticate a raw call: find and verify its credential, and return the principal."""
 
 import hashlib
 import hmac
@@ -23,24 +23,24 @@ from jobmeter.model.time import MINUTE, Clock
 from jobmeter.registry.base import Registry, StoredKey
 
 REMEMBER_SECONDS = 1.0
-"""How long a key is cached: a revocation at another server takes effect within this time."""
+"""Lifetime of a cached key in seconds: a revocation on another server takes effect within this time."""
 OUTAGE_SECONDS = 15 * 60.0
-"""How long a cached key is valid while the registry does not answer."""
+"""Lifetime of a cached key in seconds while the registry does not answer."""
 MOST_KEYS = 10_000
-"""Keys that are cached, and keys whose last use is remembered: the latest used ones."""
+"""Limit on cached keys, and on keys whose last use is cached; the latest used stay."""
 USED_EVERY_MS = 10 * MINUTE
-"""How often a key's last use is written down."""
+"""Interval of milliseconds at which a key's last use is stored."""
 _UNKNOWN_KEY = {
-    ClaimKind.TOKEN: "the token is not that of a key",
+    ClaimKind.TOKEN: "the token does not belong to a key",
     ClaimKind.SESSION: "the session's key is unknown",
     ClaimKind.LINK: "the session's key is unknown",
     ClaimKind.TRACE: "the trace token's key is unknown",
-    ClaimKind.ACCESS_KEY: "the access key id is not that of a key",
+    ClaimKind.ACCESS_KEY: "the access key id does not belong to a key",
 }
 
 
 class Credential(msgspec.Struct):
-    """The credential in the headers of a call; its key exists and is active.
+    """Credential in the headers of a call; its key exists and is active.
 
     ``principal`` is the holder of the key.
     """
@@ -52,12 +52,12 @@ class Credential(msgspec.Struct):
     secret: str = ""
 
     def __repr__(self) -> str:
-        """Without what it was given as, and its secret."""
+        """Leaves out the claim and the secret."""
         return f"Credential({self.scheme!r}, {self.key!r}, {self.principal!r})"
 
     @property
     def signed(self) -> bool:
-        """True where ``prove`` still has to verify a signature over the whole call, its body included."""
+        """True if ``prove`` still has to verify a signature over the whole call, including its body."""
         return self.claim.kind is ClaimKind.ACCESS_KEY
 
 
@@ -70,7 +70,7 @@ class _CachedKey(msgspec.Struct):
 
 
 class Authenticator:
-    """Finds the one claim in a call and checks it. Safe to use from any thread."""
+    """Finds and verifies the claim of a call. Thread-safe."""
 
     def __init__(
         self,
@@ -89,40 +89,40 @@ class Authenticator:
         self._lock = threading.Lock()
         self._keys: OrderedDict[bytes | str, _CachedKey] = OrderedDict()
         self._used: OrderedDict[str, int] = OrderedDict()
-        """When the last use of a key was written down, as long as the registry may not say so itself: the newest."""
+        """Time at which the last use of recently used keys was stored, because the registry's copy may be stale."""
 
     def authenticate(self, call: Call, schemes: Sequence[Scheme]) -> Principal:
-        """Who sent the call, by the first of ``schemes`` that it uses; a share token counts only where nothing else is.
+        """Return the sender of the call, by the first of ``schemes`` that it uses; a share token is tried last.
 
         Raises UnauthenticatedError with its reason, UnavailableError when the registry does not answer.
         """
         return self.prove(call, self.identify(call, schemes))
 
     def identify(self, call: Call, schemes: Sequence[Scheme]) -> Credential:
-        """The credential in a call's headers and query, whose key is looked up. Raises as ``authenticate``."""
+        """Find the credential in a call's headers and query, and look up its key. Raises as ``authenticate``."""
         scheme, claim = self.find(call, schemes)
         name = self._name(claim)
         found = None if name is None else self._cached(name) or self._load(name)
         return self._credential(scheme, claim, name, found)
 
     def cached(self, call: Call, schemes: Sequence[Scheme]) -> Credential | None:
-        """As ``identify``, non-blocking: None where the key is not cached."""
+        """Find the credential without blocking; None if its key is not cached."""
         scheme, claim = self.find(call, schemes)
         name = self._name(claim)
         found = None if name is None else self._cached(name)
         return None if name is not None and found is None else self._credential(scheme, claim, name, found)
 
     def check_headers(self, call: Call, credential: Credential) -> None:
-        """Before the body is read: verify a signature of the headers alone. Raises UnauthenticatedError."""
+        """Verify a signature of the headers before the body is read. Raises UnauthenticatedError."""
         if credential.signed and not credential.scheme.verify_headers(call, credential.secret):
             raise _bad_signature()
 
     def use_is_due(self, credential: Credential) -> bool:
-        """True where ``prove`` writes the key's last use to the registry: once in ten minutes."""
+        """True if ``prove`` has to store the key's last use: once in ten minutes."""
         return credential.key is not None and self._use_is_due(credential.key)
 
     def prove(self, call: Call, credential: Credential) -> Principal:
-        """The sender of the whole call, its signature verified.
+        """Verify the signature of the whole call and return its sender.
 
         Raises as ``authenticate``; uses up a nonce or the code of a link.
         """
@@ -139,10 +139,10 @@ class Authenticator:
         return credential.principal
 
     def renew(self, call: Call, schemes: Sequence[Scheme]) -> Principal:
-        """Return who sent a call that was proved before and is still being answered.
+        """Check the sender of a call again while it is being answered.
 
-        A signature is not checked again, and no nonce is used up. Raises as ``identify`` where the key, session, link
-        or token has ended meanwhile.
+        Neither verifies a signature again nor uses up a nonce. Raises as ``identify`` if the key, session, link or
+        token has ended.
         """
         credential = self.identify(call, schemes)
         if credential.key is not None:
@@ -150,7 +150,7 @@ class Authenticator:
         return credential.principal
 
     def find(self, call: Call, schemes: Sequence[Scheme]) -> tuple[Scheme, Claim]:
-        """The claim of a call, not verified. Raises UnauthenticatedError when there is none, or a malformed one."""
+        """Find the unverified claim of a call. Raises UnauthenticatedError when it is missing or malformed."""
         shares: list[tuple[Scheme, Claim]] = []
         malformed: UnauthenticatedError | None = None
         for scheme in schemes:
@@ -166,16 +166,16 @@ class Authenticator:
         if malformed:
             raise malformed
         if call.header("authorization").strip():
-            raise UnauthenticatedError("the Authorization header names no scheme that is accepted here", "malformed")
+            raise UnauthenticatedError("the Authorization header uses a scheme that is not accepted here", "malformed")
         if not shares:
             raise UnauthenticatedError("a credential is required", "missing")
         return shares[0]
 
     def claimed(self, call: Call, schemes: Sequence[Scheme]) -> str:
-        """The access key id that a refused call names, for the audit line; empty where it names none.
+        """Return the access key id of a refused call for the audit line; empty without one.
 
-        A text that is not the id of a key that was looked up for the call may be a secret in the wrong place: of it
-        this is a fingerprint, ``unknown-1a2b3c4d``, which only the holder of the vault's key can make.
+        A text that is not the id of a key looked up for the call may be a secret in the wrong place. It is replaced by
+        a fingerprint, ``unknown-1a2b3c4d``, that only the holder of the vault's key can compute.
         """
         with suppress(UnauthenticatedError):
             claim = self.find(call, schemes)[1]
@@ -189,13 +189,13 @@ class Authenticator:
         return ""
 
     def forget(self, key_id: str = "") -> None:
-        """Drop that key, or all, from the cache: after a revocation in this process."""
+        """Drop a key, or all keys, from the cache after a revocation in this process."""
         with self._lock:
             for name in [n for n, one in self._keys.items() if not key_id or (one.key and one.key.id == key_id)]:
                 del self._keys[name]
 
     def _name(self, claim: Claim) -> bytes | str | None:
-        """The look-up key of a claim: the digest of a token, or an access key id; None for a share token.
+        """Return the look-up key of a claim: the digest of a token, or an access key id; None for a share token.
 
         Raises UnauthenticatedError for an invalid session, link or trace token.
         """
@@ -252,14 +252,14 @@ class Authenticator:
             raise UnauthenticatedError("a request with this nonce was received before", "replayed")
 
     def _cached(self, name: bytes | str) -> _CachedKey | None:
-        """The cached key, at most a second old."""
+        """Return the cached key, at most a second old."""
         now = self._clock.monotonic()
         with self._lock:
             cached = self._keys.get(name)
             return cached if cached is not None and cached.until > now else None
 
     def _load(self, name: bytes | str) -> _CachedKey:
-        """The key as the registry has it; during an outage of the registry, see ``_confirmed_recently``."""
+        """Load the key from the registry; during an outage use ``_confirmed_recently``."""
         now = self._clock.monotonic()
         try:
             key = (
@@ -282,7 +282,7 @@ class Authenticator:
         return fresh
 
     def _confirmed_recently(self, name: bytes | str, now: float) -> _CachedKey | None:
-        """The cached key, valid for another second although the registry does not answer; None where it is too old.
+        """Extend a cached key by a second while the registry does not answer; None if it is too old.
 
         A key that was revoked in this process is not in the cache.
         """
@@ -329,5 +329,5 @@ def _bad_signature() -> UnauthenticatedError:
 
 
 def token_hash(token: str) -> bytes:
-    """The digest of a token, as the registry stores it. Tokens are random, so a plain digest is enough."""
+    """Return the digest of a token as stored in the registry. Tokens are random, so a plain digest is enough."""
     return hashlib.sha256(token.encode()).digest()

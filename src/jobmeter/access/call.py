@@ -1,7 +1,7 @@
-"""A request as it came over the wire, and what it claims: nothing decoded, nothing normalised.
+"""Request as received, and its claim: neither decoded nor normalised.
 
-Signatures are made over exactly this. What every credential scheme is: find the claim in a call, and check it with the
-secret that the claim names.
+Signatures cover exactly these bytes. Every credential scheme finds the claim in a call, and checks it with the secret
+that the claim names.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _MOST_PARAMETERS = 1_000
 
 
 class _CachedProperty(Generic[T]):
-    """A property that is computed once, without the lock that ``functools.cached_property`` takes."""
+    """Property that is computed once, without the lock of ``functools.cached_property``."""
 
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
@@ -35,13 +35,13 @@ class _CachedProperty(Generic[T]):
 
 
 def check_parameters(query: str) -> None:
-    """Raises ValueError when a query has too many parameters to be read."""
+    """Raise ValueError when a query has too many parameters."""
     if query.count("&") >= _MOST_PARAMETERS:
         raise ValueError(f"there are more than {_MOST_PARAMETERS} parameters")
 
 
 def read_parameters(query: str) -> tuple[tuple[str, str], ...]:
-    """Every parameter of a query, decoded form-style (``+`` is a space), in order. Raises ValueError for too many."""
+    """Decode every parameter of a query form-style (``+`` is a space), in order. Raises ValueError for too many."""
     check_parameters(query)
     if "%" in query or "+" in query:
         return tuple(parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS))
@@ -49,18 +49,18 @@ def read_parameters(query: str) -> tuple[tuple[str, str], ...]:
 
 
 def _nothing() -> None:
-    """No callback."""
+    """Do nothing."""
 
 
 @dataclass
 class Call:
-    """One HTTP request, immutable.
+    """HTTP request, immutable.
 
-    ``raw_path`` and ``query`` are as on the wire (``%2F``, ``//`` and case stored; no scheme, no host, no ``?``).
-    ``headers`` are (lower-case name, value) pairs in order, values decoded as Latin-1. ``body`` is what came, before
-    any content decoding; empty while it is not read. ``memory`` accounts for what reading the body takes.
-    ``scheme`` and ``client`` are those of the connection, or what a trusted proxy says of the client's; ``authority``
-    and ``prefix`` are the host and the path prefix that such a proxy was called by, empty where none said so.
+    ``raw_path`` and ``query`` are as on the wire (``%2F``, ``//`` and case unchanged; no scheme, no host, no ``?``).
+    ``headers`` are (lower-case name, value) pairs in order, values decoded as Latin-1. ``body`` is the received body
+    before content decoding; empty while it is not read. ``memory`` accounts for reading the body. ``scheme`` and
+    ``client`` describe the connection, or the client as reported by a trusted proxy. ``authority`` and ``prefix`` are
+    the host and the path prefix at which that proxy was called, empty if not reported.
     """
 
     method: str
@@ -74,39 +74,38 @@ class Call:
     prefix: str = ""
     memory: MemoryAccount | None = field(default=None, repr=False, compare=False)
     authenticated: Callable[[], None] = field(default=_nothing, repr=False, compare=False)
-    """Called when the call's credential proved valid, so that its connection stays open. From any thread."""
+    """Callback after the credential was verified, so that the connection stays open. Called on any thread."""
 
     def with_body(self, body: bytes, memory: MemoryAccount | None) -> "Call":
-        """The same call with its body and the account of the memory that it takes."""
+        """Return a copy with the body and the account of its memory."""
         made = Call.__new__(Call)
-        # With the headers that were parsed already, to decide whether to read the body.
+        # Reuses the headers that were parsed to decide whether to read the body.
         made.__dict__.update(self.__dict__, body=body, memory=memory)
         return made
 
     def with_first_parameters(self) -> "Call":
-        """The same call without the parameters beyond the limit."""
+        """Return a copy without the parameters beyond the limit."""
         return replace(self, query="&".join(self.query.split("&", _MOST_PARAMETERS)[:_MOST_PARAMETERS]))
 
     def take(self, size: int) -> None:
-        """Account for memory that reading the body is about to take.
+        """Reserve memory before reading the body.
 
-        Raises ThrottledError when requests under way leave too little, LimitExceededError for more than all of them
-        may take.
+        Raises ThrottledError when running requests leave too little, LimitExceededError when the total is too small.
         """
         if self.memory is not None:
             self.memory.take(size)
 
     def header(self, name: str, default: str = "") -> str:
-        """The first header of that lower-case name."""
+        """Return the first header of that lower-case name."""
         return self._headers.get(name, default)
 
     def parameter(self, name: str) -> str | None:
-        """The first query parameter of that exact name, decoded; None when it is absent (an empty one is ``""``)."""
+        """Return the first query parameter of that exact name, decoded; None if absent, ``""`` if empty."""
         return self._parameters.get(name)
 
     @_CachedProperty
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Every query parameter; see ``read_parameters``."""
+        """Return every query parameter; see ``read_parameters``."""
         return read_parameters(self.query)
 
     @_CachedProperty
@@ -119,7 +118,7 @@ class Call:
 
 
 class ClaimKind(StrEnum):
-    """What the claim names: one half of a key pair, or a whole secret."""
+    """Content of a claim: one half of a key pair, or a whole secret."""
 
     ACCESS_KEY = "access-key"
     TOKEN = "token"  # noqa: S105 - the name of a kind, not a secret
@@ -130,10 +129,10 @@ class ClaimKind(StrEnum):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a call says it comes from. Nothing about it is checked yet.
+    """Claimed identity of a call, not verified yet.
 
-    ``date_ms`` and ``nonce`` are what the scheme carries against replay: None and ``""`` where it carries none.
-    The security token that SDKs send beside a temporary key pair is covered by the signature and means nothing here.
+    ``date_ms`` and ``nonce`` protect against replay; None and ``""`` if the scheme has none. SDKs send a security token
+    beside a temporary key pair: the signature covers it, and it is ignored.
     """
 
     kind: ClaimKind
@@ -143,24 +142,27 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheme(Protocol):
-    """A way to prove an identity."""
+    """Credential scheme: a way to prove an identity."""
 
     name: str
 
     def claim(self, call: Call, /) -> Claim | None:
-        """What the call claims under this scheme; None when it does not use it.
+        """Return the claim of a call under this scheme; None if the call does not use the scheme.
 
-        Raises UnauthenticatedError (``malformed`` or ``incomplete-signature``) when it does use it, but wrongly.
+        Raises UnauthenticatedError (``malformed`` or ``incomplete-signature``) if it uses the scheme wrongly.
         """
         ...
 
     def verify_headers(self, call: Call, secret: str) -> bool:
-        """False when no body would make ``verify`` true: called before the body is read.
+        """Return False if ``verify`` would fail for any body. Called before the body is read.
 
-        A scheme that signs headers alone, or a hash of the body that a header names, checks its signature here.
+        A scheme that signs only headers, or a hash of the body in a header, checks its signature here.
         """
         ...
 
     def verify(self, call: Call, secret: str) -> bool:
-        """True when only a holder of ``secret`` could have sent exactly this call. Always True for a bare token."""
+        """Return True if only a holder of ``secret`` could have sent exactly this call.
+
+        Always True for a bare token.
+        """
         ...

@@ -1,4 +1,4 @@
-"""The one place that decides who may do what. What it does not name is denied."""
+"""Authorisation: the only module that decides permissions. Everything not named here is denied."""
 
 from collections.abc import Mapping
 
@@ -29,14 +29,16 @@ ACTIONS: Mapping[str, Role] = {
     "server:read": Role.ADMIN,
     "server:admin": Role.ADMIN,
 }
-"""Every action, and the least role that may perform it."""
+"""Least role for each action."""
 
 SHARED = frozenset({"metrics:read"})
-"""The actions of a share token, on its job only. A job's record, events and lines may contain secrets."""
+"""Actions of a share token, on its job only. A job's record, events and lines may contain secrets."""
 
 LINKED = SHARED | {"catalog:read", "jobs:read"}
-"""The actions of a link: reading the page of its job. Its documentation says that it shows the record,
-the events and the lines."""
+"""Actions of a link: reading the page of its job.
+
+Its documentation states that it shows the record, events and lines.
+"""
 
 WHOLE_SERVER = frozenset({"server:read", "server:admin"})
 """Actions that reach beyond one project: a key with a project may perform them on that project only."""
@@ -56,7 +58,7 @@ _READS = frozenset(
 )
 
 UNNAMED = ("", "")
-"""No operation: what policies do not allow."""
+"""Placeholder for no operation, which policies never allow."""
 
 _EVERYTHING = Scope(None)
 
@@ -64,7 +66,7 @@ _RANK = {Role.READER: 1, Role.WRITER: 2, Role.ADMIN: 3}
 
 
 def writes(action: str) -> bool:
-    """True when the action changes something."""
+    """True if the action changes data."""
     return action not in _READS
 
 
@@ -76,12 +78,12 @@ def authorize(
     *,
     by_resource: bool = False,
 ) -> Scope:
-    """Return the scope in which the principal may perform that action, on ``project`` where one is named.
+    """Return the scope in which the principal may perform the action, on ``project`` if given.
 
-    ``operation`` is the called operation, by the names of its API and of itself: a key's policies decide by it.
-    ``by_resource``: the operation honours ``Scope.grant``. One that does not is refused to a key whose policies allow
-    some resources of a project alone. Raises ForbiddenError when the principal may not perform the action,
-    InvalidRequestError for a project that cannot be one.
+    ``operation`` is the called operation as (API, name); a key's policies decide by it. ``by_resource``: the operation
+    honours ``Scope.grant``. Other operations are refused to a key whose policies allow only some resources of a
+    project. Raises ForbiddenError when the principal may not perform the action, InvalidRequestError for an invalid
+    project.
     """
     least = ACTIONS.get(action)
     if least is None or _RANK[principal.role] < _RANK[least]:
@@ -99,7 +101,7 @@ def authorize(
 
 
 def _within(principal: Principal, action: str, named: str | None) -> Scope:
-    """What the key's role and project allow."""
+    """Scope that the key's role and project allow."""
     if principal.project is None:
         if named is None and principal.job is None:
             return _EVERYTHING
@@ -138,9 +140,9 @@ def _permitted(
 
 
 def write_project(principal: Principal, named: str | None = None) -> str:
-    """The project that something written belongs to: the key's own, else the named one, else ``default``.
+    """Return the project of written data: the key's own, else the named one, else ``default``.
 
-    Raises ForbiddenError when the key may not write there, InvalidRequestError for a project that cannot be one.
+    Raises ForbiddenError when the key may not write there, InvalidRequestError for an invalid project.
     """
     if principal.job is not None or _RANK[principal.role] < _RANK[Role.WRITER]:
         raise ForbiddenError(f"a key of role {principal.role} may not write")
@@ -154,10 +156,10 @@ def write_project(principal: Principal, named: str | None = None) -> str:
 
 
 def key_project(principal: Principal, named: str | None = None) -> str | None:
-    """The project of a key that the principal makes; None for one that sees all.
+    """Return the project of a key that the principal creates; None for a key that sees all projects.
 
-    A key with a project makes keys of that project only. Raises ForbiddenError, or InvalidRequestError for a project
-    that cannot be one.
+    A key with a project creates keys of that project only. Raises ForbiddenError, or InvalidRequestError for an invalid
+    project.
     """
     authorize(principal, "keys:write", named)
     return named or principal.project

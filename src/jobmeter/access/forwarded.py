@@ -1,8 +1,8 @@
-"""The address at which callers reach the server, and the proxies whose word about it counts.
+"""Public address of the server, and the proxies that are trusted to report it.
 
-A proxy in front of the server ends TLS and may replace the Host header. It says in ``X-Forwarded-*`` how the request
-came to it. Anybody can write these headers, so they count only from the proxies that the settings name.
-https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/X-Forwarded-For
+A proxy in front of the server ends TLS and may replace the Host header. It reports in ``X-Forwarded-*`` how the request
+arrived. Anybody can write these headers, so they count only from the proxies in the settings.
+https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/X-Forwarded-For.
 """
 
 import re
@@ -25,7 +25,7 @@ Network = IPv4Network | IPv6Network
 
 
 class PublicAddress(msgspec.Struct, frozen=True):
-    """An address of the server: ``host`` with brackets where it is IPv6, ``port`` and ``prefix`` empty for none."""
+    """Address of the server: ``host`` with brackets for IPv6; ``port`` and ``prefix`` may be empty."""
 
     scheme: str
     host: str
@@ -34,12 +34,12 @@ class PublicAddress(msgspec.Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """``https://meter.example:8443/prefix``, without a slash at the end."""
+        """URL like ``https://meter.example:8443/prefix``, without a slash at the end."""
         return f"{self.scheme}://{self.host}{f':{self.port}' if self.port else ''}{self.prefix}"
 
 
 def parse_public_url(text: str) -> PublicAddress | None:
-    """The address of the setting ``public_url``; None for an empty text. Raises ConfigurationError."""
+    """Parse the setting ``public_url``; None for an empty text. Raises ConfigurationError."""
     if not text:
         return None
     found = _ADDRESS.fullmatch(text.strip())
@@ -51,10 +51,10 @@ def parse_public_url(text: str) -> PublicAddress | None:
 
 
 def public_address(call: Call, configured: PublicAddress | None) -> PublicAddress:
-    """The address that links and endpoints in an answer begin with: the configured one, else that of the call.
+    """Return the address for links in an answer: the configured one, else the address of the call.
 
     Alibaba's SDKs put the whole endpoint into the Host header (``http://host:8400/``). Raises InvalidRequestError
-    (``Host``) for a Host header that names no host.
+    (``Host``) for a Host header without a host.
     """
     if configured is not None:
         return configured
@@ -62,20 +62,20 @@ def public_address(call: Call, configured: PublicAddress | None) -> PublicAddres
     stated = "" if found is None else (found["scheme"] or call.scheme).lower()
     if found is None or stated not in _SCHEMES or int(found["port"] or 0) > 65_535:
         raise InvalidRequestError("the Host header is not a host", "Host")
-    # A caller whose endpoint begins with https:// reaches the server by a proxy where this connection has no TLS.
+    # If the caller's endpoint begins with https:// but this connection has no TLS, a proxy terminates it.
     scheme = "https" if "https" in {stated, call.scheme} else "http"
     return PublicAddress(scheme, found["host"], found["port"] or "", call.prefix or found["prefix"])
 
 
 class TrustedProxies:
-    """The proxies whose ``X-Forwarded-*`` headers count."""
+    """Proxies whose ``X-Forwarded-*`` headers are trusted."""
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self._networks = tuple(networks)
 
     @classmethod
     def parse(cls, text: str) -> "TrustedProxies":
-        """The proxies of the setting ``trusted_proxies``: addresses and networks. Raises ConfigurationError."""
+        """Parse the setting ``trusted_proxies``: addresses and networks. Raises ConfigurationError."""
         networks: list[Network] = []
         for part in filter(None, (one.strip() for one in text.split(","))):
             try:
@@ -91,10 +91,10 @@ class TrustedProxies:
         return bool(self._networks)
 
     def received(self, call: Call) -> Call:
-        """The call as its client sent it to the outermost trusted proxy; unchanged where no trusted proxy sent it.
+        """Return the call as the client sent it to the outermost trusted proxy; unchanged without one.
 
-        Each proxy appends the address that it was called from to ``X-Forwarded-For``. Where several proxies append to
-        one of the other headers too, the value of the outermost trusted one counts.
+        Each proxy appends the address of its caller to ``X-Forwarded-For``. If several proxies append to another header
+        too, the value of the outermost trusted one counts.
         """
         if not self._trusts(_address(call.client)):
             return call
@@ -121,19 +121,19 @@ class TrustedProxies:
 
 
 def _values(call: Call, name: str) -> list[str]:
-    """The members of a header that is a list, over all lines that have it."""
+    """Split a list header into its members, over all its lines."""
     lines = [value for header, value in call.headers if header == name]
     return [part for line in lines for one in line.split(",") if (part := one.strip())]
 
 
 def _nth(call: Call, name: str, depth: int) -> str:
-    """The value that the outermost of ``depth`` proxies wrote; empty where none did."""
+    """Return the value that the outermost of ``depth`` proxies wrote; empty if absent."""
     values = _values(call, name)
     return values[-min(depth, len(values))] if values else ""
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """The address of ``10.0.0.1``, ``10.0.0.1:4711``, ``::1`` or ``[::1]:4711``; None for another text."""
+    """Parse ``10.0.0.1``, ``10.0.0.1:4711``, ``::1`` or ``[::1]:4711``; None for another text."""
     found = _WITH_PORT.fullmatch(text)
     try:
         address = ip_address(text if found is None else found["v6"] or found["v4"])
@@ -143,13 +143,13 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _authority(host: str, port: str, call: Call) -> str:
-    """The host that the client named, with the port that the proxy listens at where the host has none."""
+    """Return the host that the client named, with the proxy's port if the host has none."""
     host = host or (call.header("host") if port else "")
     bare = host and not re.search(r":[0-9]*$", host)
     return f"{host}:{port}" if bare and port.isdigit() and port not in {"80", "443"} else host
 
 
 def _prefix(text: str) -> str:
-    """The path below which the proxy serves the server; empty for one that is no path."""
+    """Return the path below which the proxy serves the server; empty for an invalid path."""
     found = re.fullmatch(_PREFIX, text)
     return "" if found is None else found["prefix"]

@@ -22,7 +22,7 @@ ACCESS_KEY_PREFIX = "JMAK"
 
 
 class CreatedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A new key with its secrets: the only time that they are shown."""
+    """New key with its secrets, which are never shown again."""
 
     id: str
     token: str
@@ -32,12 +32,12 @@ class CreatedKey(msgspec.Struct, frozen=True, kw_only=True):
     project: str | None
 
     def __repr__(self) -> str:
-        """Without its secrets."""
+        """Leaves out the secrets."""
         return f"CreatedKey({self.id!r}, {self.access_key_id!r}, {self.role!r}, {self.project!r})"
 
 
 class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A key without its secrets. Times in epoch milliseconds."""
+    """Key without its secrets. Times in epoch milliseconds."""
 
     id: str
     name: str
@@ -48,7 +48,7 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
     revoked: int | None
     last_used: int | None
     policies: tuple[str, ...] = ()
-    """The names of the policies attached to it."""
+    """Names of the attached policies."""
 
 
 def create_key(
@@ -62,7 +62,7 @@ def create_key(
     *,
     actor: str = "",
 ) -> CreatedKey:
-    """Make and store a key; ``policies`` as ``jobmeter.access.policy.attached`` gives them, ``actor`` as in events.
+    """Create and store a key; ``policies`` as returned by ``jobmeter.access.policy.attached``, ``actor`` as in events.
 
     Raises InvalidRequestError naming ``name``, ``role`` or ``project``.
     """
@@ -70,7 +70,7 @@ def create_key(
     if project is not None:
         check_project(project)
     if role not in set(Role):
-        raise InvalidRequestError(f"role {str(role)[:64]!r} is none of {', '.join(Role)}", "role")
+        raise InvalidRequestError(f"role {str(role)[:64]!r} is not one of {', '.join(Role)}", "role")
     created = CreatedKey(
         id=f"key-{secrets.token_hex(5)}",
         token=TOKEN_PREFIX + secrets.token_urlsafe(32),
@@ -96,7 +96,7 @@ def create_key(
 
 
 def list_keys(registry: Registry, projects: frozenset[str] | None = None) -> Sequence[KeyInfo]:
-    """The keys of those projects (None: every key), revoked ones included, links not, by creation."""
+    """List the keys of those projects (None: all) by creation, including revoked ones but no links."""
     return [
         KeyInfo(
             id=key.id,
@@ -117,7 +117,7 @@ def list_keys(registry: Registry, projects: frozenset[str] | None = None) -> Seq
 def policies_of(
     registry: Registry, key_id: str, projects: frozenset[str] | None = None
 ) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """The policies of a key by name, each with its document, in their order.
+    """List the policies of a key by name, with documents, in order.
 
     Raises NotFoundError when those projects (None: all) have no such key.
     """
@@ -133,7 +133,7 @@ def revoke_key(
     """Revoke a key. Raises NotFoundError when those projects (None: all) have no such valid key."""
     key = _find(registry, key_id, projects)
     if key is None or not registry.revoke_key(key_id, clock.now_ms()):
-        raise NotFoundError(f"there is no key {key_id[:64]!r} that is valid", "key", key_id[:64])
+        raise NotFoundError(f"there is no valid key {key_id[:64]!r}", "key", key_id[:64])
     _emit(registry, key, "KeyRevoked", "was revoked", clock, actor)
 
 
@@ -146,16 +146,18 @@ def change_policies(
     *,
     actor: str = "",
 ) -> KeyInfo:
-    """Replace the policies of a key; ``policies`` as ``jobmeter.access.policy.attached`` gives them.
+    """Replace the policies of a key; ``policies`` as returned by ``jobmeter.access.policy.attached``.
 
-    Raises InvalidRequestError for none at all: the key's role alone would decide then. Raises NotFoundError when those
-    projects (None: all) have no such valid key.
+    Raises InvalidRequestError for an empty list, because then only the key's role would decide. Raises NotFoundError
+    when those projects (None: all) have no such valid key.
     """
     if not policies:
-        raise InvalidRequestError("a key that has no policy may do all that its role may: name one", "policies")
+        raise InvalidRequestError(
+            "a key without policies may do everything that its role allows: give at least one policy", "policies"
+        )
     key = _find(registry, key_id, projects)
     if key is None or not registry.set_policies(key_id, policies):
-        raise NotFoundError(f"there is no key {key_id[:64]!r} that is valid", "key", key_id[:64])
+        raise NotFoundError(f"there is no valid key {key_id[:64]!r}", "key", key_id[:64])
     before = ", ".join(name for name, _ in documents(key.policies)) or "none"
     _emit(registry, key, "KeyPoliciesChanged", f"has other policies{_with(policies)}; before: {before}", clock, actor)
     return next(one for one in list_keys(registry, projects) if one.id == key_id)

@@ -1,7 +1,7 @@
-"""How much one key may take: calls a second, and stored rows and seconds of work a minute.
+"""Limits of a key: calls per second, and stored rows and seconds of work per minute.
 
-Calls are counted by a token bucket for each (key, operation), or (account, operation). The cost of a query is known at
-its end: a key may start one while it has any allowance left, and waits afterwards until an overdraft is refilled.
+A token bucket for each (key, operation), or (account, operation), counts calls. The cost of a query is known at its
+end: a key may start a query while it has any allowance left, and afterwards waits until an overdraft is refilled.
 """
 
 import math
@@ -18,24 +18,24 @@ from jobmeter.model.time import Clock
 
 MOST_BUCKETS = 100_000
 MOST_KEYS = 10_000
-"""Keys whose allowance is tracked; beyond that the least recently used is dropped."""
+"""Keys whose allowance is tracked. Beyond that the least recently used is dropped."""
 _MINUTE = 60.0
 EVERY = "*"
-"""The name under which the rate of all other operations stands."""
+"""Name for the rate of all other operations."""
 _RATE = re.compile(r"\s*([A-Za-z0-9:._-]+|\*)\s*=\s*(\d+(?:\.\d+)?)\s*(?::\s*(\d+))?\s*(?:/\s*(key|account))?\s*")
 
 
 class Per(StrEnum):
-    """Whose calls a rate counts together."""
+    """Subject of a rate: a key or an account."""
 
     KEY = "key"
     ACCOUNT = "account"
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """A token bucket: ``per_second`` calls in the long run, ``burst`` of them at once.
+    """Token bucket: ``per_second`` calls in the long run, at most ``burst`` at once.
 
-    ``per`` None: that of the operation's own rate, else ``Per.KEY``.
+    ``per`` None: as in the operation's own rate, else ``Per.KEY``.
     """
 
     per_second: float
@@ -49,10 +49,10 @@ class _Bucket(msgspec.Struct):
 
 
 class RateLimiter:
-    """Counts calls against rates; an operation without a rate is not limited. Safe to use from any thread."""
+    """Counts calls against rates. An operation without a rate is not limited. Thread-safe."""
 
     def __init__(self, clock: Clock, rates: Mapping[str, Rate] | None = None, most: int = MOST_BUCKETS) -> None:
-        """``rates`` by operation, ``*`` for all others. At most ``most`` buckets are cached, the latest used ones."""
+        """``rates`` by operation, ``*`` for all others. At most ``most`` buckets are cached; the latest used stay."""
         self._clock = clock
         self._rates = dict(rates or {})
         self._most = most
@@ -60,10 +60,10 @@ class RateLimiter:
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
     def take(self, key: str, operation: str, documented: Rate | None = None, account: str = "") -> None:
-        """Count one call of a key; ``documented`` is the operation's own rate, where the settings name none.
+        """Count one call of a key; ``documented`` is the operation's own rate, used if the settings have none.
 
-        ``account`` is the one that the key belongs to, for rates of a whole account. Raises ThrottledError, without
-        counting the call, when it exceeds the rate.
+        ``account`` is the key's account, for rates per account. Raises ThrottledError, without counting the call, if it
+        exceeds the rate.
         """
         rate = self._rates.get(operation) or self._rates.get(EVERY) or documented
         if rate is None:
@@ -83,16 +83,15 @@ class RateLimiter:
                 return
             wait_ms = max(1, math.ceil((1 - bucket.level) / rate.per_second * 1000))
         raise ThrottledError(
-            f"{operation} may be called {rate.per_second:g} times a second by one {per}, {rate.burst} at once", wait_ms
+            f"{operation} is limited to {rate.per_second:g} calls per second for each {per}, {rate.burst} at once",
+            wait_ms,
         )
 
 
 def parse_rates(text: str) -> dict[str, Rate]:
-    """Rates from ``GetJobMetrics=50:100,DeleteResourceLog=20/account,*=200``.
+    """Parse rates like ``GetJobMetrics=50:100,DeleteResourceLog=20/account,*=200``.
 
-    That is calls a second, how many at once (by default one second's), and whose calls count together.
-
-    Raises ConfigurationError.
+    Each has calls per second, calls at once (default: one second's) and the subject. Raises ConfigurationError.
     """
     rates: dict[str, Rate] = {}
     for part in filter(str.strip, text.split(",")):
@@ -108,9 +107,9 @@ def parse_rates(text: str) -> dict[str, Rate]:
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """The budget of a key: ``rows`` and ``seconds`` a minute, 0 without a limit; the others concurrently.
+    """Budget of a key: ``rows`` and ``seconds`` per minute, 0 without a limit; the others are concurrent.
 
-    ``concurrent`` is for short questions and for long ones each; see ``jobmeter.server.admission``.
+    ``concurrent`` applies to short and to long questions separately; see ``jobmeter.server.admission``.
     """
 
     rows: int = 0
@@ -120,10 +119,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allowance:
-    """An allowance per minute for each key. Safe to use from any thread."""
+    """Allowance per minute for each key. Thread-safe."""
 
     def __init__(self, clock: Clock, per_minute: int, what: str, most: int = MOST_KEYS) -> None:
-        """``what`` names it in a refusal: ``stored rows``. Nothing is limited by 0 a minute."""
+        """``what`` names the unit in a refusal, such as ``stored rows``. ``per_minute`` 0 means no limit."""
         self._clock = clock
         self._per_minute = per_minute
         self._what = what
@@ -132,7 +131,7 @@ class Allowance:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def check(self, key: str) -> None:
-        """Raises ThrottledError when the key has nothing left."""
+        """Raise ThrottledError if the key has nothing left."""
         if not self._per_minute:
             return
         with self._lock:
@@ -142,7 +141,7 @@ class Allowance:
             raise ThrottledError(f"the queries of a key may cost {self._per_minute} {self._what} a minute", wait)
 
     def spend(self, key: str, amount: float) -> None:
-        """Count what a query cost."""
+        """Charge the cost of a query."""
         if not self._per_minute or not amount:
             return
         with self._lock:
@@ -160,7 +159,7 @@ class Allowance:
 
 
 def parse_budget(text: str) -> Budget:
-    """A budget from ``rows=2000000000,seconds=600,concurrent=4,exports=2``, every part of which may be left out.
+    """Parse a budget like ``rows=2000000000,seconds=600,concurrent=4,exports=2``; every part is optional.
 
     Raises ConfigurationError.
     """

@@ -1,7 +1,7 @@
 """Links whose holder may read the page of one job, until they expire or are revoked.
 
-A link is a key of role ``reader`` for one job: it is looked up, expires and is revoked as a key. Its token is sealed in
-the registry, so that a user who may share the job can copy the link again.
+A link is a key of role ``reader`` for one job: it is looked up, expires and is revoked like a key. Its token is
+encrypted in the registry, so that a user who may share the job can copy the link again.
 """
 
 import secrets
@@ -25,7 +25,7 @@ MOST_LINKS = 100
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A valid link. Times in epoch milliseconds; ``by`` is the name of the key that it was made with."""
+    """Valid link. Times in epoch milliseconds; ``by`` is the name of the key that created it."""
 
     id: str
     token: str
@@ -35,14 +35,14 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     last_used: int | None
 
     def __repr__(self) -> str:
-        """Without its token."""
+        """Leaves out the token."""
         return f"Link({self.id!r}, by {self.by!r}, {self.created} to {self.expires})"
 
 
 def create_link(
     registry: Registry, vault: Vault, clock: Clock, project: str, job: str, by: Principal, life_seconds: int
 ) -> Link:
-    """Make a link to that job. Raises InvalidRequestError naming the field, LimitExceededError."""
+    """Create a link to a job. Raises InvalidRequestError naming the field, LimitExceededError."""
     check_project(project)
     check_job_id(job)
     if not 1 <= life_seconds <= MAX_LIFE_SECONDS:
@@ -66,13 +66,13 @@ def create_link(
         expires=now_ms + life_seconds * SECOND,
     )
     registry.add_key(key)
-    message = f"A link that opens job {job} was made."
+    message = f"A link that opens job {job} was created."
     emit(registry, now_ms, "KeyCreated", message, subject=f"key {key.id}", project=project, actor=by.id)
     return _link(vault, key)
 
 
 def list_links(registry: Registry, vault: Vault, clock: Clock, project: str, job: str) -> Sequence[Link]:
-    """The valid links to that job, newest first."""
+    """List the valid links to a job, newest first."""
     now_ms = clock.now_ms()
     return [_link(vault, key) for key in reversed(registry.links(project, job)) if _is_valid(key, now_ms)]
 
@@ -83,12 +83,12 @@ def end_link(registry: Registry, clock: Clock, project: str, job: str, link_id: 
     key = next((one for one in registry.links(project, job) if one.id == link_id), None)
     if key is None or not _is_valid(key, now_ms) or not registry.revoke_key(link_id, now_ms):
         raise NotFoundError(f"job {job} has no valid link {link_id[:64]!r}", "link", link_id[:64])
-    message = f"A link that opens job {job} was ended."
+    message = f"A link to job {job} was revoked."
     emit(registry, now_ms, "KeyRevoked", message, subject=f"key {link_id}", project=project, actor=actor)
 
 
 def forget_links(registry: Registry, project: str, job: str) -> list[str]:
-    """Forget every link to a job that is gone, so that another job of its id is not opened; gives their ids."""
+    """Delete every link to a deleted job, so that none opens a later job of that id. Returns their ids."""
     ids = [key.id for key in registry.links(project, job)]
     registry.delete_keys(ids)
     return ids

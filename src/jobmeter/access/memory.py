@@ -1,4 +1,4 @@
-"""How much memory the requests under way may take together: their bodies as sent, decoded, and read into objects.
+"""Memory budget of all running requests: bodies as sent, decoded, and parsed into objects.
 
 Each request has an account. Its memory is released when the request is over and no thread works on it any more.
 """
@@ -15,7 +15,7 @@ _RETRY_MS = 1_000
 
 
 class MemoryBudget:
-    """Bytes that all requests under way share. Safe to use from any thread."""
+    """Bytes that all running requests share. Thread-safe."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -25,23 +25,23 @@ class MemoryBudget:
 
     @property
     def in_use(self) -> int:
-        """Bytes that requests use now."""
+        """Bytes in use."""
         return self._in_use
 
     @property
     def refusals(self) -> int:
-        """How often a request was refused because too little was left."""
+        """Number of requests refused for lack of memory."""
         return self._refusals
 
     def check(self, size: int) -> None:
-        """Raises ThrottledError when so few bytes are free, LimitExceededError when the whole budget is smaller."""
+        """Raise ThrottledError if fewer bytes are free, LimitExceededError if the whole budget is smaller."""
         if size > self.size - self._in_use:
             with self._lock:
                 self._refusals += 1
             raise self._refusal(size)
 
     def take(self, size: int) -> None:
-        """Take bytes. Raises as ``check``."""
+        """Reserve bytes. Raises as ``check``."""
         with self._lock:
             if size <= self.size - self._in_use:
                 self._in_use += size
@@ -50,24 +50,24 @@ class MemoryBudget:
         raise self._refusal(size)
 
     def give_back(self, size: int) -> None:
-        """Give back bytes that were taken."""
+        """Release reserved bytes."""
         with self._lock:
             self._in_use -= size
 
     def account(self) -> "MemoryAccount":
-        """An empty account for one request."""
+        """Open an empty account for one request."""
         return MemoryAccount(self)
 
     def _refusal(self, size: int) -> LimitExceededError | ThrottledError:
         if size > self.size:
             return LimitExceededError(
-                f"reading the body takes {size} bytes, all requests together may take {self.size}", "body"
+                f"reading the body needs {size} bytes; the limit for all requests together is {self.size}", "body"
             )
-        return ThrottledError("the requests under way use all the memory that they may use, try again", _RETRY_MS)
+        return ThrottledError("the running requests use all available memory, try again", _RETRY_MS)
 
 
 class MemoryAccount:
-    """What one request has taken of a budget. Safe to use from any thread."""
+    """Memory reserved by one request. Thread-safe."""
 
     __slots__ = ("_budget", "_closed", "_lock", "_taken", "_workers")
 
@@ -80,29 +80,29 @@ class MemoryAccount:
 
     @property
     def taken(self) -> int:
-        """Bytes that the request has taken."""
+        """Bytes reserved by the request."""
         return self._taken
 
     def check(self, size: int) -> None:
-        """See ``MemoryBudget.check``."""
+        """Raise ThrottledError or LimitExceededError if ``size`` bytes are not free."""
         self._budget.check(size)
 
     def take(self, size: int) -> None:
-        """Take bytes for the rest of the request. Raises as ``MemoryBudget.check``."""
+        """Reserve bytes for the rest of the request. Raises as ``MemoryBudget.check``."""
         self._budget.take(size)
         with self._lock:
             self._taken += size
 
     def give_back(self, size: int) -> None:
-        """Give back some of what was taken before the request ends."""
+        """Release some bytes before the request ends."""
         with self._lock:
             self._taken -= size
         self._budget.give_back(size)
 
     def during(self, work: Callable[[], T]) -> T:
-        """Call the function; the request's memory stays reserved meanwhile, even after ``close``.
+        """Call the function; the request's memory stays reserved until it returns, even after ``close``.
 
-        A thread works on when the client of its request has gone.
+        A thread continues after the client has disconnected.
         """
         with self._lock:
             self._workers += 1
@@ -114,7 +114,7 @@ class MemoryAccount:
             self._release()
 
     def close(self) -> None:
-        """The request is over: give back all of it, as soon as no thread works on it any more."""
+        """End the request: release all its memory as soon as no thread works on it any more."""
         self._closed = True
         self._release()
 
@@ -129,8 +129,8 @@ class MemoryAccount:
 def drop_frames(error: BaseException) -> None:
     """Clear the tracebacks of an exception and of its causes.
 
-    Frames reference what they worked on, such as the body of a request, and a frame with its own exception (a task
-    or a future does) is freed only by the collector of cycles, which may not run for a long time.
+    Frames reference their local objects, such as the body of a request. A frame that references its own exception (in a
+    task or a future) is freed only by the cyclic garbage collector, which may not run for a long time.
     """
     waiting: list[BaseException] = [error]
     cleared: set[int] = set()

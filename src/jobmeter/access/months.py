@@ -1,4 +1,4 @@
-"""Months of the calendar in a time zone: when each begins, and in which one a moment lies."""
+"""Calendar months in a time zone."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -12,7 +12,7 @@ _FIRST_YEAR, _LAST_YEAR = 1970, 9998
 
 
 class Month(msgspec.Struct, frozen=True):
-    """A month: its name, ``2026-11``, and its bounds ``[start_ms, end_ms)`` in epoch milliseconds."""
+    """Month: its name, ``2026-11``, and its bounds ``[start_ms, end_ms)`` in epoch milliseconds."""
 
     name: str
     start_ms: int
@@ -23,13 +23,13 @@ class Month(msgspec.Struct, frozen=True):
 
 
 class Calendar:
-    """The months of one time zone. A month begins when clocks there show its first midnight for the first time.
+    """Months of one time zone. A month begins when local clocks first show its first midnight.
 
-    Where clocks leave that midnight out, it begins with the moment after it.
+    If clocks skip that midnight, the month begins at the first moment after it.
     """
 
     def __init__(self, zone: str) -> None:
-        """``zone`` is a name of the IANA time zone database. Raises ConfigurationError for any other."""
+        """``zone`` is a name of the IANA time zone database. Raises ConfigurationError for any other name."""
         self.zone = zone
         try:
             self._zone = ZoneInfo(zone)
@@ -39,16 +39,16 @@ class Calendar:
             ) from error
 
     def at(self, time_ms: int) -> Month:
-        """The month in which a moment lies."""
+        """Return the month that contains a moment."""
         local = datetime.fromtimestamp(time_ms / SECOND, UTC).astimezone(self._zone)
-        for offset in (0, -1, 1):  # a zone that moves its clocks around midnight shows a date of the other month
+        for offset in (0, -1, 1):  # clock changes around midnight may shift the date to a neighbouring month
             found = self._month(local.year * 12 + local.month - 1 + offset)
             if time_ms in found:
                 return found
-        raise ValueError(f"no month has the moment {time_ms}")
+        raise ValueError(f"no month contains the time {time_ms}")
 
     def named(self, name: str) -> Month:
-        """The month of a name such as ``2026-11``. Raises InvalidRequestError (field ``month``)."""
+        """Return the month of a name such as ``2026-11``. Raises InvalidRequestError (field ``month``)."""
         year, dash, month = name.partition("-")
         written = len(year) == 4 and len(month) == 2 and (year + month).isdecimal() and (year + month).isascii()
         if not dash or not written or not _FIRST_YEAR <= int(year) <= _LAST_YEAR or not 1 <= int(month) <= 12:

@@ -1,9 +1,9 @@
-"""Nonces of signed requests, so that a captured one cannot be replayed.
+"""Nonces of signed requests, so that a captured request cannot be replayed.
 
 A request is identified by its key, its nonce and its date. Each is remembered while its date lies inside the accepted
 window, in memory and in a small file that survives the process. Memory is bounded: when it is full, the oldest minute
-is dropped, and requests dated in it are refused as stale, so that none can be replayed. Without a file, requests dated
-before the start are refused for the same reason.
+is dropped and requests dated in it are refused as stale. Without a file, requests dated before the start are refused
+for the same reason.
 """
 
 import errno
@@ -19,9 +19,9 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.time import MINUTE, SECOND, Clock, floor_to
 
 WINDOW_MS = 15 * MINUTE
-"""How far a signed request's date may lie from the server's clock."""
+"""Largest difference in milliseconds between a signed request's date and the server's clock."""
 MOST = 1_000_000
-"""Most requests that are remembered, about 100 MB."""
+"""Largest number of remembered requests, about 100 MB."""
 
 _MAGIC = b"JMN1"
 _HEAD = struct.Struct("<4sQ")
@@ -32,10 +32,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class NonceMemory:
-    """Requests of the last minutes. Thread safe."""
+    """Recent requests. Thread-safe."""
 
     def __init__(self, clock: Clock, file: Path | None = None, *, window_ms: int = WINDOW_MS, most: int = MOST) -> None:
-        """``file`` is made when it is missing; one process at a time may use it.
+        """``file`` is created if missing; one process at a time may use it.
 
         Raises UnavailableError when the file cannot be used.
         """
@@ -48,7 +48,7 @@ class NonceMemory:
         self._minutes: dict[int, set[bytes]] = {}
         self._count = self._written = 0
         self._retry_at = 0.0
-        # A signed date has whole seconds: one in the second of the start is not older than the start.
+        # A signed date has whole seconds, so a request in the second of the start is accepted.
         self._floor_ms = floor_to(clock.now_ms(), SECOND)
         try:
             if file is not None:
@@ -58,11 +58,11 @@ class NonceMemory:
             raise UnavailableError(f"{file} cannot be used: {error.strerror}") from error
 
     def fresh(self, date_ms: int) -> bool:
-        """True when a request of that date may be accepted: it lies in the window in which nonces are remembered."""
+        """True if a request of that date may be accepted: its nonces are still remembered."""
         return date_ms >= self._floor_ms and abs(self._clock.now_ms() - date_ms) <= self._window_ms
 
     def first(self, key: str, nonce: str, date_ms: int) -> bool:
-        """Remember a (key, nonce, date); True when it is new."""
+        """Remember a (key, nonce, date). True if it is new."""
         digest = blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
         minute = date_ms // MINUTE
         with self._lock:
@@ -77,13 +77,13 @@ class NonceMemory:
             return True
 
     def contains(self, key: str, nonce: str, date_ms: int) -> bool:
-        """True when ``first`` was called with it before."""
+        """True if ``first`` was called with these values before."""
         digest = blake2b(f"{key}\x1f{nonce}".encode(), digest_size=8).digest()
         with self._lock:
             return digest in self._minutes.get(date_ms // MINUTE, ())
 
     def close(self) -> None:
-        """Close the file; later requests are remembered in memory alone."""
+        """Close the file; later requests are remembered only in memory."""
         with self._lock:
             self._file = None
             self._release(-1)
@@ -104,7 +104,7 @@ class NonceMemory:
                 self._forget()
                 self._rewrite()
         except OSError as error:
-            # A full disk does not stop readers: memory alone is used. The mark makes the next start discard the file.
+            # A full disk must not stop readers: continue in memory. The mark makes the next start discard the file.
             _LOG.warning("%s cannot be written: %s", self._file, error)
             self._retry_at = self._clock.monotonic() + _RETRY_SECONDS
             self._release(-1)
@@ -117,7 +117,7 @@ class NonceMemory:
         self._written += 1
 
     def _load(self, file: Path) -> None:
-        # The file is incomplete after a failed write, or where it has another format.
+        # The file is incomplete after a failed write, or has another format.
         data = file.read_bytes() if file.exists() else _HEAD.pack(_MAGIC, 0)
         if _mark(file).exists() or len(data) < _HEAD.size or not data.startswith(_MAGIC):
             return

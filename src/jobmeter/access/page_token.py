@@ -1,4 +1,4 @@
-"""Tokens of next pages: a position in the answer to one query, signed by the vault, valid for a limited time."""
+"""Page tokens: a position in the answer to one query, signed by the vault, valid for a limited time."""
 
 import hmac
 
@@ -10,7 +10,7 @@ from jobmeter.errors import InvalidRequestError
 from jobmeter.model.time import HOUR
 
 LIFE_MS = HOUR
-"""How long a token is valid."""
+"""Lifetime of a token in milliseconds."""
 MAX_TOKEN = 8_192
 """Longest token, in characters."""
 _PURPOSE = b"page 1\0"
@@ -23,20 +23,20 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
 
 
 def seal(vault: Vault, question: bytes, place: bytes, now_ms: int) -> str:
-    """A token for that position in the answer to a query."""
+    """Make a token for a position in the answer to a query."""
     content = msgspec.msgpack.encode(_Content(now_ms + LIFE_MS, place))
     return encoded(content + vault.sign(_signed(question, content)))
 
 
 def unseal(vault: Vault, question: bytes, token: str, now_ms: int, field: str) -> bytes:
-    """The position in a token.
+    """Read the position from a token.
 
-    Raises InvalidRequestError naming ``field`` for one that was changed, is of another query, or has expired.
+    Raises InvalidRequestError naming ``field`` for a token that was changed, belongs to another query, or has expired.
     """
     data = decoded(token) if len(token) <= MAX_TOKEN else None
     content, mark = (data or b"")[:-_SEAL_BYTES], (data or b"")[-_SEAL_BYTES:]
     if not hmac.compare_digest(vault.sign(_signed(question, content)), mark):
-        raise InvalidRequestError(f"{field} is not one that was given for this question", field)
+        raise InvalidRequestError(f"{field} does not belong to this question: start again with the first page", field)
     found = msgspec.msgpack.decode(content, type=_Content)
     if found.expires_ms <= now_ms:
         raise InvalidRequestError(f"{field} has expired: start again with the first page", field)

@@ -1,8 +1,8 @@
-"""Policies in the form of Alibaba Cloud's RAM: read once, compiled by key, evaluated with one look-up.
+"""Policies in the form of Alibaba Cloud's RAM: parsed once, compiled per key, evaluated with one look-up.
 
 A document is ``{"Version": "1", "Statement": [{"Effect", "Action", "Resource"}]}``:
-https://www.alibabacloud.com/help/en/ram/user-guide/policy-structure-and-syntax
-``*`` stands for any characters, ``?`` for one. What no statement allows is denied, and a denial wins over all.
+https://www.alibabacloud.com/help/en/ram/user-guide/policy-structure-and-syntax ``*`` matches any characters, ``?`` one.
+Everything that no statement allows is denied, and a denial takes precedence.
 """
 
 import json
@@ -24,7 +24,7 @@ _WHOLES = ("project/", "resourcegroup/")
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
-    """One statement; a condition or a negated form is refused rather than ignored."""
+    """Statement of a policy. A condition or a negated form is refused rather than ignored."""
 
     effect: Literal["Allow", "Deny"]
     action: str | list[str]
@@ -32,23 +32,23 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
-    """A policy's document."""
+    """Document of a policy."""
 
     version: Literal["1"]
     statement: list[Statement]
 
 
 class Attached(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A policy of a key: its name, and its document unless it is a system policy."""
+    """Attached policy of a key: its name, and its document unless it is a system policy."""
 
     name: str
     document: Mapping[str, Any] | None = None
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """A pattern of resources, ``acs:SERVICE:REGION:ACCOUNT:RELATIVE``; the region means nothing here.
+    """Resource pattern ``acs:SERVICE:REGION:ACCOUNT:RELATIVE``; the region is ignored.
 
-    The account is the project. ``literal`` is the project where it means one whole project and nothing else.
+    The account is the project. ``literal`` is the project if the pattern matches exactly one whole project.
     """
 
     service: Glob
@@ -58,14 +58,14 @@ class Resource(msgspec.Struct, frozen=True):
     literal: str | None
 
     def matches(self, account: str, relatives: Iterable[str]) -> bool:
-        """True when it matches a resource, by any of its names."""
+        """True if the pattern matches a resource, by any of its names."""
         return self.account.matches(account) and any(map(self.relative.matches, relatives))
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A key's policies for one operation: the resources on which they allow it, and deny it.
+    """Policies of a key for one operation: the resources on which they allow and deny it.
 
-    Two grants of the same patterns are equal, whoever holds them.
+    Grants with equal patterns are equal, whoever holds them.
     """
 
     allow: tuple[Resource, ...]
@@ -73,27 +73,27 @@ class Grant(msgspec.Struct, frozen=True):
 
     @property
     def everything(self) -> bool:
-        """True when the operation is allowed on every resource."""
+        """True if the operation is allowed on every resource."""
         return not self.deny and any(one.everything for one in self.allow)
 
     @property
     def whole(self) -> bool:
-        """True when no resource inside a project or a resource group is denied by its own name."""
+        """True if no single resource inside a project or a resource group is denied by name."""
         return all(one.relative.text == "*" or one.relative.text.startswith(_WHOLES) for one in self.deny)
 
     @property
     def clusters(self) -> bool:
-        """True where permission depends on the clusters of a resource."""
+        """True if permission depends on the clusters of a resource."""
         return any(_may_mean_clusters(one.relative.text) for one in (*self.allow, *self.deny))
 
     @property
     def projects(self) -> frozenset[str] | None:
-        """The projects on which it is allowed, where whole projects are all that the policies name; else None."""
+        """Allowed projects if the policies name whole projects only; else None."""
         names = {one.literal for one in self.allow}
         return None if self.deny or None in names else frozenset(name for name in names if name is not None)
 
     def shows(self, project: str, *relatives: str) -> bool:
-        """True when the operation is allowed on a resource of a project with those relative names."""
+        """True if the operation is allowed on a resource of a project with those relative names."""
         names = ("", f"project/{project}", *relatives)
         return any(one.matches(project, names) for one in self.allow) and not any(
             one.matches(project, names) for one in self.deny
@@ -101,7 +101,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Policies(dict[tuple[str, str], Grant | None]):
-    """The policies of a key, by (API, operation): None where they do not allow it. Filled lazily."""
+    """Policies of a key by (API, operation); None for operations that they do not allow. Filled lazily."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         super().__init__()
@@ -130,9 +130,9 @@ class Policies(dict[tuple[str, str], Grant | None]):
 
 
 def read_document(content: bytes, field: str = "policy") -> Document:
-    """A policy's document. Raises InvalidRequestError saying what is wrong with it."""
+    """Parse a policy's document. Raises InvalidRequestError describing the fault."""
     if len(content) > MOST_BYTES:
-        raise InvalidRequestError(f"a policy is at most {MOST_BYTES} bytes", field)
+        raise InvalidRequestError(f"a policy may have at most {MOST_BYTES} bytes", field)
     try:
         document = msgspec.json.decode(content, type=Document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -149,19 +149,19 @@ def read_document(content: bytes, field: str = "policy") -> Document:
 
 
 def attached(policies: Iterable[tuple[str, bytes | None]], field: str = "policy") -> str:
-    """Policies by name, each with its document's bytes unless it is a system policy: the form that a key stores.
+    """Encode policies for storage, by name with document bytes, or without for a system policy.
 
-    Raises InvalidRequestError naming ``field``, in which ``{}`` stands for the place of the policy, from 0.
+    Raises InvalidRequestError naming ``field``, in which ``{}`` is replaced by the index of the policy, from 0.
     """
     given = list(policies)
     if len(given) > MOST_POLICIES:
-        raise InvalidRequestError(f"a key has at most {MOST_POLICIES} policies", field.partition("[")[0])
+        raise InvalidRequestError(f"a key may have at most {MOST_POLICIES} policies", field.partition("[")[0])
     found: list[Attached] = []
     for place, (name, content) in enumerate(given):
         where = field.format(place)
         if content is None and name not in SYSTEM_POLICIES:
             raise InvalidRequestError(
-                f"there is no policy {name[:100]!r}: give its document, or name one of {', '.join(SYSTEM_POLICIES)}",
+                f"unknown policy {name[:100]!r}: give its document, or use one of {', '.join(SYSTEM_POLICIES)}",
                 where,
             )
         if content is not None:
@@ -171,7 +171,7 @@ def attached(policies: Iterable[tuple[str, bytes | None]], field: str = "policy"
 
 
 def documents(text: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """The stored policies of a key by name, each with its document; an unknown name allows nothing."""
+    """Decode a key's stored policies by name, with documents. An unknown name allows nothing."""
     if not text:
         return []
     return [
@@ -181,7 +181,7 @@ def documents(text: str) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def compiled(text: str) -> Policies | None:
-    """What a key's policies allow; None for a key without any, which its role alone bounds."""
+    """Compile a key's policies; None for a key without any, which only its role limits."""
     found = documents(text)
     return Policies([msgspec.convert(document, Document) for _, document in found]) if found else None
 

@@ -1,4 +1,4 @@
-"""What calls cost: the shipped table of prices, an operator's in its place, and the bill of a month's calls.
+"""Prices of calls: the built-in table, an operator's overrides, and the bill of a month's calls.
 
 Amounts are decimal numbers from the file to the answer, never binary ones.
 """
@@ -21,7 +21,7 @@ _FIELDS = frozenset({"free", "input", "output"})
 
 
 class Charge(StrEnum):
-    """Which of an operation's two prices a call costs."""
+    """Price that a call costs: one of an operation's two."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -29,17 +29,17 @@ class Charge(StrEnum):
 
 
 class Pricing(StrEnum):
-    """Whether an operation has a price."""
+    """Pricing of an operation."""
 
     PRICED = "priced"
     FREE = "free"
-    """However often it is called."""
+    """Free, whatever the number of calls."""
     UNPRICED = "unpriced"
-    """The price of calls beyond the free ones is unknown."""
+    """Calls beyond the free ones have an unknown price."""
 
 
 class Price(msgspec.Struct, frozen=True):
-    """Of one operation: ``free`` calls an account and month (None: all of them), and the two prices of a call."""
+    """Prices of an operation: ``free`` calls per account and month (None: all of them), and its two prices per call."""
 
     free: int | None = 0
     input: Decimal | None = None
@@ -47,10 +47,10 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """Of an operation's calls in a month.
+    """Bill for an operation's calls in a month.
 
-    ``free`` are the calls that cost nothing and ``free_left`` what is left of them, None where all are free. ``unit``
-    is the price of a call beyond them and ``cost`` of all of those; None where nobody states a price and one is needed.
+    ``free`` are the free calls and ``free_left`` the remaining ones, None if all calls are free. ``unit`` is the price
+    of a further call and ``cost`` the total. Both are None if a price is needed but unknown.
     """
 
     pricing: Pricing
@@ -61,9 +61,9 @@ class Bill(msgspec.Struct, frozen=True):
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """A table of prices. A name of ``operations`` is an operation's, or its API's and its own: ``native/getJob``.
+    """Price table. Keys of ``operations`` are an operation's name, or ``API/operation``: ``native/getJob``.
 
-    ``devices`` has the price of an hour of a device, by the name of its type or a part of it.
+    ``devices`` has the price of a device hour, by the name of the device type or a part of it.
     """
 
     currency: str
@@ -72,17 +72,17 @@ class Prices(msgspec.Struct, frozen=True):
     devices: Mapping[str, Decimal] = msgspec.field(default_factory=dict)
 
     def device_hour(self, name: str) -> Decimal | None:
-        """The price of an hour of a device of that type: of several names that fit the longest; None: not stated."""
+        """Price of a device hour for that type, by the longest matching name; None if unknown."""
         low = name.casefold()
         fitting = [one for one in self.devices if one.casefold() in low]
         return self.devices[max(fitting, key=len)] if low and fitting else None
 
     def price(self, api: str, operation: str) -> Price:
-        """The price of an operation."""
+        """Price of an operation."""
         return self.operations.get(f"{api}/{operation}") or self.operations.get(operation) or Price()
 
     def bill(self, api: str, operation: str, calls: int) -> Bill:
-        """What so many calls of a month cost."""
+        """Bill for ``calls`` calls in a month."""
         price = self.price(api, operation)
         if price.free is None:
             return Bill(Pricing.FREE, None, None, Decimal(0), Decimal(0))
@@ -100,7 +100,7 @@ class Prices(msgspec.Struct, frozen=True):
 
 
 def load_prices(path: str = "") -> Prices:
-    """The shipped table, and in place of its entries those of an operator's file, where there is one.
+    """Load the built-in table with the overrides of an operator's file, if given.
 
     Raises ConfigurationError naming the file and the entry that is wrong.
     """
@@ -111,15 +111,15 @@ def load_prices(path: str = "") -> Prices:
         unknown = set(own) - {"currency", "charge", "operations", "devices"}
         if unknown or not all(isinstance(own.get(name, {}), dict) for name in ("operations", "devices")):
             raise ConfigurationError(
-                f"{path}: the entries are currency, charge, [operations.NAME] and [devices], not {sorted(unknown)}"
+                f"{path}: unknown entries {sorted(unknown)}: use currency, charge, [operations.NAME] and [devices]"
             )
         table = {**table, **own, "operations": {**table["operations"], **own.get("operations", {})}}
     place = path or "prices"
     currency, charge = table["currency"], table["charge"]
     if not isinstance(currency, str) or not currency.isalpha() or len(currency) != 3:
-        raise ConfigurationError(f"{place}: currency is three letters such as CNY")
+        raise ConfigurationError(f"{place}: currency must be three letters such as CNY")
     if charge not in set(Charge):
-        raise ConfigurationError(f"{place}: charge is one of {', '.join(Charge)}")
+        raise ConfigurationError(f"{place}: charge must be one of {', '.join(Charge)}")
     operations = {name: _price(entry, f"{place}: {name}") for name, entry in table["operations"].items()}
     return Prices(currency, Charge(charge), operations, _devices(table.get("devices", {}), place))
 
@@ -131,12 +131,12 @@ def _devices(table: Mapping[str, object], place: str) -> Mapping[str, Decimal]:
 
 def _price(entry: object, place: str) -> Price:
     if not isinstance(entry, dict) or set(entry) - _FIELDS:
-        raise ConfigurationError(f"{place} has {', '.join(sorted(_FIELDS))} and nothing else")
+        raise ConfigurationError(f"{place} may only contain {', '.join(sorted(_FIELDS))}")
     free = entry.get("free", 0)
     if free == _UNLIMITED:
         return Price(None)
     if isinstance(free, bool) or not isinstance(free, int) or not 0 <= free < 2**53:
-        raise ConfigurationError(f"{place}: free is a number of calls, or {_UNLIMITED!r}")
+        raise ConfigurationError(f"{place}: free must be a number of calls, or {_UNLIMITED!r}")
     return Price(free, *(_amount(entry.get(name), f"{place}: {name}") for name in ("input", "output")))
 
 
@@ -148,7 +148,7 @@ def _amount(value: object, place: str) -> Decimal | None:
     except InvalidOperation:
         amount = Decimal(-1)
     if not amount.is_finite() or not 0 <= amount < 10**12:
-        raise ConfigurationError(f"{place} is an amount of money from 0 such as 0.001")
+        raise ConfigurationError(f"{place} must be an amount of money, 0 or more, such as 0.001")
     return amount
 
 

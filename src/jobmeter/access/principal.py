@@ -1,4 +1,4 @@
-"""Who a caller is, once a credential was checked, and what a decision allows it to read."""
+"""Identity of a verified caller, and the scope that it may read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from jobmeter.model.series import DEFAULT_PROJECT
 
 
 class Role(StrEnum):
-    """What a key may do at most."""
+    """Role of a key: the upper bound of its permissions."""
 
     ADMIN = "admin"
     WRITER = "writer"
@@ -22,12 +22,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Principal:
-    """The holder of a key, or of a share token.
+    """Holder of a key or of a share token.
 
-    ``project`` None: every project; what it writes belongs to ``default``. ``job`` is set for a share token, which
-    opens the measurements of that one job and nothing else, and for a link, which opens its page.
-    ``access_key_id`` is the key's public half, empty where there is no key. ``actions`` None: whatever the role
-    allows; else these alone, as the holder of a trace token may.
+    ``project`` None: every project; written data belongs to ``default``. ``job`` is set for a share token, which only
+    opens the measurements of that job, and for a link, which opens its page. ``access_key_id`` is the key's public
+    half, empty without a key. ``actions`` None: everything that the role allows; else only these, as for a trace token.
     """
 
     id: str
@@ -38,7 +37,7 @@ class Principal:
     actions: frozenset[str] | None = None
     access_key_id: str = field(default="", compare=False)
     policies: Policies | None = field(default=None, compare=False, repr=False)
-    """What policies allow the key, within what its role does; None: its role alone decides."""
+    """Permissions by policies, within the role; None: only the role decides."""
 
     @property
     def linked(self) -> bool:
@@ -47,36 +46,39 @@ class Principal:
 
     @cached_property
     def account(self) -> str:
-        """The account that its calls are counted for: its project, else the default project."""
+        """Account that its calls are counted for: its project, else the default project."""
         return self.project or DEFAULT_PROJECT
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """The projects (None: all) and, for a share token, the one job that a caller may read.
+    """Scope of a caller: projects (None: all) and, for a share token, the one job that it may read.
 
-    Made by ``jobmeter.access.decide`` alone. A job outside of it is answered as if it did not exist.
+    Only ``jobmeter.access.decide`` creates scopes. A job outside the scope is treated as if it did not exist.
     """
 
     projects: frozenset[str] | None
     job: str | None = None
     record: bool = False
-    """Where there is one job: whether its record is open too, as to the holder of a link."""
+    """True if the record of a single job is open too, as for the holder of a link."""
     grant: Grant | None = None
-    """Where policies allow some resources of those projects alone: which."""
+    """Restriction to resources of those projects, if policies allow only some."""
 
     def allows(self, project: str, job: str | None = None) -> bool:
-        """True when that project, and that job where one is meant, lies inside."""
+        """True if that project, and that job if given, lie inside the scope."""
         inside = self.projects is None or project in self.projects
         return inside and (self.job is None or self.job == job)
 
     def within(self, projects: frozenset[str] | None) -> frozenset[str] | None:
-        """Those of some projects (None: all) that lie inside."""
+        """Intersect projects (None: all) with the scope."""
         if projects is None or self.projects is None:
             return self.projects if projects is None else projects
         return self.projects & projects
 
     def shows(self, job: Job, clusters: Iterable[str]) -> bool:
-        """True when a job, whose replicas ran on those clusters, lies inside; they matter where ``grant.clusters``."""
+        """True if a job whose replicas ran on those clusters lies inside.
+
+        Clusters matter only with ``grant.clusters``.
+        """
         if not self.allows(job.project, job.id):
             return False
         if self.grant is None:
@@ -87,7 +89,7 @@ class Scope(msgspec.Struct, frozen=True):
         return self.grant.shows(job.project, *names)
 
     def shows_node(self, node: Node) -> bool:
-        """True when the node lies inside."""
+        """True if the node lies inside the scope."""
         if self.grant is None:
             return self.allows(node.project)
         names = [f"node/{node.name}"]
@@ -96,7 +98,7 @@ class Scope(msgspec.Struct, frozen=True):
         return (self.projects is None or node.project in self.projects) and self.grant.shows(node.project, *names)
 
     def shows_group(self, project: str, group: str) -> bool:
-        """True when all of a resource group in that project lies inside."""
+        """True if the whole resource group in that project lies inside the scope."""
         if self.grant is None:
             return self.allows(project)
         return self.grant.whole and self.grant.shows(project, f"resourcegroup/{group}")

@@ -1,7 +1,7 @@
-"""Sessions of the page's users: a sealed cookie, and links that sign in once.
+"""Sessions of the page's users: a sealed cookie, and one-time sign-in links.
 
-Both carry their own content under the vault's seal; nothing is stored for a valid one. Sessions that were signed out
-and links that were used are remembered until they would have expired.
+Both carry their content, encrypted by the vault, so that valid ones need no storage. Signed-out sessions and used links
+are remembered until they would have expired.
 """
 
 import secrets
@@ -15,17 +15,17 @@ from jobmeter.errors import UnauthenticatedError
 from jobmeter.model.time import HOUR, SECOND, Clock
 
 LIFE_MS = 12 * HOUR
-"""How long a session lasts."""
+"""Lifetime of a session in milliseconds."""
 LINK_MS = WINDOW_MS - 5 * SECOND
-"""How long a link can be used: a little less than used ones are remembered."""
+"""Lifetime of a link in milliseconds: a little less than used ones are remembered."""
 MOST_ENDED = 100_000
-"""Most sign-outs that are remembered; beyond that the oldest sessions end early."""
+"""Largest number of remembered sign-outs. Beyond that the oldest sessions end early."""
 _SESSION, _LINK = "session of the page", "link to the page"
 _ID_BYTES = 16
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """The content of a sealed text: the key, the session or link, and its times in epoch milliseconds."""
+    """Content of a sealed text: the key, the session or link, and its times in epoch milliseconds."""
 
     access_key_id: str
     id: str
@@ -34,21 +34,21 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Sessions:
-    """Makes and reads sessions and links. Safe to use from any thread."""
+    """Creates and reads sessions and links. Thread-safe."""
 
     def __init__(self, vault: Vault, clock: Clock, links: NonceMemory, ended: NonceMemory) -> None:
-        """``ended`` has a window of ``LIFE_MS``; ``links`` one of at least ``LINK_MS``."""
+        """``ended`` has a window of ``LIFE_MS``; ``links`` a window of at least ``LINK_MS``."""
         self._vault = vault
         self._clock = clock
         self._links = links
         self._ended = ended
 
     def begin(self, access_key_id: str) -> tuple[str, int]:
-        """A new session of that key as a cookie's value, and when it ends (epoch ms)."""
+        """Begin a session of that key. Returns the cookie's value and its expiry (epoch ms)."""
         return self._sealed(access_key_id, _SESSION, LIFE_MS)
 
     def read(self, value: str) -> Opened:
-        """The session of a cookie.
+        """Read the session of a cookie.
 
         Raises UnauthenticatedError: ``malformed``, ``bad-signature``, ``expired`` or ``revoked`` (signed out).
         """
@@ -62,18 +62,18 @@ class Sessions:
         self._ended.first(*_fingerprints(self.read(value)))
 
     def link(self, access_key_id: str) -> tuple[str, int]:
-        """A code that signs the key's holder in once, and when it ends (epoch ms)."""
+        """Create a one-time sign-in code for the key's holder. Returns the code and its expiry (epoch ms)."""
         return self._sealed(access_key_id, _LINK, LINK_MS)
 
     def peek(self, code: str) -> Opened:
-        """The owner of a code, without using it up. Raises UnauthenticatedError as ``read``."""
+        """Return the owner of a code without using it up. Raises UnauthenticatedError as ``read``."""
         return self._opened(code, _LINK, "link")
 
     def redeem(self, code: str) -> Opened:
-        """The owner of a code, using it up. Raises UnauthenticatedError as ``read``, or ``replayed``."""
+        """Return the owner of a code and use it up. Raises UnauthenticatedError as ``read``, or ``replayed``."""
         opened = self._opened(code, _LINK, "link")
         if not self._links.fresh(opened.issued_ms) or not self._links.first(*_fingerprints(opened)):
-            raise UnauthenticatedError("the link was used before: each works once", "replayed")
+            raise UnauthenticatedError("the link was already used: each works only once", "replayed")
         return opened
 
     def close(self) -> None:

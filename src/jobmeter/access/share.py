@@ -1,6 +1,6 @@
 """Share tokens: their holder may read one job's measurements until they expire.
 
-A token carries its own content under the vault's signature; nothing is stored for it.
+A token carries its content with the vault's signature, so that it needs no storage.
 """
 
 import hmac
@@ -24,7 +24,10 @@ _SEAL_BYTES = 16
 def issue(
     vault: Vault, project: str, job: str, now_ms: int, life_seconds: int = DEFAULT_LIFE_SECONDS
 ) -> tuple[str, int]:
-    """A token for that job, and when it expires (epoch ms). Raises InvalidRequestError naming the field."""
+    """Create a token for a job.
+
+    Returns the token and its expiry (epoch ms). Raises InvalidRequestError naming the field.
+    """
     check_project(project)
     check_job_id(job)
     if not 1 <= life_seconds <= MAX_LIFE_SECONDS:
@@ -36,14 +39,14 @@ def issue(
 
 
 def read(vault: Vault, token: str, now_ms: int) -> Principal:
-    """The principal of a token: a reader of one job.
+    """Return the principal of a token: a reader of one job.
 
     Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``.
     """
     content = _checked(vault, token)
     version, expires_ms, length = _HEAD.unpack_from(content)
     if version != _VERSION:
-        raise UnauthenticatedError("the share token is of another version", "malformed")
+        raise UnauthenticatedError("the share token has an unknown version", "malformed")
     if expires_ms <= now_ms:
         raise UnauthenticatedError("the share token has expired", "expired")
     names = content[_HEAD.size :]

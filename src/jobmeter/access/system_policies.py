@@ -1,4 +1,4 @@
-"""Policies that a key may have by name: those that the vendor's pages name, and what goes with them."""
+"""Built-in policies that a key can have by name: the names in the vendor's documents, and their permissions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,4 +21,4 @@ SYSTEM_POLICIES: Mapping[str, Mapping[str, Any]] = {
     "AliyunARMSReadOnlyAccess": _allow(_ARMS, _READS),
     "JobmeterFullAccess": _allow(_EVERYTHING, _EVERYTHING),
 }
-"""By name, each in the form of a document."""
+"""Documents of the built-in policies by name."""

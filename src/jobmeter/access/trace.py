@@ -1,7 +1,7 @@
-"""Trace tokens: with one a program sends spans and log records to one project, as the key that requested it.
+"""Trace tokens: a program uses one to send spans and log records to a project, on behalf of the key that requested it.
 
-A token carries its own content under the vault's seal; nothing is stored for it. It is valid until it
-expires, or its key is revoked.
+A token carries its content, encrypted by the vault, so that it needs no storage. It is valid until it expires or its
+key is revoked.
 """
 
 from dataclasses import replace
@@ -17,25 +17,28 @@ from jobmeter.errors import ForbiddenError
 from jobmeter.model.time import DAY
 
 LIFE_MS = 7 * DAY
-"""How long a token is valid."""
+"""Lifetime of a token in milliseconds."""
 ACTIONS = frozenset({"traces:write"})
-"""The actions of its holder."""
+"""Actions of its holder."""
 _USE = "trace token"
 
 
 class TraceGrant(msgspec.Struct, frozen=True):
-    """The content of a token: the key that requested it, and the project to write to."""
+    """Content of a token: the key that requested it, and the project to write to."""
 
     access_key_id: str
     project: str
 
     def narrowed(self, principal: Principal) -> Principal:
-        """The holder of the token, who may do less than the key."""
+        """Return the principal of the token, which may do less than the key."""
         return replace(principal, project=self.project, actions=ACTIONS)
 
 
 def issue(vault: Vault, principal: Principal, now_ms: int) -> tuple[str, int]:
-    """A token for the caller's own project, and when it ends (epoch ms). Raises ForbiddenError."""
+    """Create a token for the caller's own project.
+
+    Returns the token and its expiry (epoch ms). Raises ForbiddenError.
+    """
     project = write_project(principal)
     if not principal.access_key_id:
         raise ForbiddenError("only the holder of a key may request a trace token")
@@ -44,6 +47,6 @@ def issue(vault: Vault, principal: Principal, now_ms: int) -> tuple[str, int]:
 
 
 def read(vault: Vault, token: str, now_ms: int) -> TraceGrant:
-    """The content of a token. Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``."""
+    """Return the content of a token. Raises UnauthenticatedError: ``malformed``, ``bad-signature`` or ``expired``."""
     (access_key_id, project), _ = unseal(vault, _USE, token.removeprefix(TRACE_PREFIX), "trace token", now_ms)
     return TraceGrant(access_key_id, project)

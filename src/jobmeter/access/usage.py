@@ -1,4 +1,4 @@
-"""Counts the calls of each account, and writes the counts to the registry every second."""
+"""Count the calls of each account, and write the counts to the registry every second."""
 
 import secrets
 import threading
@@ -12,22 +12,22 @@ from jobmeter.model.usage import Usage
 FLUSH_SECONDS, RETRY_SECONDS = 1.0, 10.0
 
 _Counts = dict[tuple[str, str, str, str, bool], int]
-"""Calls by month, account, API, operation, and whether they failed."""
+"""Calls by month, account, API, operation, and failure."""
 
 
 class UsageStore(Protocol):
-    """The part of ``Registry`` that adds up counts."""
+    """Part of ``Registry`` that adds up counts."""
 
     def add_usage(self, writer: str, batch: int, rows: Sequence[Usage], now_ms: int) -> None:
-        """See ``Registry.add_usage``."""
+        """Add counts of calls; see ``Registry.add_usage``."""
         ...
 
 
 class UsageMeter:
-    """Counts each call once, when it is answered, in the month of that moment. Safe to use from any thread.
+    """Counter of calls: each counts once, when it is answered, in the month of its answer. Thread-safe.
 
-    A call counts for the account of its key as soon as its credential is verified, whatever its result. Counts not yet
-    written are lost with the process: a second's calls, or those since the registry last answered.
+    A call counts for the account of its key once its credential is verified, whatever its result. A crash loses counts
+    not yet written: a second's calls, or those since the registry last answered.
     """
 
     name = "usage"
@@ -45,7 +45,7 @@ class UsageMeter:
         self._batch: tuple[int, _Counts] = (0, {})
 
     def count(self, account: str, api: str, operation: str, *, failed: bool) -> None:
-        """An operation of an API was called for that account, and answered or refused."""
+        """Count a call of an account to an operation of an API."""
         now_ms = self._clock.now_ms()
         month = self._month
         if not month.start_ms <= now_ms < month.end_ms:
@@ -55,13 +55,13 @@ class UsageMeter:
             self._counts[key] = self._counts.get(key, 0) + 1
 
     def round(self) -> None:
-        """See ``jobmeter.server.background.Work``: write the counts."""
+        """Write the counts."""
         self.interval = RETRY_SECONDS
         self.flush()
         self.interval = FLUSH_SECONDS
 
     def flush(self) -> None:
-        """Write the counts so far. Raises UnavailableError; they are written again the next time."""
+        """Write the counts so far. Raises UnavailableError; the next call tries again."""
         with self._flushing:
             self._write()
             with self._lock:
@@ -72,7 +72,7 @@ class UsageMeter:
     def _write(self) -> None:
         """Add the batch to the registry.
 
-        One of unknown outcome is sent again under the same number, and counts once.
+        A batch of unknown outcome is sent again under its number, and counts once.
         """
         number, counts = self._batch
         if counts:

@@ -1,6 +1,6 @@
-"""The one secret of an installation: it seals the signature secrets in the registry and signs share tokens.
+"""Vault: the secret key of an installation. It encrypts signature secrets in the registry and signs share tokens.
 
-The key file lies outside of the registry, so that a stolen copy of the registry opens nothing.
+The key file lies outside the registry, so that a stolen copy of the registry reveals no secrets.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _NONCE_BYTES = 12
 
 
 class Vault:
-    """Seals, opens and signs. Each use has a key of its own, derived from the file's. Safe to use from any thread."""
+    """Encrypts, decrypts and signs. Each use has its own key, derived from the key file. Thread-safe."""
 
     def __init__(self, key: bytes) -> None:
         """``key`` is 32 random bytes."""
@@ -38,10 +38,10 @@ class Vault:
 
     @classmethod
     def load(cls, settings: Settings, *, make: bool = True) -> "Vault":
-        """The vault of the key file that the settings name; the one in the data folder is made when it is missing.
+        """Load the vault from the key file in the settings; the default file in the data folder is created if missing.
 
-        Not unless ``make``: what it sealed would not open with another one. Raises ConfigurationError for a file that
-        is missing, malformed or open to others.
+        With ``make`` False it is not created: existing secrets would not open with a new key. Raises ConfigurationError
+        for a file that is missing, malformed or readable by others.
         """
         if settings.secret_key_file:
             return cls(_read(Path(settings.secret_key_file)))
@@ -51,29 +51,32 @@ class Vault:
         return cls(_read(path))
 
     def seal(self, secret: str, owner: str) -> bytes:
-        """The secret, encrypted and bound to its owner's name: it opens for no other."""
+        """Encrypt the secret, bound to its owner's name: no other owner can open it."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return _VERSION + nonce + self._cipher.encrypt(nonce, secret.encode(), _VERSION + owner.encode())
 
     def open(self, sealed: bytes, owner: str) -> str:
-        """What ``seal`` was given.
+        """Decrypt a secret from ``seal``.
 
-        Raises ConfigurationError when it was sealed with another key or for another owner.
+        Raises ConfigurationError when it was encrypted with another key or for another owner.
         """
         nonce, body = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         try:
             return self._cipher.decrypt(nonce, body, sealed[:1] + owner.encode()).decode()
         except (InvalidTag, ValueError) as error:
             raise ConfigurationError(
-                f"the secret of {owner} was sealed with another key file: bring that file back, or make a new key"
+                f"the secret of {owner} was encrypted with another key file: restore that file, or create a new key"
             ) from error
 
     def sign(self, data: bytes) -> bytes:
-        """16 bytes that only this vault can make for ``data``."""
+        """Return a 16-byte signature of ``data`` that only this vault can make."""
         return hmac.new(self._signing, data, hashlib.sha256).digest()[:16]
 
     def fingerprint(self, text: str) -> str:
-        """8 hexadecimal digits that distinguish texts in a log. Nobody without the key can try texts against them."""
+        """Return 8 hexadecimal digits that distinguish texts in a log.
+
+        Nobody without the key can guess texts by them.
+        """
         return hmac.new(self._marking, text.encode(), hashlib.sha256).hexdigest()[:8]
 
 
@@ -89,7 +92,7 @@ def _read(path: Path) -> bytes:
         raise ConfigurationError(f"the secret key file {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"the secret key file {path} does not have 64 hexadecimal digits") from error
-    # A group may read it: that is how a secret is handed to a container. Nobody else may, and no group may write.
+    # A group may read it, because containers get secrets that way. Others may not read it, and no group may write it.
     if mode & (stat.S_IWGRP | stat.S_IRWXO):
         raise ConfigurationError(f"the secret key file {path} is open to other users: chmod 600 {path}")
     try:
@@ -109,11 +112,11 @@ def _make(path: Path) -> None:
             file.write(f"{secrets.token_hex(KEY_BYTES)}\n")
             file.flush()
             os.fsync(file.fileno())
-        # A link is made or fails as a whole: of two programs that start together one wins, and both read its key.
+        # A link is created or fails as a whole: of two programs that start together one wins, and both read its key.
         with suppress(FileExistsError):
             os.link(part, path)
     except OSError as error:
-        raise ConfigurationError(f"the secret key file {path} cannot be made: {error.strerror}") from error
+        raise ConfigurationError(f"the secret key file {path} cannot be created: {error.strerror}") from error
     finally:
         with suppress(OSError):
             part.unlink()

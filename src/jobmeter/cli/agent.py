@@ -15,6 +15,7 @@ from jobmeter.cli.options import (
     checked,
     checked_interval,
     data_folder,
+    examples,
     job_ids_option,
     key_option,
     stopped,
@@ -38,7 +39,12 @@ _SHORTEST_INTERVAL_MS = 1000
 _LONGEST_GROUP = 256
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "jobmeter agent --server https://meter.example --key TOKEN",
+        "jobmeter agent --server https://meter.example --key TOKEN --once",
+    )
+)
 @click.option("--server", metavar="URL", envvar="JOBMETER_SERVER", required=True, help="The server (JOBMETER_SERVER).")
 @key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)
 @click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
@@ -46,7 +52,7 @@ _LONGEST_GROUP = 256
     "--spool",
     type=FOLDER,
     metavar="DIR",
-    help="Folder for what waits for the server (by default spool/agent in the data folder).",
+    help="Folder for data that waits for the server (default: spool/agent in the data folder).",
 )
 @click.option("--cluster", metavar="NAME", default="", help="Name of the cluster that this node belongs to.")
 @click.option(
@@ -56,25 +62,25 @@ _LONGEST_GROUP = 256
     default="",
     help="Resource group whose capacity this node counts towards (JOBMETER_RESOURCE_GROUP).",
 )
-@click.option("--node", metavar="NAME", help="Name of this node (by default its host name).")
+@click.option("--node", metavar="NAME", help="Name of this node (default: its host name).")
 @ca_file_option
 @click.option(
     "--job-rules",
     type=FILE,
     metavar="FILE",
     envvar="JOBMETER_JOB_RULES",
-    help="Rules that make jobs of units, containers, control groups and commands (JOBMETER_JOB_RULES).",
+    help="File with rules that assign units, containers, control groups and commands to jobs (JOBMETER_JOB_RULES).",
 )
 @click.option(
     "--job-mapping-dir",
     type=FOLDER,
     metavar="DIR",
     envvar="JOBMETER_JOB_MAPPING_DIR",
-    help="Folder in which a scheduler's prolog writes which job has which GPU (JOBMETER_JOB_MAPPING_DIR).",
+    help="Folder in which a scheduler's prolog writes the GPUs of each job (JOBMETER_JOB_MAPPING_DIR).",
 )
-@job_ids_option("What is in the ids of Slurm's jobs: their number, or NUMBER@CLUSTER (JOBMETER_JOB_IDS).")
-@click.option("--kernel-log/--no-kernel-log", default=True, help="Read the kernel's log, where that is allowed.")
-@click.option("--journal/--no-journal", default=True, help="Read systemd's journal, where there is one.")
+@job_ids_option("Form of Slurm job ids: plain NUMBER, or NUMBER@CLUSTER (JOBMETER_JOB_IDS).")
+@click.option("--kernel-log/--no-kernel-log", default=True, help="Read the kernel's log if permitted.")
+@click.option("--journal/--no-journal", default=True, help="Read systemd's journal if present.")
 @click.option(
     "--log-file",
     "log_files",
@@ -90,7 +96,7 @@ _LONGEST_GROUP = 256
     show_default=True,
     metavar="N",
     envvar="JOBMETER_LOG_RATE",
-    help="Lines a second of each source at most (JOBMETER_LOG_RATE); a line says how many are left out.",
+    help="Most lines per second of each source (JOBMETER_LOG_RATE); a line reports the number dropped.",
 )
 @click.option("--once", is_flag=True, help="Measure once, deliver, and exit; status 1 unless the server accepted it.")
 def command(  # noqa: PLR0913 - one for each option
@@ -112,7 +118,7 @@ def command(  # noqa: PLR0913 - one for each option
     log_files: tuple[str, ...],
     log_rate: float,
 ) -> None:
-    """Measure this node and the jobs on it, read its system logs, and send all of it to a server."""
+    """Measure this node and the jobs on it, read its system logs, and send everything to a server."""
     logging.basicConfig(level=logging.INFO, format="jobmeter agent: %(message)s")
     check_server(server)
     place = Place(
@@ -142,7 +148,7 @@ def command(  # noqa: PLR0913 - one for each option
     stop = stopped()
     logging.getLogger("jobmeter").info("measuring %s every %s for %s", place.node, interval, server)
     if not agent.run(stop):
-        logging.getLogger("jobmeter").info("undelivered data stays in the spool for the next start")
+        logging.getLogger("jobmeter").info("undelivered data stays in the spool until the next start")
     sys.exit(0)
 
 
@@ -150,7 +156,9 @@ def _spool(directory: Path) -> Spool | None:
     try:
         return Spool(directory)
     except OSError as error:
-        logging.getLogger("jobmeter").warning("the spool %s cannot be used (%s): memory instead", directory, error)
+        logging.getLogger("jobmeter").warning(
+            "the spool %s cannot be used (%s): using memory instead", directory, error
+        )
         return None
 
 

@@ -1,4 +1,4 @@
-"""The attempt number of a run: one more than the highest on the server."""
+"""Attempt number of a run: one more than the highest on the server."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,11 +26,11 @@ def next_attempt(
     clock: Clock,
     say: Callable[[str], None],
 ) -> int:
-    """The number of this attempt of a job.
+    """Determine the number of this attempt of a job.
 
-    A supervisor may count it in JOBMETER_ATTEMPT. Otherwise the server gives it. While the server does not answer, or
+    A supervisor may set it in JOBMETER_ATTEMPT. Otherwise the server returns it. While the server does not answer, or
     samples of an earlier attempt wait on this machine, it is the seconds since 1970: above every earlier number. Raises
-    a usage error where the job is still running.
+    a usage error if the job is still running.
     """
     counted = _counted(os.environ)
     if counted is not None:
@@ -41,12 +41,12 @@ def next_attempt(
         except ConflictError as error:
             raise click.UsageError(error.message) from error
         except JobmeterError as error:
-            say(f"the attempts of job {job} so far are unknown ({error.message}): this one is numbered by the time")
+            say(f"earlier attempts of job {job} are unknown ({error.message}): using the time as the attempt number")
     return clock.now_ms() // SECOND
 
 
 def _counted(environment: Mapping[str, str]) -> int | None:
-    """The number that a supervisor set; None where the variable is a surrounding run's."""
+    """Return the number that a supervisor set; None if the variable belongs to a surrounding run."""
     text = environment.get("JOBMETER_ATTEMPT", "")
     if "JOBMETER_MEASURED" in environment or not (text.isascii() and text.isdigit() and len(text) < 10):
         return None

@@ -6,14 +6,18 @@ import click
 import msgspec
 
 from jobmeter.cli import local
-from jobmeter.cli.options import FOLDER, key_option
+from jobmeter.cli.options import FOLDER, examples, key_option
 from jobmeter.client.transport import API
 
 HOURS_SECONDS = 6 * 3600.0
-"""How long a copy may take."""
+"""Longest duration of a copy in seconds."""
 
 
-@click.command(short_help="Copy a running server's data into a folder.")
+@click.command(
+    epilog=examples(
+        "jobmeter backup /backup/jobmeter", "jobmeter backup /backup/jobmeter --server https://meter.example"
+    )
+)
 @click.argument("directory", type=FOLDER)
 @click.option("--data", type=FOLDER, help="The data folder (JOBMETER_DATA).")
 @key_option("The token of an administrator's key (JOBMETER_KEY).")
@@ -21,8 +25,8 @@ HOURS_SECONDS = 6 * 3600.0
 def command(directory: Path, data: Path | None, key: str | None, server: str | None) -> None:
     """Copy a running server's data into DIRECTORY.
 
-    The server itself writes the folder, on its own machine; it must be empty or not be there yet. The copy is
-    consistent while samples come in, and holds the key that seals secrets: keep it as safe as the data folder.
+    The server itself writes the folder, on its own machine; it must be empty or must not exist. The copy is consistent
+    while samples arrive. It contains the secret key: protect it like the data folder.
     """
     transport = local.connect(server, key, data, start=False).with_timeout(HOURS_SECONDS)
     body = msgspec.json.encode({"directory": str(directory.absolute())})

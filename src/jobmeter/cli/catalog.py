@@ -1,18 +1,19 @@
-"""``jobmeter catalog``: every metric, from the catalogue that this installation carries. Needs no server."""
+"""``jobmeter catalog``: the metrics in the catalogue of this installation. Needs no server."""
 
 from typing import Any
 
 import click
 
 from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, print_json
 from jobmeter.errors import NotFoundError
 from jobmeter.model import catalog
 from jobmeter.model.nearest import did_you_mean
 
 
-@click.command(short_help="List every metric.")
-@click.option("--metric", multiple=True, metavar="NAME", help="Only this one, with every field.")
+@click.command(epilog=examples("jobmeter catalog", "jobmeter catalog --metric gpu.utilization"))
+@click.option("--metric", multiple=True, metavar="NAME", help="Only this metric, with every field.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 def command(metric: tuple[str, ...], as_json: bool) -> None:
     """List every metric: name, unit, kind, scope, and its name in each dialect."""
@@ -28,11 +29,13 @@ def command(metric: tuple[str, ...], as_json: bool) -> None:
     rows = [(one.name, one.unit, one.kind, one.scope, _vendors(one)) for one in chosen]
     columns = ("metric", "unit", "kind", "scope", "in other APIs")
     show_listing(out, columns, rows, spare=("kind",), folded="in other APIs")
-    out.print("One metric in full: jobmeter catalog --metric NAME. Names that begin with app. are open.")
+    out.print(
+        "For all fields of a metric: jobmeter catalog --metric NAME. Programs may report any name that begins with app."
+    )
 
 
 def entry(metric: catalog.Metric) -> dict[str, Any]:
-    """All that the catalogue says of a metric, as JSON."""
+    """Return the catalogue entry of a metric as JSON."""
     return {
         "name": metric.name,
         "unit": metric.unit,
@@ -57,7 +60,7 @@ def _named(name: str) -> catalog.Metric:
     found = catalog.find(name)
     if found is None:
         hint = did_you_mean(name, catalog.CATALOG) or "; see `jobmeter catalog`"
-        raise NotFoundError(f"there is no metric {name!r}{hint}", "metric", name)
+        raise NotFoundError(f"unknown metric {name!r}{hint}", "metric", name)
     return found
 
 

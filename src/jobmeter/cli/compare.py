@@ -1,4 +1,4 @@
-"""``jobmeter compare``: jobs beside each other, each from its own start."""
+"""``jobmeter compare``: jobs side by side, each from its own start."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,30 +8,33 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
-from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json
-from jobmeter.cli.use import began
+from jobmeter.cli.options import examples
+from jobmeter.cli.output import Trend, cell, chart, console, duration, moment, print_json
+from jobmeter.cli.resource_columns import began
 from jobmeter.client.bodies import ComparedJob, Comparison
 from jobmeter.model.quantity import quantity
 
 _MOST = 10
 
 
-@click.command(short_help="Put jobs beside each other.")
+@click.command(
+    epilog=examples("jobmeter compare train-1 train-2", "jobmeter compare train-1 last --metric gpu.utilization")
+)
 @click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
-@metric_option("Draw the course of this metric too.")
-@click.option("--step", metavar="LENGTH", help="Length of a bucket of the course, such as 1m.")
+@metric_option("Also draw this metric over time.")
+@click.option("--step", metavar="DURATION", help="Length of a bucket, such as 1m.")
 @click.option("--json", "as_json", is_flag=True, help="An object: jobs, step, lines (times from each job's start).")
 @local.connection_options
 def command(
     jobs: Sequence[str], metrics: Sequence[str], step: str | None, as_json: bool, connection: local.Connection
 ) -> None:
-    """Put two or more jobs beside each other: how long they took, and mean and peak of what they used.
+    """Compare two or more jobs side by side: their duration, and mean and peak of their usage.
 
-    With --metric their courses are drawn on one scale, each from its own start.
+    With --metric, their values over time are drawn on one scale, each from the job's own start.
     """
     found = connection.find_each(jobs)
     if not 2 <= len(found) <= _MOST:
-        raise click.UsageError(f"name 2 to {_MOST} different jobs, these are {len(found)}")
+        raise click.UsageError(f"name 2 to {_MOST} different jobs, got {len(found)}")
     answer = found[0].api.compare([one.id for one in found], metrics, step, connection.project)
     if as_json:
         print_json(answer)
@@ -77,14 +80,14 @@ def _used(out: Console, answer: Comparison) -> None:
 def _curves(out: Console, answer: Comparison, metric: str) -> None:
     lines = [line for line in answer.lines if line.metric == metric]
     if not lines:
-        out.print(f"\n{metric}: not measured for any of them", markup=False)
+        out.print(f"\n{metric}: not measured for any of these jobs", markup=False)
         return
     end = max(line.points[-1][0] for line in lines) + answer.step
     highest = max(value for line in lines for _, value in line.points)
     out.print(f"\n{metric} from each start, step {duration(answer.step)}", markup=False, style="bold")
     order = [one.job.id for one in answer.jobs]
     for line in lines:
-        course = Course(line.points, 0, end, answer.step)
+        course = Trend(line.points, 0, end, answer.step)
         drawn = chart(course, line.unit, height=4, room=out.width, highest=highest, ends=("0s", duration(end)))
         out.print(f"{_letter(order.index(line.job))}\n{drawn}", markup=False)
 

@@ -1,6 +1,6 @@
 """Shell completion of jobs, metrics and rules from a running server, with a short timeout.
 
-No server is started, no error shown.
+Starts no server and shows no errors.
 """
 
 import click
@@ -12,12 +12,12 @@ from jobmeter.errors import JobmeterError
 from jobmeter.model import catalog
 
 MOST = 50
-"""Jobs that are offered: the newest that match."""
+"""Most jobs that are offered, newest first."""
 _PATIENCE_SECONDS = 1.0
 
 
 def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
-    """Ids and names of jobs with that prefix, and ``last``; the help is a job's name and state."""
+    """Complete ids and names of jobs, and ``last``; the help is a job's name and state."""
     found = [CompletionItem("last", help="the newest job")] if "last".startswith(incomplete) else []
     try:
         search = JobSearch(name=incomplete, project=context.params.get("project"), limit=MOST)
@@ -31,7 +31,7 @@ def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
 
 
 def metrics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
-    """Names of metrics with that prefix: those that the job has, else those of the catalogue."""
+    """Complete names of metrics: of the job if it has any, else of the catalogue."""
     measured = _measured(context)
     return [
         CompletionItem(name, help=metric.text if (metric := catalog.find(name)) else None)
@@ -41,7 +41,7 @@ def metrics(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 
 def rules(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
-    """Names of diagnostic rules that begin so, and ``any``; the help is what a rule looks for."""
+    """Complete names of diagnostic rules, and ``any``; the help is the rule's purpose."""
     try:
         found = [CompletionItem(rule.name, help=rule.sees) for rule in _api(context).rules()]
     except JobmeterError:
@@ -51,7 +51,7 @@ def rules(context: click.Context, parameter: click.Parameter, incomplete: str) -
 
 
 def _measured(context: click.Context) -> list[str]:
-    # While an option's value is completed, click does not say which word is the job.
+    # While an option's value is completed, click does not tell which word is the job.
     named = context.params.get("job") or next(iter(context.args), None)
     if not named:
         return []

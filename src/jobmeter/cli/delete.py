@@ -1,24 +1,25 @@
-"""``jobmeter delete``: forget jobs and everything measured for them."""
+"""``jobmeter delete``: delete jobs and their data."""
 
 from collections.abc import Sequence
 
 import click
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, counted, print_json
 from jobmeter.cli.retention import confirm
 
 
-@click.command(short_help="Forget jobs and what was measured.")
+@click.command(epilog=examples("jobmeter delete train-1", "jobmeter delete train-1 train-2 --yes"))
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="The forgotten jobs as an array of objects.")
+@click.option("--json", "as_json", is_flag=True, help="The deleted jobs as an array of objects.")
 @local.connection_options
 def command(jobs: Sequence[str], yes: bool, as_json: bool, connection: local.Connection) -> None:
-    """Forget each JOB with its replicas, samples, log lines and events. It cannot be brought back."""
+    """Delete each JOB with its replicas, samples, log lines and events. This cannot be undone."""
     found = connection.find_each(jobs)
     named = ", ".join(one.id for one in found)
-    confirm(f"forget {counted(len(found), 'job')} and everything measured: {named}?", yes=yes)
+    confirm(f"delete {counted(len(found), 'job')} and all data: {named}?", yes=yes)
     for one in found:
         one.api.delete(one.id, one.project)
         if not as_json:

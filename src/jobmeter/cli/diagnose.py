@@ -1,4 +1,4 @@
-"""``jobmeter diagnose``: why a job is slow, or why it died."""
+"""``jobmeter diagnose``: why a job is slow or failed."""
 
 from collections.abc import Sequence
 from threading import Event
@@ -9,6 +9,7 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
 from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import cell, console, moment, print_json, state_cell
 from jobmeter.client.api import Api
 from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, Verdict
@@ -16,7 +17,7 @@ from jobmeter.model.time import SystemClock, parse_duration
 
 _POLL_SECONDS = 0.5
 _GRACE_MS = 30_000
-"""How much longer than the task's own deadline its end is waited for."""
+"""Time in milliseconds beyond the task's own deadline until waiting for it ends."""
 _LISTED = 100
 _STYLES = {
     CheckStatus.OK: "green",
@@ -27,14 +28,14 @@ _STYLES = {
 _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOWN: "yellow"}
 
 
-@click.command(short_help="Tell why a job is slow, or why it died.")
+@click.command(epilog=examples("jobmeter diagnose last", "jobmeter diagnose --node node-1 --since 2h"))
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Check this node instead; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
-@click.option("--since", default="1h", show_default=True, help="How far back to read stored data of nodes.")
-@click.option("--task", metavar="ID", help="Show a diagnostic task that was made before.")
+@click.option("--since", default="1h", show_default=True, help="Age of stored data of nodes to include, such as 1h.")
+@click.option("--task", metavar="ID", help="Show an earlier diagnostic task.")
 @click.option("--tasks", "listed", is_flag=True, help="List the newest diagnostic tasks.")
-@click.option("--json", "as_json", is_flag=True, help="An array of findings; of nodes and tasks the whole task.")
+@click.option("--json", "as_json", is_flag=True, help="An array of findings; for nodes and tasks the whole task.")
 @local.connection_options
 def command(
     *,
@@ -47,10 +48,10 @@ def command(
     as_json: bool,
     connection: local.Connection,
 ) -> None:
-    """Show what the diagnostic rules find in JOB: worst first, with evidence and advice.
+    """Show the findings of the diagnostic rules about JOB: worst first, with evidence and advice.
 
     With --node the agents of those nodes check them (disks, links, GPUs, clock, waiting processes, memory), and rules
-    evaluate what is stored of them.
+    evaluate their stored data.
     """
     if sum((job is not None, bool(nodes), task is not None, listed)) != 1:
         raise click.UsageError("give one of JOB, --node, --task and --tasks")
@@ -77,7 +78,7 @@ def command(
 
 
 def _check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int) -> DiagnosticTask:
-    """Create a task that checks nodes and wait for its end; its last state where the server does not end it."""
+    """Create a task that checks nodes and wait for its end. Returns its last state if the server does not finish it."""
     now_ms = SystemClock().now_ms()
     task = api.create_task(NewTask(nodes=nodes, cluster=cluster, project=project, start=now_ms - back_ms, end=now_ms))
     clock, pause = SystemClock(), Event()
@@ -89,7 +90,7 @@ def _check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, 
 
 
 def _show_task(task: DiagnosticTask, *, as_json: bool) -> None:
-    """Print a task: each node with its checks, the findings, the events that warn."""
+    """Print a task: each node with its checks, the findings, and warning events."""
     if as_json:
         print_json(task)
         return

@@ -8,8 +8,8 @@ import click
 from rich.markup import escape
 
 from jobmeter.cli import local
-from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, key_option
-from jobmeter.cli.output import console, print_json
+from jobmeter.cli.options import FOLDER, ca_file_option, data_folder, data_option, examples, key_option
+from jobmeter.cli.output import console, counted, print_json
 from jobmeter.cli.terminal import printable
 from jobmeter.client.transport import Transport
 from jobmeter.collect.doctor.base import Check, Machine, Status
@@ -20,16 +20,16 @@ from jobmeter.model.time import SystemClock
 _STYLES = {Status.OK: "green", Status.LIMITED: "yellow", Status.ABSENT: "dim", Status.PROBLEM: "bold red"}
 
 
-@click.command(short_help="Show what is measured on this machine, what is not, and why.")
-@click.option("--server", metavar="URL", help="The server (JOBMETER_SERVER; by default the data folder's own).")
+@click.command(epilog=examples("jobmeter doctor", "jobmeter doctor --server https://meter.example --key TOKEN"))
+@click.option("--server", metavar="URL", help="The server (JOBMETER_SERVER; default: the data folder's own).")
 @key_option("The agent's token (JOBMETER_KEY).")
 @data_option
 @click.option(
-    "--spool", type=FOLDER, metavar="DIR", help="The agent's spool (by default spool/agent in the data folder)."
+    "--spool", type=FOLDER, metavar="DIR", help="The agent's spool (default: spool/agent in the data folder)."
 )
 @ca_file_option
-@click.option("--kubeconfig", metavar="FILE", help="How to reach a Kubernetes API server (KUBECONFIG).")
-@click.option("--flink", metavar="URL", help="A Flink job manager (FLINK_REST).")
+@click.option("--kubeconfig", metavar="FILE", help="Configuration file for a Kubernetes API server (KUBECONFIG).")
+@click.option("--flink", metavar="URL", help="URL of a Flink job manager (FLINK_REST).")
 @click.option("--json", "as_json", is_flag=True, help="The checks as JSON.")
 def command(
     *,
@@ -42,9 +42,9 @@ def command(
     flink: str | None,
     as_json: bool,
 ) -> None:
-    """Show what is measured on this machine, what is not, why, and what to do; status 1 when something is broken.
+    """Show what is measured on this machine, what is not, why, and what to do; status 1 if there is a problem.
 
-    Run it as the agent's own user, with its own settings: rights and keys are those of the caller.
+    Run it as the agent's user with the agent's settings, because rights and keys depend on them.
     """
     questions = Questions(
         environment=os.environ,
@@ -62,7 +62,7 @@ def command(
 
 
 def _transport(server: str | None, key: str | None, data: Path | None, ca_file: str | None) -> Transport | None:
-    """A way to the server; None where none is named and none listens for the data folder."""
+    """Return a transport to the server; None if no server is given and none listens for the data folder."""
     try:
         found = local.connect(server, key, data, start=False)
     except UnavailableError:
@@ -82,4 +82,4 @@ def _show(checks: list[Check]) -> None:
             out.print(f"{'':24}[dim]→[/] {escape(printable(check.advice))}")
     problems = sum(check.status is Status.PROBLEM for check in checks)
     limited = sum(check.status is Status.LIMITED for check in checks)
-    out.print(f"\n{problems} to be mended, {limited} read in part")
+    out.print(f"\n{counted(problems, 'problem')}, {limited} partial")

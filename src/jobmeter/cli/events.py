@@ -1,4 +1,4 @@
-"""``jobmeter events``: what happened to a job, on a node, or anywhere, and when."""
+"""``jobmeter events``: events of a job, of a node, or of everything."""
 
 import sys
 from collections.abc import Sequence
@@ -8,27 +8,27 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice
+from jobmeter.cli.options import choice, examples
 from jobmeter.cli.output import console, counted, moment, print_json
 from jobmeter.client.searches import EventSearch
 from jobmeter.model.event import Event, EventSource, EventType, Level
 from jobmeter.model.time import parse_duration
 
 SHOWN = 100
-"""The default number of events in the table."""
+"""Default number of events in the table."""
 
 
-@click.command(short_help="Show what happened to a job, or everywhere.")
+@click.command(epilog=examples("jobmeter events last", "jobmeter events --node node-1 --since 1d"))
 @click.argument("job", required=False, shell_complete=completion.jobs)
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Only events of this node; may be repeated.")
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only events of this replica.")
 @click.option("--type", "types", multiple=True, type=choice(EventType), help="Only events of this type.")
 @click.option("--source", "sources", multiple=True, type=choice(EventSource), help="Only events of this source.")
 @click.option("--level", type=choice(Level), help="Only events of this level or above.")
-@click.option("--contains", default="", metavar="TEXT", help="Only events whose reason or message holds this text.")
-@click.option("--since", metavar="LENGTH", help="At most this long ago, such as 30m or 7d.")
+@click.option("--contains", default="", metavar="TEXT", help="Only events whose reason or message contains this text.")
+@click.option("--since", metavar="DURATION", help="At most this long ago, such as 30m or 7d.")
 @click.option(
-    "--limit", type=click.IntRange(1), metavar="N", help=f"The newest N; {SHOWN} by default, all with --json."
+    "--limit", type=click.IntRange(1), metavar="N", help=f"Only the newest N (default: {SHOWN}; with --json all)."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
@@ -40,11 +40,11 @@ def command(
     connection: local.Connection,
     **options: object,
 ) -> None:
-    """Show what happened to JOB and its replicas, the newest last; without JOB what happened everywhere."""
+    """Show the events of JOB and its replicas, newest last; without JOB, events of everything."""
     if since:
         parse_duration(since, "--since")
     if job and options["nodes"]:
-        raise click.UsageError("JOB and --node exclude each other: the events of a job name their nodes")
+        raise click.UsageError("give JOB or --node, not both: the events of a job name their nodes")
     named = connection.find(job) if job else None
     project = named.project if named else connection.project
     search = EventSearch(since=since, project=project, **options)  # type: ignore[arg-type]

@@ -9,15 +9,15 @@ _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.I
 
 
 def headline(one: Finding) -> str:
-    """A finding in one line, as markup."""
+    """Format a finding in one line, as markup."""
     style = _STYLES[one.severity]
-    text = one.sentence or one.message  # a server of before has no sentences
+    text = one.sentence or one.message  # servers of earlier releases send no sentences
     since = f", since {moment(one.start)} UTC" if one.start < one.end else f" at {moment(one.start)} UTC"
     return f"[{style}]{one.severity}[/] {cell(text)}{since} [dim]({cell(one.rule)}, {one.role})[/]"
 
 
 def details(one: Finding) -> list[tuple[str, str]]:
-    """When it was, the evidence that its first line does not have, and the advice, each with its name."""
+    """List time, further evidence and advice of a finding, each with its label."""
     span = moment(one.start) if one.start == one.end else f"{moment(one.start)} to {moment(one.end)}"
     first = one.sentence or one.message
     evidence = ((evidence.kind, evidence.text) for evidence in one.evidence if evidence.text not in first)

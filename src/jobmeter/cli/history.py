@@ -1,4 +1,4 @@
-"""The history of a job: its events, and for a failed one the last log lines."""
+"""History of a job: its events, and for a failed job the last log lines."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from jobmeter.client.bodies import LogEntry
 
 EVENTS = 8
-"""Events shown, the newest ones."""
+"""Most events shown, newest kept."""
 LINES = 10
-"""Lines of the log shown, the last ones."""
+"""Most log lines shown, last ones kept."""
 
 
 def show_history(out: Console, api: Api, job: Job) -> None:
-    """Print the events of a finished job and the findings of any; for a failed one also the end of its log."""
+    """Print the events of a finished job and the findings of any job; for a failed one also the end of its log."""
     parts = [_course, _findings]
     if job.state.finished:
         parts.insert(0, _events)
     if job.state is JobState.FAILED:
         parts.append(_lines)
     for part in parts:
-        # A server of an older release has no such endpoint.
+        # Servers of earlier releases have no such endpoint.
         with suppress(NotFoundError):
             part(out, api, job)
 
@@ -49,7 +49,7 @@ def _events(out: Console, api: Api, job: Job) -> None:
 
 
 def _course(out: Console, api: Api, job: Job) -> None:
-    """Its changes: nodes, peaks of warnings, change points of its metrics."""
+    """Print the changes of a job: nodes, peaks of warnings, change points of its metrics."""
     moments = api.timeline(job.id, ("node", "peak", "metric"), EVENTS, job.project)
     if moments:
         out.print("\nwhat changed beside", markup=False, style="bold")

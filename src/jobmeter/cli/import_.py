@@ -1,4 +1,4 @@
-"""``jobmeter import``: samples and job records from files, as fast as the server takes them."""
+"""``jobmeter import``: imports samples and job records from files, as fast as the server accepts them."""
 
 import importlib.util
 import sys
@@ -15,6 +15,7 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from jobmeter.cli import local
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, counted, duration, moment, print_json
 from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
     from jobmeter.cli.loading.send import Totals
 
 _REASONS = {
-    "expired": "older than the project's retention; lift it with JOBMETER_RETENTION_RAW_DAYS at the server, or for one "
+    "expired": "older than the project's retention; raise it with JOBMETER_RETENTION_RAW_DAYS at the server, or for a "
     "project with PUT /api/jobmeter/v1/projects/PROJECT/retention",
     "future": "further ahead of the server's clock than it allows; check the clock and that times are milliseconds",
 }
-_SECONDS = "the last of them is of 1970: are the times in seconds? They must be milliseconds, or ISO 8601"
+_SECONDS = "the last of them is in 1970: are the times in seconds? Use milliseconds or ISO 8601"
 
 
-@click.command(short_help="Import samples and job records from files.")
+@click.command(epilog=examples("jobmeter import samples.csv", "jobmeter import --dry-run samples.parquet jobs.jsonl"))
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--format",
     "form",
     type=click.Choice(("csv", "jsonl", "parquet")),
-    help="By default detected by the name or content.",
+    help="Default: detected by name or content.",
 )
 @click.option(
     "--batch-rows",
@@ -46,10 +47,10 @@ _SECONDS = "the last of them is of 1970: are the times in seconds? They must be 
     default=500_000,
     show_default=True,
     metavar="N",
-    help="Rows in one request, at most.",
+    help="Most rows in one request.",
 )
-@click.option("--skip-bad", is_flag=True, help="Leave out rows that cannot be imported, and count them.")
-@click.option("--dry-run", is_flag=True, help="Read and check everything, send nothing.")
+@click.option("--skip-bad", is_flag=True, help="Skip rows that cannot be imported, and count them.")
+@click.option("--dry-run", is_flag=True, help="Read and check everything, but send nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")
 @local.connection_options
 def command(
@@ -61,12 +62,12 @@ def command(
 ) -> None:
     """Import samples and job records from CSV, JSON lines or Parquet; - is standard input.
 
-    Columns: job_id, replica, node, device, metric, time, value and, if wanted, cluster. time is ISO 8601 or epoch
-    milliseconds, value is in the unit that `jobmeter catalog` names. A line of JSON may also be a job record: an object
-    with job_id and no metric. Importing the same again changes nothing. The status is 1 when the server took no row.
+    Columns: job_id, replica, node, device, metric, time, value and optionally cluster. time is ISO 8601 or epoch
+    milliseconds; value is in the metric's unit, see `jobmeter catalog`. A JSON line may also be a job record: an object
+    with job_id and no metric. Repeating an import changes nothing. The status is 1 if the server accepted no row.
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
-        raise ConfigurationError("importing needs the columns of the server extra: install Jobmeter with it")
+        raise ConfigurationError("importing needs the server extra: pip install 'jobmeter[server]'")
     from jobmeter.cli.loading.load import Plan, Tally, bodies
     from jobmeter.cli.loading.send import Totals
 
@@ -95,11 +96,11 @@ def command(
 def _check_files(files: Sequence[str]) -> None:
     for name in files:
         if name != "-" and not Path(name).exists():
-            raise InvalidRequestError(f"there is no file {name}", "file")
+            raise InvalidRequestError(f"no such file: {name}", "file")
         if name != "-" and Path(name).is_dir():
             raise InvalidRequestError(f"{name} is a folder: name the files in it", "file")
     if list(files).count("-") > 1:
-        raise InvalidRequestError("standard input can be read once only", "file")
+        raise InvalidRequestError("standard input can be read only once", "file")
 
 
 def _send(
@@ -150,7 +151,7 @@ def _show(result: Mapping[str, Any], dry_run: bool) -> None:
         pace = f"in {duration(round(result['seconds'] * 1000))} ({result['rows_per_second']:,} rows/s)"
         out.print(f"imported {counts} {pace}", markup=False)
     if result["skipped"]:
-        out.print(f"left out {counted(result['skipped'], 'bad row')}", markup=False)
+        out.print(f"skipped {counted(result['skipped'], 'bad row')}", markup=False)
     for reason, count in result["rejected"].items():
         explanation = _SECONDS if result["last"] is not None and result["last"] < SECOND * SECOND * 10_000 else ""
         explanation = explanation or _REASONS.get(reason, "see the server")
@@ -159,7 +160,7 @@ def _show(result: Mapping[str, Any], dry_run: bool) -> None:
 
 @contextmanager
 def _progress(files: Sequence[str]) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-    """Progress: a bar on a terminal, elsewhere only why a request waits."""
+    """Show progress: a bar on a terminal; elsewhere only the reason why a request waits."""
     if not sys.stderr.isatty():
         yield (lambda size: None), (lambda text: click.echo(f"jobmeter: {text}", err=True))  # noqa: ARG005
         return

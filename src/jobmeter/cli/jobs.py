@@ -1,4 +1,4 @@
-"""``jobmeter jobs``: the jobs of the server, newest first."""
+"""``jobmeter jobs``: lists the jobs of the server, newest first."""
 
 import sys
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import choice
+from jobmeter.cli.options import choice, examples
 from jobmeter.cli.output import console, duration, moment, print_json
-from jobmeter.cli.use import began
+from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobSummary
 from jobmeter.client.searches import JobSearch
@@ -24,45 +24,49 @@ from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock, parse_duration
 
 SHOWN = 20
-"""Jobs in the table when nobody says how many."""
+"""Default number of jobs in the table."""
 _USED = ("mean cpu", "peak memory", "mean gpu")
 _SPARE = ("user", "type", "start", "peak memory", "mean cpu", "mean gpu", "name", "duration")
-"""What a narrow terminal shows no column of, in this order."""
+"""Columns that a narrow terminal drops, in this order."""
 FIRST_STEP = "no jobs yet: jobmeter run -- python train.py"
 
 _GROUPS = {
-    "Which jobs": ("states", "types", "users", "name", "findings", "severities", "since", "project"),
-    "How they are shown": ("limit", "as_json"),
-    "Which server": WHICH_SERVER,
+    "Filters": ("states", "types", "users", "name", "findings", "severities", "since", "project"),
+    "Output": ("limit", "as_json"),
+    "Connection": WHICH_SERVER,
 }
 
 
-@click.command(short_help="List jobs.", cls=GroupedCommand, groups=_GROUPS)
+@click.command(
+    cls=GroupedCommand,
+    groups=_GROUPS,
+    epilog=examples("jobmeter jobs --state Running", "jobmeter jobs --since 7d --finding any"),
+)
 @click.option("--state", "states", multiple=True, type=choice(JobState), help="Only jobs in this state.")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Such as PyTorchJob.")
-@click.option("--user", "users", multiple=True, metavar="NAME", help="Who submitted it.")
-@click.option("--name", default="", metavar="TEXT", help="A part of the name or the id, in any case.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only jobs of this type, such as PyTorchJob.")
+@click.option("--user", "users", multiple=True, metavar="NAME", help="Only jobs submitted by this user.")
+@click.option("--name", default="", metavar="TEXT", help="Only jobs whose name or id contains this text.")
 @click.option(
     "--finding",
     "findings",
     multiple=True,
     metavar="RULE",
     shell_complete=completion.rules,
-    help="Only jobs with a finding of this rule, or of any rule: any.",
+    help="Only jobs with a finding of this rule, or with `any` finding.",
 )
 @click.option("--severity", "severities", multiple=True, type=choice(Severity), help="Only findings of this severity.")
-@click.option("--since", metavar="LENGTH", help="Created at most this long ago, such as 30m or 7d.")
+@click.option("--since", metavar="DURATION", help="Created at most this long ago, such as 30m or 7d.")
 @click.option(
-    "--limit", type=click.IntRange(1), metavar="N", help=f"At most this many; {SHOWN} by default, all with --json."
+    "--limit", type=click.IntRange(1), metavar="N", help=f"Show at most N jobs (default: {SHOWN}; with --json all)."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
 def command(
     since: str | None, limit: int | None, as_json: bool, connection: local.Connection, **options: object
 ) -> None:
-    """List jobs, newest first. What a job used is that of its replicas together, gpu the mean of its devices.
+    """List jobs, newest first. Usage covers all replicas of a job; gpu is the mean of its devices.
 
-    An option that is given several times means any of them.
+    An option given several times matches any of its values.
     """
     created_from = SystemClock().now_ms() - parse_duration(since, "--since") if since else None
     search = JobSearch(project=connection.project, created_from=created_from, **options)  # type: ignore[arg-type]
@@ -80,7 +84,7 @@ def command(
     total = api.jobs(replace(search, limit=1)).total if len(jobs) == (limit or SHOWN) else len(jobs)
     if total > len(jobs):
         console().print(
-            f"{len(jobs)} of {total} jobs: --limit {total} shows all, --state, --user, --name narrow it down"
+            f"{len(jobs)} of {total} jobs shown: use --limit {total} for all, or filter with --state, --user, --name"
         )
 
 
@@ -98,7 +102,7 @@ def _summary(api: Api, job: Job) -> JobSummary:
     try:
         return api.job(job.id, job.project).summary
     except JobmeterError:
-        # A job that was deleted meanwhile, or one too large to sum up in time, is still listed.
+        # List a job even if it was deleted meanwhile or is too large to be summarised in time.
         return JobSummary()
 
 

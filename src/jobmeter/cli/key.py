@@ -1,6 +1,6 @@
-"""``jobmeter key``: create, list and revoke keys, straight in the registry, with or without a running server.
+"""``jobmeter key``: create, list and revoke keys in the registry directly, with or without a running server.
 
-``jobmeter key env`` hands the key of the data folder to a shell.
+``jobmeter key env`` prints the key of the data folder for a shell.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from jobmeter.cli.options import FOLDER
+from jobmeter.cli.options import FOLDER, examples
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.event import COMMAND_LINE
 from jobmeter.model.time import SystemClock, iso
@@ -31,27 +31,34 @@ _data_option = click.option("--data", type=FOLDER, help="Data folder [env: JOBME
 
 
 def _where(function: _Command) -> _Command:
-    """The flags that say which registry is meant."""
+    """Add the options that select the registry."""
     registry = click.option("--registry", metavar="URL", help="Registry's URL [env: JOBMETER_REGISTRY].")
     return _data_option(registry(function))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples("jobmeter key create --name ci --role writer", "jobmeter key list"),
+)
 def command() -> None:
     """Create, show, list and revoke keys."""
 
 
 @command.command()
-@click.option("--name", required=True, help="What the key is called in listings and logs.")
-@click.option("--role", type=click.Choice(ROLES), help="What the key may do at most; needed without a --policy.")
+@click.option("--name", required=True, help="Name of the key in listings and logs.")
+@click.option(
+    "--role", type=click.Choice(ROLES), help="Upper limit of the key's permissions; required without --policy."
+)
 @click.option(
     "--policy",
     "policies",
     multiple=True,
     metavar="NAME|FILE",
-    help="A policy that says what the key may do: the name of one that is shipped, or a JSON file. Repeatable.",
+    help="Policy of the key: the name of a built-in one, or a JSON file. Repeatable.",
 )
-@click.option("--project", help="The only project it sees; without one it sees all and writes to 'default'.")
+@click.option(
+    "--project", help="Project to which the key is restricted. Default: sees all projects and writes to 'default'."
+)
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
 @_where
 def create(
@@ -63,9 +70,10 @@ def create(
     data: Path | None,
     registry: str | None,
 ) -> None:
-    """Make a key and show its secrets, this once.
+    """Create a key and show its secrets, which are never shown again.
 
-    With policies, what none of them allows is denied, whatever the role; without a role they decide alone.
+    With policies, everything that no policy allows is denied, whatever the role; without a role only the policies
+    decide.
     """
     if role is None and not policies:
         raise click.UsageError("a key needs a --role, a --policy, or both")
@@ -91,7 +99,7 @@ def create(
 @click.option("--json", "as_json", is_flag=True, help="A JSON array.")
 @_where
 def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
-    """Show every key, revoked ones included."""
+    """List all keys, including revoked ones."""
     with _open(data, registry) as (_, opened):
         from jobmeter.access.keys import list_keys
 
@@ -101,7 +109,7 @@ def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
     elif keys:
         _table(keys)
     else:
-        click.echo("No keys yet. Make one: jobmeter key create --name NAME --role reader")
+        click.echo("No keys yet. Create one: jobmeter key create --name NAME --role reader")
 
 
 @command.command()
@@ -112,11 +120,11 @@ def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
     multiple=True,
     required=True,
     metavar="NAME|FILE",
-    help="A policy that the key has from now on: the name of one that is shipped, or a JSON file. Repeatable.",
+    help="New policy of the key: the name of a built-in one, or a JSON file. Repeatable.",
 )
 @_where
 def policies(key_id: str, policies: tuple[str, ...], data: Path | None, registry: str | None) -> None:
-    """Replace the policies of a key. They take effect with its next call, a second later at a server that runs."""
+    """Replace the policies of a key. They take effect at its next call, on a running server within a second."""
     with _open(data, registry) as (_, opened):
         from jobmeter.access.keys import change_policies
         from jobmeter.access.policy import attached
@@ -127,7 +135,7 @@ def policies(key_id: str, policies: tuple[str, ...], data: Path | None, registry
 
 
 def _policy(given: str) -> tuple[str, bytes | None]:
-    """A policy by its name, or from a file: whatever names one."""
+    """Return a policy by name, or from a file if the text is a path."""
     path = Path(given)
     if not path.is_file():
         return given, None
@@ -143,13 +151,13 @@ def _policy(given: str) -> tuple[str, bytes | None]:
 @click.option("--json", "as_json", is_flag=True, help="An object.")
 @_where
 def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) -> None:
-    """Show one key and the documents of its policies, and no secret."""
+    """Show a key and the documents of its policies, without secrets."""
     with _open(data, registry) as (_, opened):
         from jobmeter.access.keys import list_keys, policies_of
 
         found = next((key for key in list_keys(opened) if key.id == key_id), None)
         if found is None:
-            raise NotFoundError(f"there is no key {key_id[:64]!r}", "key", key_id[:64])
+            raise NotFoundError(f"unknown key {key_id[:64]!r}", "key", key_id[:64])
         policies = [{"name": name, "document": document} for name, document in policies_of(opened, key_id)]
     if as_json:
         click.echo(json.dumps({**msgspec.to_builtins(found), "policies": policies}, indent=2))
@@ -167,7 +175,7 @@ def show(key_id: str, as_json: bool, data: Path | None, registry: str | None) ->
 @click.argument("key_id", metavar="ID")
 @_where
 def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
-    """End a key: nothing it signs or names is accepted any more."""
+    """Revoke a key: its token and signatures are no longer accepted."""
     with _open(data, registry) as (_, opened):
         from jobmeter.access.keys import revoke_key
 
@@ -180,7 +188,7 @@ def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
 def env(data: Path | None) -> None:
     """Print JOBMETER_SERVER and JOBMETER_KEY for a shell: eval "$(jobmeter key env)".
 
-    They are those that every other verb uses: by default the server on the data folder, started where none runs, and
+    The values are those that every other verb uses: by default the server on the data folder, started if none runs, and
     the folder's administrator key.
     """
     from jobmeter.cli.local import connect
@@ -197,7 +205,7 @@ def _open(data: Path | None, registry: str | None) -> Iterator[tuple[Settings, "
         from jobmeter.registry.open import open_registry
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"keys need the server's packages ({error.name} is missing): install Jobmeter with its server extra"
+            f"keys need the server extra ({error.name} is missing): pip install 'jobmeter[server]'"
         ) from error
     opened = open_registry(settings.registry_url, settings.retention)
     try:

@@ -1,4 +1,4 @@
-"""Listings that fit the terminal they are shown on: a column is left out or rows are stacked, nothing is cut."""
+"""Listings that fit the terminal: columns are hidden or rows are stacked, but no text is truncated."""
 
 from collections.abc import Collection, Sequence
 
@@ -9,9 +9,9 @@ from rich.text import Text
 from jobmeter.cli.output import cell, cell_of, table
 
 _GAP = 3
-"""Characters that stand between two columns."""
+"""Characters between two columns."""
 _LEAST_FOLDED = 20
-"""Characters that a folded column must have to be readable."""
+"""Least width of a folded column."""
 
 
 def fitted(
@@ -23,10 +23,10 @@ def fitted(
     spare: Sequence[str] = (),
     folded: str = "",
 ) -> RenderableType:
-    """The rows as a table of at most ``width`` characters; each row as lines of its own where no table is so narrow.
+    """Build a table of at most ``width`` characters, or a block of lines per row if no table fits.
 
-    ``spare`` are columns that may be left out, the first of them first; what was left out is said below. The cells of
-    the column ``folded`` may go over several lines. Cells are text, see ``table``.
+    ``spare`` are columns that may be hidden, in this order; a line below names the hidden ones. Cells of the column
+    ``folded`` may span several lines. Cells are text, see ``table``.
     """
     shown_columns, missing = list(range(len(columns))), []
     needs = [_need(column, [row[at] for row in rows], column == folded) for at, column in enumerate(columns)]
@@ -44,7 +44,7 @@ def fitted(
     if not missing:
         return shown
     named = [column for column in columns if column in missing]
-    return Group(shown, Text(f"not shown for want of room: {', '.join(named)}", style="dim"))
+    return Group(shown, Text(f"hidden columns: {', '.join(named)}", style="dim"))
 
 
 def show_listing(
@@ -56,7 +56,7 @@ def show_listing(
     spare: Sequence[str] = (),
     folded: str = "",
 ) -> None:
-    """Print what ``fitted`` makes for that console."""
+    """Print rows in a form that fits the console."""
     out.print(fitted(out.width, columns, rows, right=right, spare=spare, folded=folded))
 
 
@@ -66,7 +66,7 @@ def _need(column: str, cells: Sequence[str], folded: bool) -> int:
 
 
 def _stacked(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
-    """Each row as its first cell, and a line for each further one that says something."""
+    """Format each row as its first cell, and a line for each further non-empty cell."""
     widest = max(map(cell_len, columns[1:]), default=0)
     lines: list[Text] = []
     for row in rows:

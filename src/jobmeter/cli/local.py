@@ -1,4 +1,4 @@
-"""Finds the server that a verb talks to, and starts one on the data folder when there is none."""
+"""Find the server for a verb, and start one on the data folder if none runs."""
 
 import fcntl
 import functools
@@ -26,9 +26,9 @@ from jobmeter.model.nearest import did_you_mean
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"
 IDLE_EXIT_SECONDS = 600
-"""A server that a verb started leaves after this long without a request."""
+"""Idle time in seconds after which a server started by a verb stops."""
 START_SECONDS = 60.0
-"""How long a server may take until it is ready."""
+"""Longest time in seconds for a server to become ready."""
 
 _T = TypeVar("_T")
 
@@ -36,7 +36,7 @@ LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
 class _Listening(msgspec.Struct):
-    """``DATA/server.json``: the description of a server that listens."""
+    """``DATA/server.json``: description of the listening server."""
 
     pid: int
     url: str
@@ -47,14 +47,14 @@ class _KeyFile(msgspec.Struct):
 
 
 def connect(server: str | None, key: str | None, data: Path | None, start: bool = True) -> Transport:
-    """A way to a server.
+    """Connect to a server.
 
-    That is the one named by ``server`` or ``JOBMETER_SERVER``, else the one that listens for the data folder, else one
-    on the default port that takes the folder's key. When there is none and ``start`` is true, one is started on the
-    data folder; it leaves after ten idle minutes. The key is ``key`` or ``JOBMETER_KEY``, else the folder's
-    administrator key, which is shown to servers on this machine only.
+    The server is ``server`` or ``JOBMETER_SERVER``, else the one that listens for the data folder, else one on the
+    default port that accepts the folder's key. If none runs and ``start`` is true, one is started on the data folder;
+    it stops after ten idle minutes. The key is ``key`` or ``JOBMETER_KEY``, else the folder's administrator key, which
+    is sent only to servers on this machine.
 
-    Raises UnavailableError or ConfigurationError saying what to do when there is no way.
+    Raises UnavailableError or ConfigurationError with the remedy if no server can be reached.
     """
     server = server or os.environ.get("JOBMETER_SERVER") or None
     key = key or os.environ.get("JOBMETER_KEY") or None
@@ -74,7 +74,7 @@ def connect(server: str | None, key: str | None, data: Path | None, start: bool 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The connection options of a verb, and the project of its query (None: any)."""
+    """Connection options of a verb, and the project of its query (None: any)."""
 
     server: str | None
     key: str | None
@@ -82,15 +82,15 @@ class Connection:
     project: str | None
 
     def open(self) -> Api:
-        """The native API of the server that ``connect`` finds or starts."""
+        """Open the native API of the server that ``connect`` finds or starts."""
         return Api(connect(self.server, self.key, self.data))
 
     def find(self, job: str) -> "NamedJob":
-        """The job of that id, unique prefix of an id, name, or ``last``."""
+        """Find a job by id, unique prefix of an id, name, or ``last``."""
         return self.find_each((job,))[0]
 
     def find_each(self, jobs: Iterable[str]) -> "list[NamedJob]":
-        """The named jobs, each once, in their order."""
+        """Find the named jobs, each once, in order."""
         api = self.open()
         return list(dict.fromkeys(self._found(api, job) for job in jobs))
 
@@ -105,7 +105,7 @@ class Connection:
 
 
 def project_of(api: Api, project: str) -> None:
-    """Raise NotFoundError, with names that are near, for a project that has no job while others have."""
+    """Raise NotFoundError, with similar names, for a project without jobs while others have some."""
     if api.jobs(JobSearch(project=project, limit=1)).jobs:
         return
     others = {job.project for job in api.jobs(JobSearch(limit=PAGE)).jobs}
@@ -114,7 +114,7 @@ def project_of(api: Api, project: str) -> None:
 
 
 class NamedJob(NamedTuple):
-    """A job named on the command line, and the API to query it."""
+    """Job named on the command line, with the API to query it."""
 
     api: Api
     id: str
@@ -122,7 +122,7 @@ class NamedJob(NamedTuple):
 
 
 def connection_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb ``--server --key --data --project``; it takes them as one ``connection``."""
+    """Add ``--server --key --data --project`` to a verb, which gets them as one ``connection``."""
 
     @functools.wraps(function)
     def call(**values: Any) -> None:  # noqa: ANN401 - what click parsed, each verb names its own
@@ -130,7 +130,7 @@ def connection_options(function: Callable[..., None]) -> Callable[..., None]:
         function(connection=Connection(**own), **values)
 
     options = (
-        click.option("--project", help="The project, where a job id is not enough."),
+        click.option("--project", help="The project of the job, if several have one of this id."),
         data_option,
         key_option("The token of a key (JOBMETER_KEY)."),
         click.option("--server", metavar="URL", help="The server's URL (JOBMETER_SERVER)."),
@@ -147,7 +147,7 @@ def _address(server: str) -> str:
 
 
 def _own_key(server: str, folder: Path) -> str:
-    # The folder's key opens everything: it is sent to no address that may belong to others.
+    # The folder's key gives full access: never send it to an address that may belong to others.
     described = _described(folder)
     address = _address(server).rstrip("/")
     if urlsplit(address).hostname in LOOPBACK or (described is not None and described.url.rstrip("/") == address):
@@ -172,7 +172,7 @@ def _decoded(file: Path, shape: type[_T]) -> _T | None:
 
 
 def _listening(folder: Path) -> str | None:
-    """The address of the data folder's own server, when its process lives and it is ready."""
+    """Return the address of the data folder's own server if its process lives and it is ready."""
     described = _described(folder)
     if described is None or not _lives(described.pid) or not _ready(described.url):
         return None
@@ -208,12 +208,12 @@ def _answers(transport: Transport, path: str) -> bool:
 
 
 def _started(folder: Path) -> str:
-    """The address of a server on the folder, started by this process or by another one at the same time."""
+    """Return the address of a server on the folder, started by this process or simultaneously by another one."""
     missing = [name for name in ("chdb", "httptools", "sqlalchemy") if not importlib.util.find_spec(name)]
     if missing:
         raise ConfigurationError(
             "no server answers, and this installation cannot start one: "
-            "install Jobmeter with its server extra, or name a server with --server"
+            "pip install 'jobmeter[server]', or name a server with --server"
         )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -225,7 +225,7 @@ def _started(folder: Path) -> str:
 
 @contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """A lock between processes; a waiter gives up after the time that a start may take."""
+    """Hold a lock between processes; a waiter gives up after the time that a start may take."""
     deadline = time.monotonic() + START_SECONDS
     with lock.open("w") as file:
         while True:
@@ -235,7 +235,7 @@ def _only_one(lock: Path) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise UnavailableError(
-                        f"another process has been starting a server for {START_SECONDS:.0f} s"
+                        f"another process has been trying to start a server for {START_SECONDS:.0f} s"
                     ) from None
                 time.sleep(0.1)
         yield
@@ -259,9 +259,9 @@ def _launch(folder: Path) -> str:
 
 
 def started_by(process: "subprocess.Popen[bytes]", folder: Path, log: Path, begin: int = 0) -> str:
-    """Wait until the server in ``process`` is ready on its data folder, and give its address.
+    """Wait until the server in ``process`` is ready on its data folder. Returns its address.
 
-    Raises UnavailableError with what it logged since ``begin`` when it ends or takes too long; then it is terminated.
+    Raises UnavailableError with its log since ``begin`` if it ends or takes too long; then it is terminated.
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
@@ -276,7 +276,7 @@ def started_by(process: "subprocess.Popen[bytes]", folder: Path, log: Path, begi
 
 
 def _end_of(log: Path, begin: int) -> str:
-    """The last line that the server logged since ``begin``, and where to read the rest."""
+    """Return the last line that the server logged since ``begin``, and the path of the log."""
     with log.open("rb") as file:
         file.seek(begin)
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""``jobmeter logs``: what the processes of a job wrote, and the system logs of nodes."""
+"""``jobmeter logs``: output of a job's processes, and system logs of nodes."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ import msgspec
 from jobmeter.cli import completion, local
 from jobmeter.cli.grouped import WHICH_SERVER, GroupedCommand
 from jobmeter.cli.named import existing_parts, in_milliseconds
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import piped
 from jobmeter.cli.terminal import printable, printable_colours, printable_json
 from jobmeter.client.bodies import LogEntry
@@ -23,38 +24,42 @@ from jobmeter.model.time import SECOND, SystemClock, iso
 
 _PAUSE = 1.0
 _LATE_MS = 10 * SECOND
-"""How much later than others a line may arrive and still be shown by --follow."""
+"""Largest delay in milliseconds of a line that --follow still shows."""
 _STATE_EVERY = 3
-"""Polls between two checks whether the job still runs."""
+"""Polls between two checks of the job's state."""
 _COLOURS = {"error": "31", "warning": "33", "debug": "2"}
 _INTERRUPTED = 130
 _GROUPS = {
-    "Which lines": (
+    "Filters": (
         *("node", "replicas", "attempt", "stream", "query", "contains", "level", "severity"),
         *("start", "end", "since", "tail", "project"),
     ),
-    "How they are shown": ("follow", "timestamps", "as_json"),
-    "Which server": WHICH_SERVER,
+    "Output": ("follow", "timestamps", "as_json"),
+    "Connection": WHICH_SERVER,
 }
 
 
-@click.command(short_help="Print log lines of a job, or of a node.", cls=GroupedCommand, groups=_GROUPS)
+@click.command(
+    cls=GroupedCommand,
+    groups=_GROUPS,
+    epilog=examples("jobmeter logs last --follow", "jobmeter logs train-1 --level error --tail 50"),
+)
 @click.argument("job", required=False, shell_complete=completion.jobs)
-@click.option("--node", metavar="NAME", help="With JOB: only lines from this node. Without: the node's system log.")
+@click.option("--node", metavar="NAME", help="With JOB: only lines from this node. Without JOB: the node's system log.")
 @click.option("--query", metavar="QUERY", help="Words, phrases, err*, a | b, NOT a, tag:sshd, severity>=4.")
 @click.option("--severity", metavar="NAME", help="Only lines of this severity or worse: err, warning, info.")
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--attempt", type=click.IntRange(0), metavar="N", help="Only this attempt of the replicas, from 0.")
 @click.option("--stream", metavar="NAME", help="Only this stream: stdout or stderr.")
 @click.option("--level", metavar="LEVEL", help="Only lines of this level or above: debug, info, warning, error.")
-@click.option("--contains", metavar="TEXT", help="Only lines that hold this text, in any case.")
+@click.option("--contains", metavar="TEXT", help="Only lines that contain this text, ignoring case.")
 @click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds.")
 @click.option("--end", metavar="TIME", help="The same, exclusive.")
-@click.option("--since", metavar="LENGTH", help="Instead of --start: this long before the end or now, such as 1h.")
+@click.option("--since", metavar="DURATION", help="Instead of --start: duration before the end or now, such as 1h.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the newest N lines.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new lines until the job has ended.")
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time in UTC.")
-@click.option("--json", "as_json", is_flag=True, help="An array of objects; with --follow an object a line.")
+@click.option("--json", "as_json", is_flag=True, help="An array of objects; with --follow one object per line.")
 @local.connection_options
 def command(
     job: str | None,
@@ -65,12 +70,12 @@ def command(
     connection: local.Connection,
     **options: object,
 ) -> None:
-    """Print what the processes of JOB wrote, oldest first; of several replicas each line begins with its own.
+    """Print the output of JOB's processes, oldest first; with several replicas, each line begins with its replica.
 
-    Without JOB, with --node: what the kernel, the journal and the files that its agent reads say of that node.
+    Without JOB, --node prints the node's system log: the kernel, the journal and the files that its agent reads.
     """
     if follow and options["end"] is not None:
-        raise click.UsageError("--follow and --end exclude each other")
+        raise click.UsageError("give --follow or --end, not both")
     in_milliseconds(options)
     search = LogSearch(**options)  # type: ignore[arg-type]
     if job is not None:
@@ -93,14 +98,14 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A source of lines: ``read`` gives those of a search, ``ended`` says whether no more will come."""
+    """Source of lines: ``read`` returns the lines of a search, ``ended`` is true when no more will come."""
 
     read: Callable[[LogSearch], Iterator[LogEntry]]
     ended: Callable[[], bool]
     search: LogSearch
 
     def first(self, tail: int | None) -> Iterator[LogEntry]:
-        """The lines there are, or the newest ``tail`` of them, oldest first."""
+        """Return the existing lines, or the newest ``tail`` of them, oldest first."""
         if tail is None:
             return self.read(self.search)
         newest = list(self.read(replace(self.search, order="desc", limit=tail))) if tail else []
@@ -108,7 +113,7 @@ class _Source:
 
 
 def _of_job(connection: local.Connection, text: str, search: LogSearch) -> tuple[_Source, bool]:
-    """The lines of a job, and whether they are of several replicas."""
+    """Find the lines of a job. The flag is True if it has several replicas."""
     named = connection.find(text)
     api, job, project = named
     search = replace(search, project=project)
@@ -130,14 +135,14 @@ def _of_node(connection: local.Connection, search: LogSearch) -> _Source:
     if not node:
         raise click.UsageError("name a JOB, or a node with --node")
     if search.replicas or search.attempt is not None:
-        raise click.UsageError("--replica and --attempt choose lines of a JOB: name one")
+        raise click.UsageError("--replica and --attempt need a JOB")
     api = connection.open()
     node_search = replace(search, node=None, project=connection.project)
     return _Source(lambda one: api.node_logs(node, one), lambda: False, node_search)
 
 
 class _Follower:
-    """Polls for new lines and gives each once."""
+    """Poll for new lines and yield each once."""
 
     def __init__(self, source: _Source) -> None:
         self._source = source
@@ -147,7 +152,7 @@ class _Follower:
         self._floor_ns = 0
 
     def lines(self, first: Iterable[LogEntry], tail: int | None) -> Iterator[LogEntry]:
-        """The stored lines (the last ``tail``, if given), then new ones until the job has ended."""
+        """Yield the stored lines (the last ``tail``, if given), then new ones until the job has ended."""
         if tail is not None:
             # Lines before the tail are not new.
             first = list(first)
@@ -157,7 +162,7 @@ class _Follower:
         yield from self._fresh(first)
         looks, ended = 0, False
         while not ended:
-            # The last poll comes after the job's end was seen: its last lines have arrived by then.
+            # Poll once more after the job's end was seen: its last lines have arrived by then.
             ended = looks % _STATE_EVERY == 0 and self._source.ended()
             time.sleep(_PAUSE)
             looks += 1
@@ -182,7 +187,7 @@ class _Follower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """How a line is shown."""
+    """Format of a line."""
 
     timestamps: bool
     replica: bool
@@ -190,7 +195,7 @@ class _Form:
     system: bool = False
 
     def line(self, entry: LogEntry) -> str:
-        """The line with its prefix, without a line end."""
+        """Format a line with its prefix, without a line end."""
         parts = []
         if self.timestamps:
             parts.append(f"{_moment(int(entry.time_ns))} ")

@@ -1,4 +1,4 @@
-"""``jobmeter metrics``: what a job used over time, as a table with charts or as data."""
+"""``jobmeter metrics``: usage of a job over time, as a table with charts or as data."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import existing_parts, in_milliseconds, metric_option
-from jobmeter.cli.options import FILE, one_format
+from jobmeter.cli.options import FILE, examples, one_format
 from jobmeter.cli.output import (
-    Course,
+    Trend,
     chart,
     console,
     course_width,
@@ -32,45 +32,50 @@ from jobmeter.model.quantity import quantity
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 WHOLE = "whole"
 CHARTED = 4
-"""Up to this many lines each get a chart of their own; more get one small curve a row."""
+"""Most lines that get a chart each; with more, each row gets a sparkline."""
 
 
-@click.command(short_help="Print a job's metrics.")
+@click.command(
+    epilog=examples(
+        "jobmeter metrics last --metric gpu.utilization",
+        "jobmeter metrics train-1 --metric cpu.usage --since 1h --format csv",
+    )
+)
 @click.argument("job", shell_complete=completion.jobs)
 @metric_option("A name of `jobmeter catalog`.")
-@click.option("--start", metavar="TIME", help="ISO 8601 or epoch milliseconds; by default the job's start.")
-@click.option("--end", metavar="TIME", help="The same, exclusive; by default the job's end, or now.")
-@click.option("--since", metavar="LENGTH", help="Instead of --start: this long before the end, such as 30m or 2h.")
-@click.option("--step", metavar="LENGTH", help="Length of a bucket, such as 15s or 5m; by default at most 240 buckets.")
+@click.option("--start", metavar="TIME", help="Start: ISO 8601 or epoch milliseconds (default: the job's start).")
+@click.option("--end", metavar="TIME", help="End, exclusive (default: the job's end, or now).")
+@click.option("--since", metavar="DURATION", help="Instead of --start: duration before the end, such as 30m or 2h.")
+@click.option(
+    "--step", metavar="DURATION", help="Length of a bucket, such as 15s or 5m (default: at most 240 buckets)."
+)
 @click.option(
     "--by",
     type=click.Choice(("replica", "device", "job")),
     default="replica",
     show_default=True,
-    help="The scope of one line.",
+    help="One series per replica, device or job.",
 )
 @click.option("--replica", "replicas", multiple=True, metavar="NAME", help="Only this replica.")
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device, such as gpu0.")
 @click.option(
     "--aggregate",
     type=click.Choice(("mean", "sum", "min", "max", WHOLE)),
-    help="How members become one; by default their mean, and with --by job the whole: the sum of bytes, cores, watts.",
+    help="How replicas or devices are combined (default: mean; with --by job the sum of bytes, cores, watts).",
 )
 @click.option(
     "--statistic",
     type=click.Choice(("mean", "min", "max", "sum", "count", "first", "last", "increase")),
-    help="The statistic of the samples in a bucket; by default their mean, and the rate of a counter.",
+    help="Statistic of the samples in a bucket (default: mean; of a counter its rate).",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(("table", "json", "csv", "parquet")),
-    help="A table with charts, or data; by default what the name of --output ends with, else a table.",
+    help="Output format (default: by the extension of --output, else a table with charts).",
 )
-@click.option(
-    "--raw", is_flag=True, help="Every stored reading: a counter as it was read, nothing joined; by default CSV."
-)
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json: an array with an object a point.")
+@click.option("--raw", is_flag=True, help="Every stored sample, neither combined nor converted (default format: CSV).")
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json: an array with one object per point.")
 @click.option("--output", type=FILE, metavar="FILE", help="Write there.")
 @local.connection_options
 def command(
@@ -83,18 +88,18 @@ def command(
     connection: local.Connection,
     **options: object,
 ) -> None:
-    """Print what JOB used: one line for each replica, or --by device or job.
+    """Print metrics of JOB: one series per replica, or --by device or job.
 
-    Columns of --format csv are time (epoch milliseconds), replica, device and value, one row a point; with several
-    metrics the first column is metric. With --raw it has a row for each stored reading, where they are needed with the
-    further columns node, attempt and labels, and --format json has an object a line.
+    --format csv has the columns time (epoch milliseconds), replica, device and value, one row per point; with several
+    metrics the first column is metric. With --raw it has a row per stored sample, with the columns node, attempt and
+    labels added if needed, and --format json prints one object per line.
     """
     form = one_format("--format", form, as_json=as_json)
     if raw:
         _check_raw(form)
     form = form or _form_of(output)
     if form == "parquet" and output is None and sys.stdout.isatty():
-        raise click.UsageError("--format parquet is not for a terminal: add --output FILE")
+        raise click.UsageError("--format parquet cannot be shown on a terminal: add --output FILE")
     in_milliseconds(options)
     named = connection.find(job)
     if not metrics:
@@ -113,15 +118,15 @@ def command(
 
 
 def _form_of(output: Path | None) -> str:
-    """The format for a file's name."""
+    """Return the format for a file's name."""
     return _ENDINGS.get(output.suffix.lower(), "table") if output else "table"
 
 
 def _offered(named: local.NamedJob) -> str:
-    """The error for a missing --metric: it lists those that the job has."""
+    """Build the error for a missing --metric, with the metrics that the job has."""
     measured = [metric.metric for metric in named.api.job(named.id, named.project).summary.metrics]
     if not measured:
-        return f"Missing option '--metric'; nothing was measured of {named.id} yet."
+        return f"Missing option '--metric'; {named.id} has no measurements yet."
     return f"Missing option '--metric'. {named.id} has: {', '.join(measured)}"
 
 
@@ -141,11 +146,11 @@ def _search(metrics: tuple[str, ...], project: str | None, options: Mapping[str,
 
 def _check_raw(form: str | None) -> None:
     if form == "table":
-        raise click.UsageError("--raw and --format table exclude each other: choose csv, json or parquet")
+        raise click.UsageError("--raw cannot print a table: use --format csv, json or parquet")
     context = click.get_current_context()
     for name in ("step", "by", "aggregate", "statistic"):
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(f"--raw and --{name} exclude each other: nothing is joined")
+            raise click.UsageError(f"--raw cannot be used with --{name}: raw samples are not combined")
 
 
 def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
@@ -168,7 +173,7 @@ def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
 
 
 def points(answer: MetricAnswer) -> list[dict[str, Any]]:
-    """One object a point: metric, unit, time (epoch ms), replica, node, device, rank, value."""
+    """List the points as objects: metric, unit, time (epoch ms), replica, node, device, rank, value."""
     return [
         {
             "metric": line.metric,
@@ -197,5 +202,5 @@ def _print_table(out: Console, answer: MetricAnswer, lines: Sequence[MetricLine]
     show_listing(out, columns, rows, right=columns[1:6], spare=("points", "last", "min", "mean"))
 
 
-def _course(answer: MetricAnswer, line: MetricLine) -> Course:
-    return Course(line.points, answer.start, answer.end, answer.step)
+def _course(answer: MetricAnswer, line: MetricLine) -> Trend:
+    return Trend(line.points, answer.start, answer.end, answer.step)

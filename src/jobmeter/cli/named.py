@@ -1,4 +1,4 @@
-"""Checks of a verb's arguments: parts that a job does not have, and implausible times."""
+"""Checks of arguments: parts that a job does not have, and implausible times."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ from jobmeter.model.time import SECOND
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _SECONDS = range(10**8, 10**10)
-"""Numbers that are moments of 1973 to 2286 in seconds, and of January to April 1970 in milliseconds."""
+"""Numbers that are times from 1973 to 2286 in seconds, and from January to April 1970 in milliseconds."""
 
 
 def metric_option(help_text: str) -> Callable[[_Function], _Function]:
-    """The names of metrics: the option may be repeated, and its value be several with commas between them."""
+    """Build an option for metric names, repeatable or comma separated."""
 
     def split(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
         return tuple(name for text in texts for name in text.split(",") if name)
@@ -39,12 +39,12 @@ def in_milliseconds(options: Mapping[str, object]) -> None:
             raise click.UsageError(
                 f"--{option} {text} is {moment(number)} in milliseconds; "
                 f"did you mean {number * SECOND} ({moment(number * SECOND)})? "
-                "For the former write it as ISO 8601."
+                "For a time in 1970 use ISO 8601."
             )
 
 
 def existing_parts(named: NamedJob, replicas: Sequence[str], devices: Sequence[str] = ()) -> None:
-    """Raise NotFoundError, with names that are near, for a replica or a device that the job never had."""
+    """Raise NotFoundError, with similar names, for a replica or a device that the job never had."""
     if not replicas and not devices:
         return
     detail = named.api.job(named.id, named.project)

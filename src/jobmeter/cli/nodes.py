@@ -1,4 +1,4 @@
-"""``jobmeter nodes``: the machines that agents run on."""
+"""``jobmeter nodes``: lists the machines that agents run on."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,22 +8,23 @@ import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, duration, moment, print_json
 from jobmeter.model.job import Node
 from jobmeter.model.quantity import quantity
 from jobmeter.model.time import SystemClock
 
 _MOST_MISSING = 3
-"""Devices that are named with the reason for which they are not measured, at most."""
+"""Most unmeasured devices that are named with the reason."""
 _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "memory", "cores")
 
 
-@click.command(short_help="List nodes.")
+@click.command(epilog=examples("jobmeter nodes", "jobmeter nodes --json"))
 @click.option("--resource-group", "groups", multiple=True, metavar="NAME", help="Only nodes of this resource group.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
 def command(groups: Sequence[str], as_json: bool, connection: local.Connection) -> None:
-    """List the nodes that agents run on, with what they have and when they were heard of."""
+    """List the nodes that agents run on, with their resources and last contact."""
     found = connection.open().nodes(connection.project)
     nodes = [node for node in found if not groups or node.resource_group in groups]
     if as_json:
@@ -66,7 +67,7 @@ def _bytes(info: Mapping[str, Any]) -> str:
 
 
 def _devices(info: Mapping[str, Any]) -> str:
-    """How many devices there are; where some are not measured, how many are, and why not the others."""
+    """Format the number of devices; if some are not measured, the number measured, and why others are not."""
     devices = info.get("devices")
     if not isinstance(devices, list):
         return str(len(devices)) if isinstance(devices, dict) else "-" if devices is None else str(devices)

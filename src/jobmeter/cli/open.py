@@ -1,4 +1,4 @@
-"""``jobmeter open``: the page in a browser, signed in by a link that works once."""
+"""``jobmeter open``: opens the page in a browser, signed in by a one-time link."""
 
 import os
 import sys
@@ -7,17 +7,18 @@ import webbrowser
 import click
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.options import examples
 
 
-@click.command(short_help="Open the page in a browser, signed in.")
+@click.command(epilog=examples("jobmeter open", "jobmeter open last --print"))
 @click.argument("job", required=False, shell_complete=completion.jobs)
-@click.option("--print", "only_print", is_flag=True, help="Print the link and open nothing.")
+@click.option("--print", "only_print", is_flag=True, help="Print the link without opening it.")
 @local.connection_options
 def command(job: str | None, only_print: bool, connection: local.Connection) -> None:
-    """Open the page, or that of JOB, signed in with your key.
+    """Open the page, or the page of JOB, signed in with your key.
 
-    The link works once, within fifteen minutes. Where there is no browser it is printed: open it where there is one
-    that reaches the server.
+    The link works once, within fifteen minutes. Without a browser it is printed: open it in a browser that can reach
+    the server.
     """
     if job:
         found = connection.find(job)
@@ -32,5 +33,5 @@ def command(job: str | None, only_print: bool, connection: local.Connection) -> 
 
 
 def _has_browser() -> bool:
-    """True where a window can open: a terminal's browser would take the terminal."""
+    """True if a window can open: a text browser would take over the terminal."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

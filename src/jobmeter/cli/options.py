@@ -1,4 +1,4 @@
-"""Options that several verbs have, and their checks."""
+"""Options that several verbs share, and their checks."""
 
 import os
 import signal
@@ -30,11 +30,11 @@ ca_file_option = click.option(
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _ARGUMENTS_BEGIN = 48
-"""The field of ``/proc/PID/stat``, counted from 1, with the address of the command line: see proc_pid_stat(5)."""
+"""Field of ``/proc/PID/stat``, counted from 1, with the address of the command line: see proc_pid_stat(5)."""
 
 
 def key_option(help_text: str, **more: Any) -> Callable[[_Function], _Function]:  # noqa: ANN401 - as click has it
-    """The option. Its value is overwritten in the command line that other users see."""
+    """Build the option ``--key``. Its value is overwritten in the command line that other users see."""
     return click.option("--key", metavar="TOKEN", help=help_text, callback=_hidden, **more)
 
 
@@ -45,14 +45,14 @@ def _hidden(context: click.Context, parameter: click.Parameter, value: str | Non
 
 
 def overwrite_argument(value: str, process: Path = Path("/proc/self")) -> None:
-    """Put ``x`` in place of each character of ``value`` in this process' own command line, where the system lets it.
+    """Overwrite ``value`` with ``x`` in this process' own command line, if the system permits it.
 
     Until then, some milliseconds after the start, anybody on the machine can read it.
     """
     try:
         line = (process / "cmdline").read_bytes()
         fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
-        begin = int(fields[_ARGUMENTS_BEGIN - 3])  # the first two fields are before the bracket
+        begin = int(fields[_ARGUMENTS_BEGIN - 3])  # the first two fields precede the bracket
         memory = os.open(process / "mem", os.O_RDWR)
     except (OSError, IndexError, ValueError):
         return
@@ -67,12 +67,12 @@ def overwrite_argument(value: str, process: Path = Path("/proc/self")) -> None:
 
 
 def choice(kind: type[StrEnum]) -> click.Choice[str]:
-    """One of those words, in any case."""
+    """Build a case-insensitive choice of words."""
     return click.Choice([str(one) for one in kind], case_sensitive=False)
 
 
 def job_ids_option(help_text: str) -> Callable[[_Function], _Function]:
-    """What is in the ids of jobs, ``JobIds`` as text."""
+    """Build the option ``--job-ids``: the form of job ids, ``JobIds`` as text."""
     return click.option(
         "--job-ids",
         type=click.Choice([one.value for one in JobIds]),
@@ -84,31 +84,31 @@ def job_ids_option(help_text: str) -> Callable[[_Function], _Function]:
 
 
 def data_folder(given: Path | None = None) -> Path:
-    """The folder given, else that of JOBMETER_DATA, else the user's own."""
+    """Return the given folder, else JOBMETER_DATA, else the user's default."""
     return given or Path(os.environ.get("JOBMETER_DATA") or default_data_directory(os.environ))
 
 
 def checked_interval(text: str, shortest_ms: int) -> int:
-    """Milliseconds of an ``--interval``.
+    """Parse an ``--interval`` to milliseconds.
 
-    Raises a usage error for one that is malformed or shorter than ``shortest_ms``.
+    Raises a usage error if it is malformed or shorter than ``shortest_ms``.
     """
     try:
         interval_ms = parse_duration(text, "--interval", bare_unit="s")
     except InvalidRequestError as error:
         raise click.UsageError(error.message) from error
     if interval_ms < shortest_ms:
-        raise click.UsageError(f"--interval must be at least {shortest_ms} ms, it is {interval_ms} ms")
+        raise click.UsageError(f"--interval must be at least {shortest_ms} ms, got {interval_ms} ms")
     return interval_ms
 
 
 def one_format(option: str, chosen: str | None, *, as_json: bool) -> str | None:
-    """The format that ``--json`` or ``option`` chose, None where neither was given.
+    """Return the format chosen by ``--json`` or ``option``, None without either.
 
-    Raises a usage error where the two contradict each other.
+    Raises a usage error if the two contradict each other.
     """
     if as_json and chosen not in {None, "json"}:
-        raise click.UsageError(f"--json and {option} {chosen} exclude each other: choose one format")
+        raise click.UsageError(f"give --json or {option} {chosen}, not both")
     return "json" if as_json else chosen
 
 
@@ -119,7 +119,7 @@ def check_server(server: str) -> None:
 
 
 def checked(check: Callable[[str, str], str], value: str, option: str) -> str:
-    """The value, if ``check`` accepts it; else raises a usage error."""
+    """Return the value if ``check`` accepts it; else raise a usage error."""
     try:
         return check(value, option)
     except InvalidRequestError as error:
@@ -127,10 +127,10 @@ def checked(check: Callable[[str, str], str], value: str, option: str) -> str:
 
 
 def stopped() -> Event:
-    """An event that SIGTERM and SIGINT set. For the main thread.
+    """Return an event that SIGTERM and SIGINT set. For the main thread.
 
-    Whichever thread of the process the system gives the signal to: the interpreter's own handlers run in the main
-    thread, which nothing wakes from a long wait where another thread got the signal.
+    It works whichever thread gets the signal. The interpreter's own handlers run in the main thread, which a signal to
+    another thread does not wake from a long wait.
     """
     stop, stopping = Event(), {signal.SIGTERM, signal.SIGINT}
     reading, writing = os.pipe()
@@ -149,4 +149,9 @@ def stopped() -> Event:
 
 
 def _ignored(_number: int, _frame: FrameType | None) -> None:
-    """Without a handler no signal reaches the pipe."""
+    """Do nothing: without a handler no signal reaches the pipe."""
+
+
+def examples(*lines: str) -> str:
+    """Format example command lines as the epilog of a verb's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -1,7 +1,6 @@
-"""How verbs show things: tables, numbers with their units, small charts, JSON for programs.
+"""Output of verbs: tables, numbers with units, small charts, JSON for programs.
 
-A person at a terminal gets a table with colour (unless ``NO_COLOR`` is set); anything else gets the same text plainly,
-never cut to a width.
+A terminal gets a table with colour (unless ``NO_COLOR`` is set). Other outputs get plain text that is never truncated.
 """
 
 import os
@@ -26,11 +25,11 @@ from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
 BARS = "▁▂▃▄▅▆▇█"
 _BROKEN_PIPE_STATUS = 141
 _WIDE = 1_000
-"""Columns that plain output may take: it is never folded."""
+"""Width of plain output, so that it never wraps."""
 _ROOMY, _NARROWEST = 120, 40
 
 STATE = "state"
-"""The head of a column of states."""
+"""Heading of a column of states."""
 _STATE_STYLES = {
     "Running": "green",
     "Succeeded": "cyan",
@@ -42,19 +41,19 @@ _STATE_STYLES = {
 
 
 class GuardedConsole(Console):
-    """Rich's console, which writes text as ``printable_text`` and its own colours and movements as they are."""
+    """Console that filters text by ``printable_text`` but keeps its own colours and movements."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """See ``Console.render``."""
+        """Render with filtered text."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable_text(segment.text))
 
 
 def console(stream: IO[str] | None = None) -> Console:
-    """Where people read: the terminal's width and colours, or wide and plain."""
+    """Build a console: with the terminal's width and colours, or wide and plain."""
     file = unguarded(stream or sys.stdout)
     if isinstance(file, TextIOWrapper):
-        # An encoding without bars shows question marks instead of failing.
+        # An encoding without block characters prints question marks instead of failing.
         file.reconfigure(errors="replace")
     return GuardedConsole(
         file=file, width=None if file.isatty() else _WIDE, highlight=False, soft_wrap=not file.isatty()
@@ -63,7 +62,7 @@ def console(stream: IO[str] | None = None) -> Console:
 
 @contextmanager
 def piped() -> Iterator[None]:
-    """Handles a closed standard output: nothing more is written, and the exit status is 141."""
+    """Handle a closed standard output: stop writing, and exit with status 141."""
     try:
         yield
     except BrokenPipeError:
@@ -73,7 +72,7 @@ def piped() -> Iterator[None]:
 
 
 def print_json(value: object, stream: IO[str] | None = None) -> None:
-    """JSON for programs, indented, in UTF-8; a struct as it is sent."""
+    """Print indented JSON in UTF-8; a struct as it is sent."""
     text = printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
     (stream or sys.stdout).write(text + "\n")
 
@@ -81,9 +80,9 @@ def print_json(value: object, stream: IO[str] | None = None) -> None:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), title: str = "", folded: str = ""
 ) -> Table:
-    """A table of cells that are already text; the columns named in ``right`` are numbers, ``folded`` may be long.
+    """Build a table of cells that are already text. Columns in ``right`` are numbers; ``folded`` may be long.
 
-    Cells are untrusted: nothing in them is read as markup or as a control character.
+    Cells are untrusted: nothing in them is interpreted as markup or as a control character.
     """
     numbers = set(right)
     shown = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title or None, title_justify="left")
@@ -96,33 +95,33 @@ def table(
 
 
 def cell(text: str) -> str:
-    """Return the text as markup, without anything that a terminal would act on."""
+    """Escape the text as markup, without characters that a terminal would act on."""
     return escape(printable(text))
 
 
 def cell_of(column: str, text: str) -> str:
-    """Return a cell of a table as markup: a state in its colour, below the head ``state`` alone."""
+    """Format a cell of a table as markup: in a column ``state`` with the state's colour."""
     return state_cell(text) if column == STATE else cell(text)
 
 
 def state_cell(state: str) -> str:
-    """Return a state as markup, in its colour. Only for a state: a job may have the name ``Failed``."""
+    """Format a state as markup, in its colour. Only for a state: a job may have the name ``Failed``."""
     style = _STATE_STYLES.get(state)
     return f"[{style}]{state}[/]" if style else cell(state)
 
 
 def counted(number: int, what: str) -> str:
-    """``1 row``, ``1,200 rows``."""
+    """Format ``1 row``, ``1,200 rows``."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def moment(time_ms: int | None) -> str:
-    """``2026-11-20 15:33:56`` in UTC; a dash where it is unknown."""
+    """Format a time as ``2026-11-20 15:33:56`` in UTC; a dash if unknown."""
     return "-" if time_ms is None else iso(time_ms // SECOND * SECOND).replace("T", " ").removesuffix("Z")
 
 
 def duration(length_ms: int | None) -> str:
-    """``2d 3h``, ``1h 04m``, ``30m``, ``3m 20s``, ``25.3s``, ``210ms``; a dash where it is unknown.
+    """Format ``2d 3h``, ``1h 04m``, ``30m``, ``3m 20s``, ``25.3s``, ``210ms``; a dash if unknown.
 
     Rounded to the smaller unit before it is split, so that 3,599.7 s are ``1h`` and not ``60m``.
     """
@@ -142,7 +141,7 @@ def duration(length_ms: int | None) -> str:
 
 
 def _rounded(length_ms: int, unit_ms: int) -> int:
-    """Round to whole units, a half up."""
+    """Round to whole units, half up."""
     return (length_ms + unit_ms // 2) // unit_ms
 
 
@@ -152,8 +151,8 @@ def _two(count: int, per: int, large: str, form: str, small: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """Points of one line, (bucket start in epoch ms, value), with the range and the step of their query."""
+class Trend:
+    """Values of one series over time, (bucket start in epoch ms, value), with the range and step of their query."""
 
     points: Sequence[tuple[int, float]]
     start: int
@@ -161,7 +160,7 @@ class Course:
     step: int
 
     def means(self, width: int) -> list[float | None]:
-        """The mean of the points in each of ``width`` equal parts of the range; None where there is none."""
+        """Return the mean of the points in each of ``width`` equal parts of the range; None without points."""
         length = max(self.end - self.start, 1)
         sums, counts = [0.0] * width, [0] * width
         for time, value in self.points:
@@ -175,8 +174,8 @@ class Course:
         return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
-def sparkline(course: Course, width: int = 32) -> str:
-    """Values over time in ``width`` characters, from 0 (or the lowest value, if that is below) to the highest.
+def sparkline(course: Trend, width: int = 32) -> str:
+    """Draw values over time in ``width`` characters, from 0 (or the lowest value, if below) to the highest.
 
     A blank is a time without a measurement.
     """
@@ -186,12 +185,12 @@ def sparkline(course: Course, width: int = 32) -> str:
 
 
 def course_width(out: Console) -> int:
-    """Characters that a course in a table may take on that console."""
+    """Width of a sparkline in a table on that console."""
     return 32 if out.width >= _ROOMY else 12
 
 
 def chart(
-    course: Course,
+    course: Trend,
     unit: str,
     *,
     height: int = 6,
@@ -200,10 +199,10 @@ def chart(
     highest: float | None = None,
     ends: tuple[str, str] | None = None,
 ) -> str:
-    """A block chart of one course, with its highest and lowest value and the ends of its range.
+    """Draw a block chart of a series, with its highest and lowest value and the ends of its range.
 
-    It is ``width`` characters wide, or less so that it fits with its labels into ``room``. ``highest`` is the top of
-    the scale where several are drawn on one; ``ends`` are what to write below in place of the moments.
+    It is ``width`` characters wide, or less to fit with its labels into ``room``. ``highest`` is the top of a scale
+    shared by several charts. ``ends`` are labels that replace the times below.
     """
     peak = max((value for _, value in course.points), default=0.0) if highest is None else highest
     width = max(_NARROWEST, min(width, room - len(quantity(peak, unit)) - 6))

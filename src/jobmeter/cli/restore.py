@@ -1,23 +1,25 @@
-"""``jobmeter restore``: bring a backup back into an empty data folder."""
+"""``jobmeter restore``: restores a backup into an empty data folder."""
 
 from pathlib import Path
 
 import click
 
-from jobmeter.cli.options import FOLDER
+from jobmeter.cli.options import FOLDER, examples
 from jobmeter.errors import ConfigurationError
 from jobmeter.settings import load
 
 
-@click.command(short_help="Bring a backup back into an empty data folder.")
+@click.command(
+    epilog=examples("jobmeter restore /backup/jobmeter", "jobmeter restore /backup/jobmeter --data /srv/jobmeter")
+)
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--data", type=FOLDER, help="The data folder (JOBMETER_DATA).")
-@click.option("--store", help="The telemetry engine, when it is not in the data folder (JOBMETER_STORE).")
-@click.option("--registry", help="The registry, when it is not in the data folder (JOBMETER_REGISTRY).")
+@click.option("--store", help="The telemetry engine, if not in the data folder (JOBMETER_STORE).")
+@click.option("--registry", help="The registry, if not in the data folder (JOBMETER_REGISTRY).")
 def command(directory: Path, **flags: object) -> None:
-    """Bring the backup in DIRECTORY back, into an empty data folder that no server uses.
+    """Restore the backup in DIRECTORY into an empty data folder that no server uses.
 
-    The next `jobmeter serve` makes an administrator's key of its own; every key of the backup stays valid.
+    The next `jobmeter serve` creates its own administrator's key; every key of the backup stays valid.
     """
     try:
         from jobmeter.server.backup import bring_back

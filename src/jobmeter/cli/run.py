@@ -1,4 +1,4 @@
-"""``jobmeter run``: a command becomes a job, and ends as it would have ended without."""
+"""``jobmeter run``: runs a command as a job, without changing its behaviour."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobmeter.cli.attempt import next_attempt
-from jobmeter.cli.options import checked, checked_interval, data_folder, data_option, key_option
+from jobmeter.cli.options import checked, checked_interval, data_folder, data_option, examples, key_option
 from jobmeter.client.transport import Transport
 from jobmeter.collect.base import Place
 from jobmeter.collect.clock import SampleClock
@@ -40,22 +40,27 @@ _NOT_EXECUTABLE = 126
 _SHORTEST_INTERVAL_MS = 100
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--name", help="Name of the job (by default from the command).")
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples("jobmeter run -- python train.py", "jobmeter run --name resnet --replicas 4 -- python train.py"),
+)
+@click.option("--name", help="Name of the job (default: derived from the command).")
 @click.option("--type", "kind", default="", help="Type of the job, such as PyTorchJob.")
-@click.option("--replicas", type=click.IntRange(1, 1024), default=1, help="Copies to start, each with a rank.")
-@click.option("--server", metavar="URL", help="Where to send the samples (JOBMETER_SERVER).")
+@click.option(
+    "--replicas", type=click.IntRange(1, 1024), default=1, help="Number of copies to start, each with a rank."
+)
+@click.option("--server", metavar="URL", help="Server to send the samples to (JOBMETER_SERVER).")
 @key_option("The token of a key that may write (JOBMETER_KEY).")
 @data_option
 @click.option("--interval", default="1s", show_default=True, help="Time between two samples.")
-@click.option("--job-id", metavar="ID", help="Id of the job (by default its name, the day and six characters).")
-@click.option("--project", help="Project of the job (by default that of the key).")
-@click.option("--logs/--no-logs", default=True, show_default=True, help="Keep what the command writes as log lines.")
+@click.option("--job-id", metavar="ID", help="Id of the job (default: its name, the day and six characters).")
+@click.option("--project", help="Project of the job (default: the key's project).")
+@click.option("--logs/--no-logs", default=True, show_default=True, help="Store the command's output as log lines.")
 @click.option(
     "--pid",
     type=click.IntRange(1, 2**22),
     metavar="PID",
-    help="Measure this process and its descendants, which run already, in place of a command.",
+    help="Measure this running process and its descendants instead of a command.",
 )
 @click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
@@ -77,9 +82,9 @@ def command(  # noqa: PLR0913 - one for each option
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
-    """Run COMMAND as a job and measure it, or measure a process that runs. The exit status is the command's.
+    """Run COMMAND as a job and measure it, or measure a running process. The exit status is the command's.
 
-    With --pid the process is left as it is: Ctrl-C detaches from it. How it ended is Unknown where nothing reports it.
+    --pid does not affect the process: Ctrl-C detaches from it. Its outcome is Unknown unless something reports it.
     """
     _check_usage(pid, replicas, words, pass_key=pass_key)
     _open_streams()
@@ -121,7 +126,7 @@ def command(  # noqa: PLR0913 - one for each option
 
 def _connector(server: str | None, key: str | None, data: Path | None) -> Callable[[], Transport]:
     def connect() -> Transport:
-        # Imported in the background thread: the command does not wait for it.
+        # Imported in the background thread, so that the command does not wait for it.
         found: Transport = import_module("jobmeter.cli.local").connect(server, key, data)
         return found
 
@@ -132,7 +137,9 @@ def _check_usage(pid: int | None, replicas: int, words: tuple[str, ...], *, pass
     if pid is None and not words:
         raise click.UsageError("Missing argument '[--] COMMAND...'.")
     if pid is not None and (words or replicas > 1 or pass_key):
-        raise click.UsageError("--pid measures what runs already: give no COMMAND, --replicas or --pass-key with it")
+        raise click.UsageError(
+            "--pid measures a running process: it cannot be used with COMMAND, --replicas or --pass-key"
+        )
 
 
 def _target_of(pid: int, clock: SampleClock) -> "Target":
@@ -155,9 +162,9 @@ def _measured(
     *,
     quiet: bool,
 ) -> Result:
-    """The result of the command, or of the process that runs already.
+    """Measure the command or the running process until its end.
 
-    Exits with a shell's status where the command cannot be started.
+    Exits with a shell's status if the command cannot be started.
     """
     if target is not None:
         from jobmeter.collect.launch.attach import Attachment
@@ -172,7 +179,7 @@ def _measured(
 
 
 def missing_interpreter(program: str) -> str:
-    """``its interpreter PATH is not there``; empty where the interpreter exists."""
+    """Return ``its interpreter PATH does not exist``; empty if the interpreter exists."""
     found = shutil.which(program, os.F_OK)
     if found is None:
         return ""
@@ -185,11 +192,11 @@ def missing_interpreter(program: str) -> str:
     if not first.startswith(b"#!") or not words or Path(words[0]).exists():
         return ""
     ending = " (its first line ends with a carriage return)" if first.endswith(b"\r") else ""
-    return f"its interpreter {words[0].strip()} is not there{ending}"
+    return f"its interpreter {words[0].strip()} does not exist{ending}"
 
 
 def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, quiet: bool) -> Callable[[], Transport]:
-    """``connect``, which also prints the job's link: on a terminal only, as logs must not have secrets."""
+    """Wrap ``connect`` to print the job's link too: on a terminal only, because logs must not contain secrets."""
 
     def connected() -> Transport:
         found = connect()
@@ -204,19 +211,19 @@ def _announcing(connect: Callable[[], Transport], plan: Plan, place: Place, *, q
 
 
 def _report(result: Result, spool: Spool | None) -> None:
-    """Print what went wrong."""
+    """Print problems of the run."""
     if result.undelivered:
-        unsent = f"they wait in {spool.directory} for the next run" if spool else "they are lost"
+        unsent = f"they are in {spool.directory} until the next run" if spool else "they are lost"
         _say(f"the last samples were not delivered ({result.undelivered}): {unsent}")
     if result.set_aside:
-        _say(f"the server refused a part of the data: {result.set_aside}")
+        _say(f"the server refused some data: {result.set_aside}")
     if result.remaining:
         count, numbers = len(result.remaining), ", ".join(map(str, sorted(result.remaining)[:8]))
-        _say(f"{count} {'process' if count == 1 else 'processes'} of the command still run, unmeasured: {numbers}")
+        _say(f"{count} {'process' if count == 1 else 'processes'} of the command still running, unmeasured: {numbers}")
 
 
 def node_name() -> str:
-    """This machine's name, in the letters that a node's name may have."""
+    """Return this machine's name with characters that a node's name may have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname()).strip("-._")[:128] or "localhost"
 
 
@@ -228,7 +235,7 @@ def _user() -> str:
 
 
 def _spool(folder: Path, job: str, target: str) -> Spool | None:
-    """The spool of this run; frames that earlier runs could not deliver to the same server come first."""
+    """Open the spool of this run; frames that earlier runs could not deliver to this server are sent first."""
     root = folder / "spool"
     try:
         spool = Spool(root / f"run-{job}")
@@ -239,7 +246,7 @@ def _spool(folder: Path, job: str, target: str) -> Spool | None:
     except ConflictError as error:
         raise click.UsageError(f"another run has the job id {job}") from error
     except OSError as error:
-        _say(f"samples cannot be stored on disk ({error}): those not delivered when the command ends will be lost")
+        _say(f"samples cannot be stored on disk ({error}): samples not delivered at the command's end will be lost")
         return None
     return spool
 
@@ -268,7 +275,7 @@ def _say(line: str) -> None:
 
 
 def _open_streams() -> None:
-    """Open /dev/null for closed standard streams: else the next opened file would take their descriptor."""
+    """Open /dev/null for closed standard streams, because the next opened file would take their descriptor."""
     logging.getLogger("jobmeter").addHandler(logging.NullHandler())  # errors are printed in one line
     for descriptor in (0, 1, 2):
         try:
@@ -280,9 +287,9 @@ def _open_streams() -> None:
 
 
 def _be_silent() -> None:
-    """Standard error is closed: later writes to it must not change the exit status."""
+    """Ignore later writes to the closed standard error, so that they cannot change the exit status."""
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the end
 
 
 def _say_nothing(line: str) -> None:
-    """Replaces ``_say`` with --quiet."""
+    """Do nothing, in place of ``_say``, with --quiet."""

@@ -1,4 +1,4 @@
-"""What a run shows at its end, on standard error: a table on a terminal, plain lines elsewhere."""
+"""Summary at the end of a run, on standard error: a table on a terminal, plain lines elsewhere."""
 
 import sys
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _COLORS = {JobState.SUCCEEDED: "green", JobState.FAILED: "red", JobState.STOPPED
 
 _NETWORKS = (
     ("network", "network.receive", "network.transmit"),
-    # Without its own network namespace the job's share is unknown: the machine's total is shown.
+    # Without its own network namespace the job's share is unknown, so the machine's total is shown.
     ("network (node)", "node.network.receive", "node.network.transmit"),
 )
 _DEVICES = (("GPU", "gpu", "1"), ("GPU memory", "gpu.memory", "By"), ("GPU power", "gpu.power", "W"))
@@ -33,7 +33,7 @@ def show(plan: Plan, result: Result) -> None:
     rows = list(_rows(result.figures, bars="utf" in (sys.stderr.encoding or "").lower()))
     rows += [("counted by", result.counted_by, "")] if result.counted_by else []
     rows += [("output", text, "")] if (text := _output(result)) else []
-    rows += [("of the job", f"its {plan.replicas} replicas together, at a time", "")] if plan.replicas > 1 else []
+    rows += [("of the job", f"sum over its {plan.replicas} replicas", "")] if plan.replicas > 1 else []
     if not sys.stderr.isatty():
         lines = [f"jobmeter: {head}", *(f"  {name:<15} {text:<47} {bars}".rstrip() for name, text, bars in rows)]
         lines += [f"  {'reason':<15} {result.reason}"] if result.reason else []
@@ -53,11 +53,11 @@ def show(plan: Plan, result: Result) -> None:
 def _ending(result: Result) -> str:
     if result.status is not None:
         return f"exit status {result.status}"
-    return "detached, it continues" if result.state is JobState.RUNNING else "its exit status was not seen"
+    return "detached, it continues" if result.state is JobState.RUNNING else "its exit status is unknown"
 
 
 def sparkline(points: list[float], width: int = _WIDTH) -> str:
-    """The points as bars from 0 to the highest, the mean of neighbours where there are more than fit."""
+    """Draw the points as bars from 0 to the highest; neighbours are averaged if there are too many."""
     if not points:
         return ""
     count = min(width, len(points))
@@ -72,7 +72,7 @@ def _output(result: Result) -> str:
     if result.lines is None or not result.lines + (result.lines_dropped or 0):
         return ""
     lost = f", {result.lines_dropped:,} lost" if result.lines_dropped else ""
-    return f"{result.lines:,} {'line' if result.lines == 1 else 'lines'} kept{lost}"
+    return f"{result.lines:,} {'line' if result.lines == 1 else 'lines'} stored{lost}"
 
 
 def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:
@@ -96,13 +96,13 @@ def _rows(figures: Figures, *, bars: bool) -> Iterator[Row]:
 
 
 def _together(courses: list[list[float]]) -> list[float]:
-    """The curves of bytes read and written, added; each covers the whole run."""
+    """Add the curves of bytes read and written; each covers the whole run."""
     count = max(map(len, courses), default=0)
     return [sum(course[at * len(course) // count] for course in courses if course) for at in range(count)]
 
 
 def _traffic(figures: Figures) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Title, text, and the figures to draw as one."""
+    """Yield title, text, and the figures to draw as one."""
     for title, received, sent in _NETWORKS:
         if received in figures.by_name:
             yield title, f"{_total(figures, received)} received, {_total(figures, sent)} sent", (received, sent)

@@ -1,4 +1,4 @@
-"""Writing an answer of any length as it arrives, to a file or to standard output."""
+"""Write an answer of any length as it arrives, to a file or to standard output."""
 
 import sys
 from codecs import getincrementaldecoder
@@ -15,7 +15,7 @@ from jobmeter.errors import ConfigurationError
 def save(pieces: Iterator[bytes], output: Path | None) -> None:
     """Write the pieces as they arrive; to ``OUTPUT.part`` until the answer is complete.
 
-    On failure no file is left, and an existing one stays as it was.
+    A failure leaves no file, and an existing one unchanged.
     """
     if output is None:
         with piped():
@@ -40,7 +40,7 @@ def save(pieces: Iterator[bytes], output: Path | None) -> None:
 
 
 def _show(pieces: Iterator[bytes]) -> None:
-    """Write UTF-8 as text, which the terminal's guard filters; a character may be in two pieces."""
+    """Write UTF-8 as text, which the terminal's guard filters; a character may span two pieces."""
     decoder = getincrementaldecoder("utf-8")(errors="replace")
     for piece in pieces:
         sys.stdout.write(decoder.decode(piece))
@@ -49,7 +49,7 @@ def _show(pieces: Iterator[bytes]) -> None:
 
 @contextmanager
 def writing(output: Path) -> Iterator[None]:
-    """Raises ConfigurationError, with one sentence, in place of OSError."""
+    """Convert OSError to ConfigurationError with one sentence."""
     try:
         yield
     except OSError as error:
@@ -58,7 +58,7 @@ def writing(output: Path) -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int], None]]:
-    """Progress in bytes: a line that changes on a terminal, nothing elsewhere."""
+    """Show progress in bytes: a changing line on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda size: None  # noqa: ARG005
         return

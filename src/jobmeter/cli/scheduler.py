@@ -13,6 +13,7 @@ from jobmeter.cli.options import (
     checked,
     checked_interval,
     data_folder,
+    examples,
     job_ids_option,
     key_option,
     stopped,
@@ -23,7 +24,7 @@ from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Kind
 from jobmeter.collect.scheduler.health import Health
 from jobmeter.collect.scheduler.registry import SUMMARIES, scheduler_kind
-from jobmeter.collect.scheduler.watch import InCluster, Watch
+from jobmeter.collect.scheduler.watch import ClusterScopedIds, Watch
 from jobmeter.collect.spool import Spool
 from jobmeter.errors import ConfigurationError
 from jobmeter.model.cluster import JobIds
@@ -38,7 +39,7 @@ _FLUSH_SECONDS = 8.0
 
 
 class _Kinds(click.Group):
-    """The kinds of schedulers, each loaded when it is called."""
+    """Kinds of schedulers; each module is loaded when its command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(SUMMARIES)
@@ -47,9 +48,15 @@ class _Kinds(click.Group):
         return _command(cmd_name, scheduler_kind(cmd_name)) if cmd_name in SUMMARIES else None
 
 
-@click.group(cls=_Kinds, short_help="Send a cluster's jobs from its scheduler to a server.")
+@click.group(
+    cls=_Kinds,
+    epilog=examples(
+        "jobmeter scheduler slurm --cluster alpha --server https://meter.example --key TOKEN",
+        "jobmeter scheduler kubernetes --cluster beta --server https://meter.example --key TOKEN",
+    ),
+)
 def command() -> None:
-    """Send a cluster's jobs from its scheduler to a server: one a cluster, beside the agents of its nodes."""
+    """Send a cluster's jobs from its scheduler to a server. Run one process per cluster."""
 
 
 def _command(name: str, kind: Kind) -> click.Command:
@@ -73,17 +80,15 @@ _COMMON = (
     ),
     key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True),
     click.option("--cluster", metavar="NAME", required=True, help="Name of the cluster."),
-    click.option("--interval", default="10s", show_default=True, help="Time between two questions to the scheduler."),
+    click.option("--interval", default="10s", show_default=True, help="Time between two polls of the scheduler."),
     click.option(
         "--spool",
         type=FOLDER,
         metavar="DIR",
-        help="Folder for what waits for the server (by default spool/scheduler-CLUSTER in the data folder).",
+        help="Folder for data that waits for the server (default: spool/scheduler-CLUSTER in the data folder).",
     ),
     ca_file_option,
-    job_ids_option(
-        "What is in the ids of jobs: what the scheduler calls them, or that and @CLUSTER (JOBMETER_JOB_IDS)."
-    ),
+    job_ids_option("Form of job ids: the scheduler's own, or with @CLUSTER appended (JOBMETER_JOB_IDS)."),
     click.option("--once", is_flag=True, help="Poll once, deliver, and exit; status 1 unless the server accepted it."),
 )
 
@@ -112,7 +117,7 @@ def _run(  # noqa: PLR0913 - one for each option
     delivery = Delivery(outbox, lambda: transport, clock)
     scheduler = kind.make(cluster, options, spool_folder.directory)
     if job_ids == JobIds.CLUSTER:
-        scheduler = InCluster(scheduler, cluster.lower())
+        scheduler = ClusterScopedIds(scheduler, cluster.lower())
     watch = Watch(scheduler, outbox, clock, interval_ms, Health(name, cluster, interval_ms, outbox, clock))
     delivery.start()
     try:
@@ -132,6 +137,6 @@ def _once(watch: Watch, delivery: Delivery) -> None:
     if problem := watch.poll_once():
         raise ConfigurationError(problem)
     if not delivery.flush(_FLUSH_SECONDS):
-        raise ConfigurationError(f"the jobs were not delivered, they stay in the spool: {delivery.last_error}")
+        raise ConfigurationError(f"the jobs were not delivered and stay in the spool: {delivery.last_error}")
     if delivery.set_aside:
-        raise ConfigurationError(f"the server refused a part, it is set aside: {delivery.set_aside}")
+        raise ConfigurationError(f"the server refused some data, which is quarantined: {delivery.set_aside}")

@@ -1,4 +1,4 @@
-"""``jobmeter serve``: start the server."""
+"""``jobmeter serve``: starts the server."""
 
 import gc
 import logging
@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from jobmeter.cli.options import FOLDER
+from jobmeter.cli.options import FOLDER, examples
 from jobmeter.errors import ConfigurationError
 from jobmeter.settings import load
 
@@ -15,7 +15,10 @@ _PORT = click.IntRange(0, 65_535)
 _LEVELS = ("debug", "info", "warning", "error")
 
 
-@click.command("serve")
+@click.command(
+    "serve",
+    epilog=examples("jobmeter serve", "jobmeter serve --host 0.0.0.0 --tls-cert server.pem --tls-key server.key"),
+)
 @click.option("--host", help="Address to listen on. [default: 127.0.0.1]")
 @click.option("--port", type=_PORT, help="Port to listen on, 0 for any free one. [default: 8400]")
 @click.option("--data", type=FOLDER, help="Data folder.")
@@ -29,7 +32,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 @click.option(
     "--otlp-grpc-port",
     type=_PORT,
-    help="Port for OpenTelemetry's metrics over gRPC, 0 for any free one. [default: none]",
+    help="Port for OTLP over gRPC, 0 for any free one. [default: none]",
 )
 @click.option("--tls-cert", type=click.Path(dir_okay=False), help="Certificate chain in PEM: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(dir_okay=False), help="The certificate's private key in PEM.")
@@ -38,22 +41,22 @@ _LEVELS = ("debug", "info", "warning", "error")
     type=click.IntRange(0),
     default=0,
     metavar="SECONDS",
-    help="Stop when no request has arrived for so long (0: never).",
+    help="Stop after this many seconds without a request (0: never).",
 )
 @click.option(
-    "--new-registry", is_flag=True, help="Begin with an empty registry beside samples whose registry is lost."
+    "--new-registry", is_flag=True, help="Create an empty registry if the registry of existing samples is lost."
 )
 @click.option(
-    "--new-secret-key", is_flag=True, help="Make a new secret key where the one that sealed the keys' secrets is lost."
+    "--new-secret-key",
+    is_flag=True,
+    help="Create a new secret key if the old one, which encrypts the keys' secrets, is lost.",
 )
-@click.option(
-    "--log-level", type=click.Choice(_LEVELS), default="info", help="What to log; debug has a line a request."
-)
+@click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Log level; debug logs every request.")
 def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: bool, **flags: object) -> None:
     """Start the server.
 
-    Everything is stored in the data folder. On the first start it makes an administrator's key there (admin.key).
-    SIGTERM and SIGINT stop it: requests under way are answered first.
+    Everything is stored in the data folder. The first start creates an administrator's key there (admin.key). SIGTERM
+    and SIGINT stop the server; running requests are answered first.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("jobmeter").setLevel(log_level.upper())
@@ -61,7 +64,7 @@ def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: 
     # Loaded modules stay: garbage collection during the imports would free nothing and take a tenth of the start. The
     # server enables it.
     gc.disable()
-    # Until the server handles it, a SIGTERM during the start must still unwind what was opened.
+    # Until the server handles it, a SIGTERM during the start must still unwind open resources.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = load(None, **flags)
     try:
@@ -73,7 +76,7 @@ def command(idle_exit: int, log_level: str, new_registry: bool, new_secret_key: 
             click.echo,
             new_registry=new_registry,
             new_secret_key=new_secret_key,
-            # Logs must not have secrets, not even one that works once.
+            # Logs must not contain secrets, not even one-time ones.
             with_link=sys.stdout.isatty(),
         )
     except ModuleNotFoundError as error:

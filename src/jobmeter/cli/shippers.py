@@ -1,4 +1,4 @@
-"""``jobmeter shippers``: where the log lines of resource groups are shipped to, and how far that has come."""
+"""``jobmeter shippers``: ships log lines of resource groups to sinks, and shows the progress."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import click
 
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, duration, print_json
 from jobmeter.client.api import Api
 from jobmeter.errors import ConflictError, NotFoundError
@@ -14,16 +15,19 @@ from jobmeter.model.answers import ShipperBody
 _json = click.option("--json", "as_json", is_flag=True, help="The shipper as an object.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, short_help="Ship log lines to other systems.")
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples("jobmeter shippers create vision --to logs/training", "jobmeter shippers list"),
+)
 def command() -> None:
-    """Ship the log lines of resource groups to sinks that the server's settings name (JOBMETER_SINKS)."""
+    """Ship the log lines of resource groups to the sinks in the server's settings (JOBMETER_SINKS)."""
 
 
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.connection_options
 def list_(as_json: bool, connection: local.Connection) -> None:
-    """Show every shipper, its state and its lag."""
+    """List the shippers with their state and lag."""
     found = connection.open().shippers(connection.project)
     if as_json:
         print_json(found)
@@ -35,11 +39,11 @@ def list_(as_json: bool, connection: local.Connection) -> None:
 
 @command.command()
 @click.argument("group")
-@click.option("--to", "sink", required=True, metavar="PROJECT/LOGSTORE", help="The sink, as the settings name it.")
+@click.option("--to", "sink", required=True, metavar="PROJECT/LOGSTORE", help="The sink, by its name in the settings.")
 @_json
 @local.connection_options
 def create(group: str, sink: str, as_json: bool, connection: local.Connection) -> None:
-    """Ship the log lines of the resource group GROUP from now on; with --project those of that project alone."""
+    """Ship the log lines of the resource group GROUP from now on; with --project only lines of that project."""
     project, slash, logstore = sink.partition("/")
     if not slash or not project or not logstore:
         raise click.UsageError(f"--to {sink!r} is not PROJECT/LOGSTORE")
@@ -55,7 +59,7 @@ def create(group: str, sink: str, as_json: bool, connection: local.Connection) -
 @_json
 @local.connection_options
 def show(shipper: str, as_json: bool, connection: local.Connection) -> None:
-    """Show SHIPPER, an id or a resource group: what was shipped, what waits and for how long."""
+    """Show SHIPPER, an id or a resource group: shipped and waiting lines, and its lag."""
     found = _find(connection.open(), shipper, connection.project)
     if as_json:
         print_json(found)
@@ -68,7 +72,7 @@ def show(shipper: str, as_json: bool, connection: local.Connection) -> None:
 @click.argument("shipper")
 @local.connection_options
 def delete(shipper: str, connection: local.Connection) -> None:
-    """Stop SHIPPER, an id or a resource group. What waits is not shipped any more; the lines themselves stay."""
+    """Delete SHIPPER, an id or a resource group. Waiting lines are not shipped; stored lines stay."""
     api = connection.open()
     gone = api.delete_shipper(_find(api, shipper, connection.project).id)
     console().print(f"deleted {gone.id}; {gone.waiting} lines were not shipped", markup=False)
@@ -81,7 +85,7 @@ def _find(api: Api, text: str, project: str | None) -> ShipperBody:
         raise NotFoundError(f"there is no shipper {text}", "shipper", text)
     if len(found) > 1:
         raise ConflictError(
-            f"{text} has shippers of several projects: name one of {', '.join(one.id for one in found)}"
+            f"{text} has shippers in several projects: use one of the ids {', '.join(one.id for one in found)}"
         )
     return found[0]
 
@@ -96,8 +100,8 @@ def _facts(one: ShipperBody) -> list[tuple[str, str]]:
         ("waiting", f"{one.waiting} lines"),
         ("lag", _lag(one)),
         ("shipped", f"{one.shipped} lines"),
-        ("dropped", f"{one.dropped} lines, which expired first or were too many"),
-        ("rejected", f"{one.rejected} lines, which the sink refuses"),
+        ("dropped", f"{one.dropped} lines, expired or beyond the limit"),
+        ("rejected", f"{one.rejected} lines, rejected by the sink"),
         ("failures", str(one.failures)),
     ]
     return facts + ([("error", one.error)] if one.error else [])

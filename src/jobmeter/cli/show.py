@@ -1,4 +1,4 @@
-"""``jobmeter show``: one job, its replicas and devices, and what it used."""
+"""``jobmeter show``: shows a job, its replicas and devices, and its usage."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -10,8 +10,9 @@ from rich.console import Console
 from jobmeter.cli import completion, local
 from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import (
-    Course,
+    Trend,
     cell,
     console,
     counted,
@@ -22,7 +23,7 @@ from jobmeter.cli.output import (
     sparkline,
     state_cell,
 )
-from jobmeter.cli.use import began, ended
+from jobmeter.cli.resource_columns import began, ended
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, JobSummary
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
@@ -33,24 +34,24 @@ from jobmeter.model.quantity import quantity
 
 _OF_ONE = ("mean of one", "peak of one")
 MOST_ROWS = 32
-"""Replicas or devices in a table, at most; of more only their number is shown."""
+"""Most replicas or devices in a table; with more only their number is shown."""
 MOST_SENTENCES = 3
 """Most sentences about the quality of a job's data."""
 
 
-@click.command(short_help="Show one job: its replicas, devices, summary.")
+@click.command(epilog=examples("jobmeter show last", "jobmeter show train-1 --json"))
 @click.argument("job", shell_complete=completion.jobs)
 @click.option(
     "--json", "as_json", is_flag=True, help="One object: job, replicas, allocations, devices, nodes, summary, quality."
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
-    """Show JOB: who and when, its replicas and devices, what it used over its life, and what is wrong with it.
+    """Show JOB: its record, its replicas and devices, its usage over its life, and its problems.
 
-    What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
-    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. Where samples
-    are missing, came late, or a clock was wrong, up to three lines say so (all of it with --json). Of a finished job it
-    is told what happened, then what the diagnostic rules find, and of a failed one the end of its log.
+    Usage is the sum over its replicas (or devices); of ratios and temperatures the mean. With several replicas or
+    devices, mean and peak of a single one are shown too. Sparklines begin at 0. If samples are missing or late, or a
+    clock was wrong, up to three lines report it (--json shows all). For a finished job the events and the findings of
+    the diagnostic rules follow, for a failed one also the end of its log.
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)
@@ -69,12 +70,12 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
             f"\nover time: jobmeter metrics {detail.job.id} --metric {detail.summary.metrics[0].metric}", markup=False
         )
     else:
-        out.print("nothing was measured yet")
+        out.print("no measurements yet")
     show_history(out, named.api, detail.job)
 
 
 def _quality(api: Api, job: Job) -> JobQuality | None:
-    # A server of an older release has no such endpoint, and a very large job exceeds the limits of a query.
+    # Servers of earlier releases have no such endpoint, and a very large job exceeds the limits of a query.
     with suppress(NotFoundError, LimitExceededError, QueryTimeoutError):
         return api.quality(job.id, job.project)
     return None
@@ -169,7 +170,7 @@ def _devices(out: Console, detail: JobDetail) -> None:
 def _print_present(
     out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str], spare: Sequence[str]
 ) -> None:
-    """A table without its empty columns."""
+    """Print a table without its empty columns."""
     shown_columns = [at for at in range(len(columns)) if any(row[at] not in {"", "-"} for row in rows)]
     out.print()
     shown = [[row[at] for at in shown_columns] for row in rows]
@@ -177,14 +178,14 @@ def _print_present(
 
 
 def summary_table(out: Console, summary: JobSummary) -> None:
-    """What the job used: mean, highest, total, and the course of each metric."""
+    """Print the usage of a job: mean, highest, total, and a sparkline of each metric."""
     out.print()
     several = max(summary.replicas, summary.devices) > 1
     columns = ("metric", "mean", "peak", "total", *(_OF_ONE if several else ()), "over its life")
     rows = list(_rows(summary, course_width(out), several=several))
     show_listing(out, columns, rows, right=columns[1:-1], spare=(_OF_ONE[0], "total", _OF_ONE[1]))
     if several:
-        out.print("mean, peak and total are of the job: of its replicas or devices together, of ratios their mean")
+        out.print("mean, peak and total cover the whole job: the sum over its replicas or devices, of ratios the mean")
     if summary.gpu_energy_joules is not None:
         out.print(f"energy of the GPUs: {quantity(summary.gpu_energy_joules / 3600, 'Wh')}")
 
@@ -197,7 +198,7 @@ def _rows(summary: JobSummary, width: int, *, several: bool) -> Iterator[tuple[s
         yield (metric.metric, *of_job, *of_one, sparkline(_course(metric, summary), width))
 
 
-def _course(metric: MetricSummary, summary: JobSummary) -> Course:
+def _course(metric: MetricSummary, summary: JobSummary) -> Trend:
     start, step = summary.start_ms, summary.step_ms
     points = [(start + at * step, value) for at, value in enumerate(metric.points) if value is not None]
-    return Course(points, start, start + len(metric.points) * step, step)
+    return Trend(points, start, start + len(metric.points) * step, step)

@@ -1,16 +1,17 @@
-"""``jobmeter status``: the state of the server."""
+"""``jobmeter status``: shows the state of the server."""
 
 from collections.abc import Iterator
 
 import click
 
 from jobmeter.cli import local
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import cell, console, counted, duration, moment, print_json
 from jobmeter.model.answers import DamagedBody, SchedulerStatus, Status
 from jobmeter.model.quantity import quantity
 
 
-@click.command(short_help="Show how the server does.")
+@click.command(epilog=examples("jobmeter status", "jobmeter status --json"))
 @click.option("--json", "as_json", is_flag=True, help="The server's own object.")
 @local.connection_options
 def command(as_json: bool, connection: local.Connection) -> None:
@@ -48,7 +49,7 @@ def _facts(status: Status) -> Iterator[tuple[str, str]]:
 def _scheduler(one: SchedulerStatus) -> str:
     name = f"{one.kind} of cluster {one.cluster}"
     if not one.problem:
-        return f"{name}: answers, last heard of at {moment(one.heard)} UTC"
+        return f"{name}: ok, last report at {moment(one.heard)} UTC"
     since = "" if one.since is None else f" since {moment(one.since)} UTC"
     return f"{name}: jobs are not up to date{since}: {one.problem}"
 

@@ -1,8 +1,8 @@
-"""What reaches a terminal: text without the characters that a terminal acts on, whichever verb writes it.
+"""Filter of terminal output: removes characters that a terminal acts on, for every verb.
 
-Names, log lines and messages come from anybody. A control character in one could move the cursor or set the title, a
-direction mark could show one name as another. ``guard`` puts a filter before standard output and standard error where
-they are terminals; the console of ``jobmeter.cli.output`` writes its own colours past it, around text that it filters.
+Names, log lines and messages come from anybody. A control character could move the cursor or set the title; a direction
+mark could disguise a name. ``guard`` filters standard output and standard error if they are terminals. The console of
+``jobmeter.cli.output`` writes its own colours directly, around filtered text.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import IO, Any, cast
 
 REPLACEMENT = "\ufffd"
-# Controls, marks of direction (Unicode's Bidi_Control), ends of lines, what has no width, annotations, tags.
+# Control characters, Bidi_Control, line ends, zero-width characters, annotations, tags.
 _UNSAFE = (
     r"\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb"
     r"\U000e0000-\U000e007f"
@@ -22,22 +22,22 @@ _BESIDE_COLOURS = re.compile(rf"(\x1b\[[0-9;]*m)|(?![\t\n])[{_UNSAFE}]")
 
 
 def printable(text: str) -> str:
-    """Return the text of one line with U+FFFD for each character that a terminal would act on."""
+    """Replace each character that a terminal would act on by U+FFFD, in the text of one line."""
     return text if text.isascii() and text.isprintable() else _IN_A_LINE.sub(REPLACEMENT, text)
 
 
 def printable_text(text: str) -> str:
-    """Return text of several lines as ``printable`` does; line ends and tabs stay."""
+    """Filter text of several lines like ``printable``; line ends and tabs stay."""
     return text if text.isascii() and text.isprintable() else _IN_TEXT.sub(REPLACEMENT, text)
 
 
 def printable_colours(text: str) -> str:
-    """Return the text as ``printable_text`` does, with the colours that it sets itself."""
+    """Filter text like ``printable_text``, but keep its colours."""
     return _BESIDE_COLOURS.sub(lambda found: found[1] or REPLACEMENT, text)
 
 
 def printable_json(text: str) -> str:
-    r"""Return the same JSON with ``\uXXXX`` for each character that a terminal would act on."""
+    r"""Escape each character that a terminal would act on as ``\uXXXX`` in JSON."""
     return text if text.isascii() and text.isprintable() else _IN_TEXT.sub(_escaped, text)
 
 
@@ -47,18 +47,18 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class GuardedStream:
-    """A text stream whose text is ``printable_text``. Everything else is that of the stream ``behind`` it."""
+    """Text stream that filters its text by ``printable_text``. Everything else belongs to the stream ``behind`` it."""
 
     def __init__(self, behind: IO[str]) -> None:
         self.behind = behind
 
     def write(self, text: str) -> int:
-        """Write the text; give the length of what was to be written."""
+        """Write the filtered text; return the length of the original."""
         self.behind.write(printable_text(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write each of the lines."""
+        """Write each line."""
         for line in lines:
             self.write(line)
 
@@ -67,7 +67,7 @@ class GuardedStream:
 
 
 def guard() -> None:
-    """Guard standard output and standard error, where they are terminals, for the rest of the process."""
+    """Guard standard output and standard error, if they are terminals, for the rest of the process."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and stream.isatty() and not isinstance(stream, GuardedStream):
@@ -75,6 +75,6 @@ def guard() -> None:
 
 
 def unguarded(stream: IO[str]) -> IO[str]:
-    """Return the stream itself, for text that is filtered already and for colours."""
+    """Return the unguarded stream, for already filtered text and for colours."""
     given = cast("object", stream)
     return given.behind if isinstance(given, GuardedStream) else stream

@@ -1,4 +1,4 @@
-"""``jobmeter top``: what running jobs, or the parts of one job, use right now."""
+"""``jobmeter top``: shows the current usage of running jobs, or of the parts of one job."""
 
 import importlib.util
 import select
@@ -16,27 +16,28 @@ from rich.text import Text
 from jobmeter.cli import completion, local
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.listing import fitted
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import console, counted, moment
-from jobmeter.cli.use import COLUMNS, SPARE, age, cells, load, newest
+from jobmeter.cli.resource_columns import COLUMNS, SPARE, age, cells, load, newest
 from jobmeter.client.api import Api
 from jobmeter.client.searches import JobSearch
 from jobmeter.errors import UnavailableError
 from jobmeter.model.time import Clock, SystemClock, parse_duration
 
 MOST_JOBS = 25
-_HINT = "for sorting, sparklines and findings here: pip install 'jobmeter[top]'"
+_HINT = "for sorting, sparklines and findings: pip install 'jobmeter[top]'"
 
 
-@click.command(short_help="Watch jobs, or one job, live.")
+@click.command(epilog=examples("jobmeter top", "jobmeter top last --once"))
 @click.argument("job", required=False, shell_complete=completion.jobs)
-@click.option("--interval", default="2s", show_default=True, metavar="LENGTH", help="How often to look.")
-@click.option("--once", is_flag=True, help="Print one table and leave; so it is, too, without a terminal.")
+@click.option("--interval", default="2s", show_default=True, metavar="DURATION", help="Time between two updates.")
+@click.option("--once", is_flag=True, help="Print one table and exit; the default without a terminal.")
 @local.connection_options
 def command(job: str | None, interval: str, once: bool, connection: local.Connection) -> None:
-    """Watch the running jobs by what they use, or the replicas and devices of JOB. q leaves.
+    """Watch the usage of running jobs, or of the replicas and devices of JOB. Press q to leave.
 
-    What a job or a replica uses is that of its parts together, of a ratio or a temperature their mean. With the extra
-    jobmeter[top] the view can be sorted and a job chosen; its keys stand below it.
+    Usage of a job or a replica is the sum over its parts; of ratios and temperatures the mean. With the extra
+    jobmeter[top] the view can be sorted and a job opened; its keys are shown at the bottom.
     """
     pause = parse_duration(interval, "--interval") / 1000
     clock = SystemClock()
@@ -55,13 +56,13 @@ def command(job: str | None, interval: str, once: bool, connection: local.Connec
 
 
 def view(api: Api, job: str | None, project: str | None, clock: Clock) -> RenderableType:
-    """One look: the running jobs, or the parts of one job."""
+    """Build one table: the running jobs, or the parts of one job."""
     return _jobs(api, project, clock) if job is None else _job(api, job, project, clock)
 
 
 def _tables(api: Api, job: str | None, project: str | None, clock: Clock, pause: float) -> None:
-    """The tables, redrawn every interval, where Textual is not installed."""
-    # Interrupting is how one leaves a live view: it is no failure.
+    """Redraw the tables every interval, if Textual is not installed."""
+    # Ctrl-C is the normal way to leave a live view, not a failure.
     with (
         suppress(KeyboardInterrupt),
         _keys() as pressed,
@@ -98,7 +99,7 @@ def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableTyp
     now_ms = clock.now_ms()
     title = f"{moment(now_ms)} UTC  {detail.job.id} {detail.job.name}  {detail.job.state}  {age(detail.job, now_ms)}"
     if not values:
-        return Group(title, "nothing was measured yet")
+        return Group(title, "no measurements yet")
     replicas = list(dict.fromkeys(value.replica for value in values))
     rows = [(name, *cells([value for value in values if value.replica == name])) for name in replicas]
     parts: list[RenderableType] = [title, _table(("replica",), rows)]
@@ -113,7 +114,7 @@ def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableTyp
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
-    """The rows under their heads and the columns of use, without those in which nothing was measured."""
+    """Build the rows with the columns of usage, without columns that have no values."""
     columns = [*heads, *(name for name, _ in COLUMNS)]
     shown = [at for at in range(len(columns)) if at < len(heads) or any(row[at] != "-" for row in rows)]
     return fitted(
@@ -127,7 +128,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableTyp
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """Wait for some seconds at most; True once q (or the end of input) was pressed."""
+    """Wait for at most some seconds; True once q (or the end of input) was pressed."""
     if not sys.stdin.isatty():
         yield lambda seconds: bool(select.select([], [], [], seconds)[0])
         return

@@ -1,4 +1,4 @@
-"""``jobmeter traces``: the slowest traces of a job, as trees of their spans."""
+"""``jobmeter traces``: shows the slowest traces of a job, as trees of their spans."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.options import examples
 from jobmeter.cli.output import cell, console, counted, moment, print_json
 from jobmeter.client import traces
 from jobmeter.client.traces import TraceSearch
@@ -16,24 +17,30 @@ from jobmeter.model.span import SpanStatus
 from jobmeter.model.time import parse_duration
 
 SHOWN, SPANS, WIDTH = 5, 40, 80
-"""The default number of traces, spans of each, and characters of a line at most."""
+"""Default number of traces, spans of each, and line width."""
 _DEEP = 16
 
 
-@click.command(short_help="Show the slowest traces of a job.")
+@click.command(epilog=examples("jobmeter traces last", "jobmeter traces train-1 --min-duration 1s --limit 10"))
 @click.argument("job", shell_complete=completion.jobs)
-@click.option("--since", metavar="LENGTH", help="Spans that began at most this long ago, such as 30m or 7d.")
+@click.option("--since", metavar="DURATION", help="Spans that began at most this long ago, such as 30m or 7d.")
 @click.option("--name", metavar="NAME", help="Only traces with a span of this name.")
 @click.option(
-    "--status", type=click.Choice([str(one) for one in SpanStatus]), help="Only traces with a span like that."
-)
-@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Only traces with such a span.")
-@click.option("--min-duration", metavar="LENGTH", help="Only traces that last at least so long, such as 30s.")
-@click.option(
-    "--sort", type=click.Choice(["duration", "start"]), default="duration", help="The longest, or the newest."
+    "--status", type=click.Choice([str(one) for one in SpanStatus]), help="Only traces with a span of this status."
 )
 @click.option(
-    "--limit", type=click.IntRange(1), default=SHOWN, metavar="N", help=f"So many traces; {SHOWN} by default."
+    "--attribute",
+    "attributes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Only traces with a span that has this attribute.",
+)
+@click.option("--min-duration", metavar="DURATION", help="Only traces that last at least this long, such as 30s.")
+@click.option(
+    "--sort", type=click.Choice(["duration", "start"]), default="duration", help="Order: longest or newest first."
+)
+@click.option(
+    "--limit", type=click.IntRange(1), default=SHOWN, metavar="N", help=f"Show at most N traces (default: {SHOWN})."
 )
 @click.option("--json", "as_json", is_flag=True, help="An array of objects, without their spans.")
 @local.connection_options
@@ -46,7 +53,7 @@ def command(
     connection: local.Connection,
     **options: Any,  # noqa: ANN401 - further fields of a search
 ) -> None:
-    """Show the slowest traces of JOB, each as a tree of its spans by their start."""
+    """Show the slowest traces of JOB, each as a tree of its spans by start."""
     if since:
         parse_duration(since, "--since")
     named = connection.find(job)
@@ -75,7 +82,7 @@ def _head(trace: TraceBody, width: int) -> Text:
 
 
 def tree(spans: Sequence[SpanBody], width: int) -> Iterator[Text]:
-    """A line a span: its name below that of its parent, its service, how long it took; an error is marked.
+    """Yield a line per span: its name below its parent's, its service, its duration; errors are marked.
 
     A span without its parent is shown as a root; a cycle of parents is cut where it closes.
     """
@@ -108,13 +115,13 @@ def _line(span: SpanBody, deep: int, width: int) -> Text:
 
 
 def _fitting(text: str, width: int) -> str:
-    """The text on one line, cut where it is too wide, without control characters."""
+    """Fit the text into one line, truncated if too wide, without control characters."""
     plain = Text.from_markup(cell(text)).plain
     return plain if cell_len(plain) <= width else set_cell_size(plain, width - 1).rstrip() + "…"
 
 
 def _took(length_ns: int) -> str:
-    """``830ns``, ``12.5us``, ``3.1ms``, ``1.25s``, ``1200s``."""
+    """Format a duration: ``830ns``, ``12.5us``, ``3.1ms``, ``1.25s``, ``1200s``."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if length_ns >= size:
             return f"{length_ns / size:.3g}{unit}" if length_ns < 1000 * size else f"{length_ns / size:.0f}{unit}"

@@ -1,4 +1,4 @@
-"""``jobmeter usage``: the calls of a month, what of them was free, and what the others cost."""
+"""``jobmeter usage``: shows the calls of a month, the free part, and the cost of the rest."""
 
 import csv
 import sys
@@ -7,7 +7,7 @@ import click
 
 from jobmeter.cli import local
 from jobmeter.cli.listing import show_listing
-from jobmeter.cli.options import one_format
+from jobmeter.cli.options import examples, one_format
 from jobmeter.cli.output import console, counted, piped, print_json
 from jobmeter.model.answers import UsageBody, UsageRow
 
@@ -15,20 +15,20 @@ _COLUMNS = ("account", "api", "operation", "calls", "failed", "free left", "pric
 _NUMBERS = ("calls", "failed", "free left", "price", "cost")
 
 
-@click.command(short_help="Show how often the API was called, and what it cost.")
-@click.option("--month", metavar="YYYY-MM", help="The month, in the server's time zone. Default: the present one.")
+@click.command(epilog=examples("jobmeter usage", "jobmeter usage --month 2026-11 --output csv"))
+@click.option("--month", metavar="YYYY-MM", help="The month, in the server's time zone. Default: the current month.")
 @click.option(
     "--output",
     "form",
     type=click.Choice(("table", "json", "csv")),
     help="The format; a table by default.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+@click.option("--json", "as_json", is_flag=True, help="Short for --output json.")
 @local.connection_options
 def command(month: str | None, form: str | None, as_json: bool, connection: local.Connection) -> None:
-    """Show the calls of a month by account, API and operation: how many, how many failed, what is free, what it costs.
+    """Show the calls of a month by account, API and operation: total, failed, free, cost.
 
-    An account is a project; --project shows that one alone. JSON and CSV have every amount in full.
+    An account is a project; --project shows only that one. JSON and CSV have exact amounts.
     """
     form = one_format("--output", form, as_json=as_json)
     report = connection.open().usage(month, connection.project)

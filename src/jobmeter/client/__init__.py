@@ -1,1 +1,1 @@
-"""The HTTP client of Jobmeter's own API: used by the agent and by the command line."""
+"""HTTP client of Jobmeter's own API, used by the agent and the command line."""

@@ -1,4 +1,4 @@
-"""The native API as typed calls. Answers are plain structs; times are epoch milliseconds."""
+"""Typed calls of the native API. Answers are plain structs; times are epoch milliseconds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from jobmeter.model.retention import Retention
 from jobmeter.model.task import DiagnosticTask, NewTask, TaskPage
 
 PAGE = 1000
-"""Most jobs, or events, in one answer."""
+"""Most jobs or events in one answer."""
 
 _T = TypeVar("_T")
 
@@ -31,20 +31,20 @@ class _SessionLink(msgspec.Struct, frozen=True):
 
 
 class Api:
-    """Calls of one server. Safe to use from several threads, as its transport is.
+    """Client of one server. Thread-safe, like its transport.
 
-    Every method raises the error that the server refused with, or UnavailableError when no answer came.
+    Every method raises the error that the server returned, or UnavailableError without an answer.
     """
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
     def jobs(self, search: JobSearch) -> JobList:
-        """One page of jobs, newest first."""
+        """Read a page of jobs, newest first."""
         return self.get("/jobs", search.parameters(), JobList)
 
     def every_job(self, search: JobSearch, limit: int) -> Iterator[Job]:
-        """At most ``limit`` jobs, fetched page by page as they are taken."""
+        """Iterate over at most ``limit`` jobs, fetched page by page on demand."""
         offset = search.offset or 0
         while limit > 0:
             page = self.jobs(replace(search, limit=min(limit, PAGE), offset=offset or None))
@@ -55,16 +55,18 @@ class Api:
                 return
 
     def job(self, job: str, project: str | None = None, *, summary: bool = True) -> JobDetail:
-        """One job; without its summary, which reads all its samples, it comes quickly. Raises NotFoundError."""
+        """Read a job. Without its summary, which reads all samples, the answer is quick. Raises NotFoundError."""
         with_summary = None if summary else "false"
         return self.get(_of(job), given(summary=with_summary, project=project), JobDetail)
 
     def find(self, text: str, project: str | None = None) -> Job:
-        """The job of that id, name, unique beginning of an id, or ``last``. Raises NotFoundError or ConflictError."""
+        """Find a job by id, name, unique prefix of an id, or ``last``. Raises NotFoundError or ConflictError."""
         return self.get("/resolve", [("job", text), *given(project=project)], Job)
 
     def newest_events(self, job: str | None, search: EventSearch, limit: int) -> tuple[list[Event], int]:
-        """At most ``limit`` events, newest first, and how many match in all; of every job and node for None.
+        """Read at most ``limit`` events, newest first, and the number of all matches.
+
+        ``job`` None: of all jobs and nodes.
 
         Raises NotFoundError.
         """
@@ -79,25 +81,25 @@ class Api:
                 return found, page.total
 
     def findings(self, job: str, project: str | None = None) -> list[Finding]:
-        """What the rules found in a job, worst first. Raises NotFoundError."""
+        """Read the findings about a job, worst first. Raises NotFoundError."""
         return self.get(f"{_of(job)}/findings", given(project=project), list[Finding])
 
     def rules(self) -> list[RuleBody]:
-        """The diagnostic rules of the server."""
+        """List the diagnostic rules of the server."""
         return self.get("/rules", [], RuleList).rules
 
     def quality(self, job: str, project: str | None = None) -> JobQuality:
-        """The quality of a job's stored samples. Raises NotFoundError."""
+        """Read the quality of a job's stored samples. Raises NotFoundError."""
         return self.get(f"{_of(job)}/quality", given(project=project), JobQuality)
 
     def usage(self, month: str | None = None, project: str | None = None) -> UsageBody:
-        """The calls of a month such as ``2026-11`` (None: the present one) and what they cost."""
+        """Read the calls of a month such as ``2026-11`` (None: the current one) and their cost."""
         return self.get("/usage", given(month=month, project=project), UsageBody)
 
     def timeline(
         self, job: str, kinds: Sequence[str] = (), limit: int = 1_000, project: str | None = None
     ) -> list[TimelineMoment]:
-        """What happened to a job and its nodes, the newest ``limit``, the oldest first. Raises NotFoundError."""
+        """Read the history of a job and its nodes: the newest ``limit`` entries, oldest first. Raises NotFoundError."""
         pairs = [*(("kind", kind) for kind in kinds), *given(limit=limit, project=project)]
         return self.get(f"{_of(job)}/timeline", pairs, list[TimelineMoment])
 
@@ -107,23 +109,23 @@ class Api:
         return self._post("/tasks", [], content, DiagnosticTask)
 
     def task(self, task: str) -> DiagnosticTask:
-        """A diagnostic task and what it found so far. Raises NotFoundError."""
+        """Read a diagnostic task and its findings so far. Raises NotFoundError."""
         return self.get(f"/tasks/{quote(task, safe='')}", [], DiagnosticTask)
 
     def tasks(self, limit: int, project: str | None = None) -> list[DiagnosticTask]:
-        """At most ``limit`` (100) diagnostic tasks, the newest first."""
+        """List at most ``limit`` (100) diagnostic tasks, newest first."""
         return self.get("/tasks", given(limit=limit, project=project), TaskPage).tasks
 
     def metrics(self, job: str, search: MetricSearch) -> MetricAnswer:
-        """What a job used, as lines of points."""
+        """Read metrics of a job as lines of points."""
         return self.get(f"{_of(job)}/metrics", search.parameters(), MetricAnswer)
 
     def export(self, job: str, search: MetricSearch, form: str) -> bytes:
-        """The same as a file: ``form`` is ``csv`` or ``parquet``."""
+        """Export metrics of a job as a file: ``form`` is ``csv`` or ``parquet``."""
         return self._call("GET", f"{_of(job)}/metrics", [*search.parameters(), ("format", form)]).body
 
     def samples(self, job: str, search: MetricSearch, form: str) -> Iterator[bytes]:
-        """Every stored reading as a file, however long, as it arrives: ``form`` is ``csv``, ``json`` or ``parquet``.
+        """Stream every stored sample as a file: ``form`` is ``csv``, ``json`` or ``parquet``.
 
         ``step``, ``by``, ``aggregate`` and ``statistic`` do not apply and must be None.
         """
@@ -133,16 +135,16 @@ class Api:
     def latest(
         self, job: str, metrics: Sequence[str] = (), by: str | None = None, project: str | None = None
     ) -> list[LatestValue]:
-        """The newest value of each line; without ``metrics`` those of the core set."""
+        """Read the newest value of each line; without ``metrics``, of the core metrics."""
         pairs = [("metric", metric) for metric in metrics] + given(by=by, project=project)
         return self.get(f"{_of(job)}/latest", pairs, _Latest).values
 
     def logs(self, job: str, search: LogSearch) -> Iterator[LogEntry]:
-        """The log lines of a job, however many, as they arrive."""
+        """Stream all log lines of a job."""
         return self._lines(f"{_of(job)}/logs", search)
 
     def node_logs(self, node: str, search: LogSearch) -> Iterator[LogEntry]:
-        """The lines of a node's system log, however many, as they arrive. Raises NotFoundError."""
+        """Stream all lines of a node's system log. Raises NotFoundError."""
         return self._lines(f"/nodes/{quote(node, safe='')}/logs", search)
 
     def _lines(self, path: str, search: LogSearch) -> Iterator[LogEntry]:
@@ -156,40 +158,40 @@ class Api:
     def compare(
         self, jobs: Sequence[str], metrics: Sequence[str] = (), step: str | None = None, project: str | None = None
     ) -> Comparison:
-        """Jobs beside each other, aligned at their start; with ``metrics`` their courses too."""
+        """Compare jobs side by side, aligned at their starts; ``metrics`` adds their values over time."""
         pairs = [*(("job", job) for job in jobs), *(("metric", metric) for metric in metrics)]
         return self.get("/compare", [*pairs, *given(step=step, project=project)], Comparison)
 
     def delete(self, job: str, project: str | None = None) -> None:
-        """Forget a job and everything measured for it. Raises NotFoundError."""
+        """Delete a job and all its data. Raises NotFoundError."""
         self._call("DELETE", _of(job), given(project=project))
 
     def share(self, job: str, expires_in: int | None = None, project: str | None = None) -> Shared:
-        """A token that opens one job's metrics, for so many seconds (by default a week)."""
+        """Create a token for one job's metrics, valid for ``expires_in`` seconds (default: a week)."""
         content = None if expires_in is None else {"expires_in": expires_in}
         return self._post(f"{_of(job)}/share", given(project=project), content, Shared)
 
     def status(self) -> Status:
-        """The state of the server."""
+        """Read the state of the server."""
         return self.get("/status", [], Status)
 
     def retention(self, project: str) -> Retention:
-        """How long a project's samples are stored."""
+        """Read the retention of a project."""
         return self.get(_retention_of(project), [], Retention)
 
     def set_retention(self, project: str, retention: Retention | None) -> Retention:
-        """Set for how many days a project's samples are stored; None resets to the server's own retention."""
+        """Set the retention of a project; None resets it to the server's default."""
         if retention is None:
             self._call("DELETE", _retention_of(project))
             return self.retention(project)
         return _decode(self._call("PUT", _retention_of(project), body=msgspec.json.encode(retention)), Retention)
 
     def nodes(self, project: str | None = None) -> list[Node]:
-        """The machines that agents run on."""
+        """List the machines that agents run on."""
         return self.get("/nodes", given(project=project), _Nodes).nodes
 
     def shippers(self, project: str | None = None) -> list[ShipperBody]:
-        """The log shippers, by creation."""
+        """List the log shippers, by creation."""
         return self.get("/shippers", given(project=project), ShipperList).shippers
 
     def create_shipper(self, group: str, sink: tuple[str, str], project: str | None = None) -> ShipperBody:
@@ -198,25 +200,25 @@ class Api:
         return self._post("/shippers", given(project=project), content, ShipperBody)
 
     def delete_shipper(self, shipper_id: str) -> ShipperBody:
-        """Delete a shipper; gives its last state. Raises NotFoundError."""
+        """Delete a shipper. Returns its last state. Raises NotFoundError."""
         return _decode(self._call("DELETE", f"/shippers/{quote(shipper_id, safe='')}"), ShipperBody)
 
     def ingest(self, frames: bytes) -> IngestReceipt:
-        """Send frames of the native wire format; on return what was accepted is durable."""
+        """Send frames of the native wire format; on return the accepted data is durable."""
         answer = self.transport.request("POST", f"{API}/ingest", frames, {"Content-Type": FRAMES})
         return _decode(answer, IngestReceipt)
 
     def page_link(self, job: str = "", project: str = "") -> str:
-        """A link to the page, or that of a job, which signs in once as this key, within fifteen minutes.
+        """Create a link to the page, or to a job's page, which signs in once as this key, within fifteen minutes.
 
-        The link begins with the server's public address where its settings name one, else with the address in use.
+        The link begins with the server's public address if configured, else with the address in use.
         """
         made = self._post("/session/link", [], None, _SessionLink)
         place = given(code=made.code, job=job or None, project=project or None)
         return f"{made.public_url or self.transport.server}/#/open?{urlencode(place)}"
 
     def get(self, path: str, parameters: Sequence[tuple[str, str]], shape: type[_T]) -> _T:
-        """The answer of a path below the API's base, as that type."""
+        """Read a path below the API's base as that type."""
         return _decode(self._call("GET", path, parameters), shape)
 
     def _post(self, path: str, parameters: Sequence[tuple[str, str]], content: object, shape: type[_T]) -> _T:
@@ -259,7 +261,7 @@ def _decode(answer: Response, shape: type[_T]) -> _T:
 
 
 def _without_null(value: object) -> object:
-    # Unknown fields are null, which a struct has as its default. Points have no null: they are left as they are.
+    # Unknown fields are null, which a struct replaces by its default. Points have no null and are left unchanged.
     if isinstance(value, dict):
         return {
             name: part if name == "points" else _without_null(part) for name, part in value.items() if part is not None

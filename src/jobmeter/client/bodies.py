@@ -1,4 +1,4 @@
-"""A server's answers as plain structs. Times are epoch milliseconds; unknown fields are None."""
+"""Answers of a server as plain structs. Times are epoch milliseconds; unknown fields are None."""
 
 import msgspec
 
@@ -7,14 +7,14 @@ from jobmeter.model.job import Allocation, Job, Replica
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of jobs, and how many match in all."""
+    """Page of jobs, and the number of all matches."""
 
     jobs: list[Job] = []
     total: int = 0
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job used over its whole life, until now while it runs. Times in epoch milliseconds."""
+    """Usage of a job over its whole life, or until now. Times in epoch milliseconds."""
 
     duration_ms: int | None = None
     start_ms: int = 0
@@ -26,12 +26,12 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     gpu_energy_joules: float | None = None
 
     def find(self, metric: str) -> MetricSummary | None:
-        """The summary of that metric; None when the job was not measured for it."""
+        """Summary of a metric; None if it was not measured."""
         return next((one for one in self.metrics if one.metric == metric), None)
 
 
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """One job with everything that belongs to it."""
+    """Job with all its parts."""
 
     job: Job
     replicas: list[Replica] = []
@@ -42,7 +42,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of an answer: ``points`` are (bucket start in epoch ms, value), ascending; what is missing is absent."""
+    """Line of an answer: ``points`` are (bucket start in epoch ms, value), ascending; missing values are absent."""
 
     metric: str
     unit: str = ""
@@ -54,12 +54,12 @@ class MetricLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Its replica and device; its node, or ``job``, where it has neither."""
+        """Title of the line: its replica and device; else its node, or ``job``."""
         return " ".join(part for part in (self.replica, self.device) if part) or self.node or "job"
 
 
 class MetricAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The lines of the answer, and their range, step and tiers."""
+    """Lines of an answer, with their range, step and tiers."""
 
     job: str = ""
     project: str = ""
@@ -74,7 +74,7 @@ class MetricAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One log line: ``time`` in milliseconds, ``time_ns`` the same moment in nanoseconds; None: it names no level."""
+    """Log line: ``time`` in milliseconds, ``time_ns`` in nanoseconds; ``level`` may be absent."""
 
     text: str
     time: int = 0
@@ -91,14 +91,14 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job and what it used over its life."""
+    """Job and its usage over its life."""
 
     job: Job
     summary: JobSummary = msgspec.field(default_factory=JobSummary)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs beside each other, times since each one's start; ``step`` in ms is that of every line."""
+    """Jobs side by side, with times since each one's start; ``step`` in ms is equal for all lines."""
 
     jobs: list[ComparedJob] = []
     step: int = 0
@@ -106,7 +106,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimelineMoment(msgspec.Struct, frozen=True):
-    """One thing on a job's timeline, at ``time`` (epoch ms); see ``GET /jobs/{job}/timeline``."""
+    """Entry of a job's timeline, at ``time`` (epoch ms); see ``GET /jobs/{job}/timeline``."""
 
     time: int
     kind: str = ""
@@ -117,7 +117,7 @@ class TimelineMoment(msgspec.Struct, frozen=True):
 
 
 class IngestReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """How many samples, records and lines were accepted and rejected: see ``docs/reference/wire-format.md``."""
+    """Numbers of accepted and rejected samples, records and lines: see ``docs/reference/wire-format.md``."""
 
     accepted: int = 0
     records: int = 0

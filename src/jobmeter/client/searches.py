@@ -6,10 +6,13 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What is empty matches everything, or is the server's default; times are epoch ms or ISO 8601."""
+    """Base of searches.
+
+    An empty field matches everything or takes the server's default; times are epoch ms or ISO 8601.
+    """
 
     def parameters(self, **page: object) -> list[tuple[str, str]]:
-        """The query parameters, those with several values first: each value is one, under the singular."""
+        """Return the query parameters, lists first: each value is one parameter, under the singular name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         several = {name: value for name, value in values.items() if not isinstance(value, str | int | None)}
         single = {name: value for name, value in values.items() if name not in several and value != ""}
@@ -21,13 +24,13 @@ def _singular(name: str) -> str:
 
 
 def given(**values: object) -> list[tuple[str, str]]:
-    """Those that are not None, as query parameters."""
+    """Return values that are not None as query parameters."""
     return [(name, str(value)) for name, value in values.items() if value is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSearch(Search):
-    """Which jobs."""
+    """Search for jobs."""
 
     ids: Sequence[str] = ()
     states: Sequence[str] = ()
@@ -44,7 +47,7 @@ class JobSearch(Search):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSearch(Search):
-    """Which events, of all or of a job. ``level`` is the least."""
+    """Search for events, of one job or all. ``level`` is the least."""
 
     replicas: Sequence[str] = ()
     nodes: Sequence[str] = ()
@@ -60,7 +63,7 @@ class EventSearch(Search):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSearch(Search):
-    """Which metrics of a job, over which range, joined how."""
+    """Search for metrics of a job: names, range and aggregation."""
 
     metrics: Sequence[str]
     start: int | str | None = None
@@ -77,7 +80,7 @@ class MetricSearch(Search):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSearch(Search):
-    """Which log lines of a job, or of a node; ``replicas``, ``attempt`` and ``node`` are for those of a job only."""
+    """Search for log lines of a job or node; ``replicas``, ``attempt`` and ``node`` only apply to a job."""
 
     replicas: Sequence[str] = ()
     attempt: int | None = None

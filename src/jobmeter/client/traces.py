@@ -1,4 +1,4 @@
-"""Traces as typed answers of the native API."""
+"""Typed calls for traces."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSearch(Search):
-    """Which traces of a job; durations in milliseconds."""
+    """Search for traces of a job; durations in milliseconds."""
 
     job: str
     project: str | None = None
@@ -26,7 +26,7 @@ class TraceSearch(Search):
 
 
 def traces(api: Api, search: TraceSearch, limit: int) -> Iterator[TraceBody]:
-    """At most ``limit`` traces, fetched page by page. Raises as the calls of ``Api``."""
+    """Iterate over at most ``limit`` traces, fetched page by page. Raises as the calls of ``Api``."""
     cursor: str | None = None
     while limit > 0:
         page = api.get("/traces", search.parameters(limit=min(limit, PAGE), cursor=cursor), TraceList)
@@ -38,5 +38,5 @@ def traces(api: Api, search: TraceSearch, limit: int) -> Iterator[TraceBody]:
 
 
 def spans(api: Api, trace: str, project: str | None, limit: int) -> list[SpanBody]:
-    """The first ``limit`` spans of a trace, by their start. Raises NotFoundError."""
+    """Read the first ``limit`` spans of a trace, by start. Raises NotFoundError."""
     return api.get(f"/traces/{trace}", given(limit=limit, project=project), SpanList).spans

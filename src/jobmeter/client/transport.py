@@ -1,4 +1,4 @@
-"""Requests to a Jobmeter server: an address and a key, answers or our errors."""
+"""Requests to a Jobmeter server by address and key; failures become our errors."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _TOO_LARGE = 413
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A successful answer: header names are lower case."""
+    """Successful answer: header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -46,7 +46,7 @@ class _ProblemBody(msgspec.Struct):
 
 
 class Transport:
-    """A pool of connections to one server. Thread safe."""
+    """Pool of connections to one server. Thread-safe."""
 
     def __init__(self, server: str, key: str = "", *, ca_file: str | None = None, timeout: float = 30.0) -> None:
         """``server`` is ``http(s)://host:port``; ``key`` the token of a key; ``timeout`` in seconds for one attempt."""
@@ -61,9 +61,9 @@ class Transport:
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send one request to ``path`` (below the server's root) once, without retries.
+        """Send one request to ``path`` (below the server's root), without retries.
 
-        Raises UnavailableError when no answer came, and for a refusal the same error that the server raised.
+        Raises UnavailableError without an answer, and for a refusal the error that the server raised.
         """
         try:
             answer = self._pool.request(
@@ -77,9 +77,9 @@ class Transport:
         return Response(answer.status, names, answer.data)
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """An answer of any length to a GET, as its pieces arrive.
+        """Stream an answer to a GET in pieces.
 
-        Raises as ``request``, UnavailableError also when the answer breaks off.
+        Raises as ``request``, and UnavailableError when the answer breaks off.
         """
         try:
             answer = self._pool.request(
@@ -97,7 +97,7 @@ class Transport:
             raise UnavailableError(f"no answer from {self.server}: {error}") from error
 
     def lines(self, path: str) -> Iterator[bytes]:
-        """The lines of an answer of any length to a GET, one after the other as they arrive. Raises as ``pieces``."""
+        """Stream an answer to a GET line by line. Raises as ``pieces``."""
         rest = b""
         for chunk in self.pieces(path):
             *whole, rest = (rest + chunk).split(b"\n")
@@ -106,7 +106,7 @@ class Transport:
             yield rest
 
     def with_timeout(self, timeout: float) -> "Transport":
-        """As this one, to the same server with the same key, but it waits so many seconds for an answer."""
+        """Return a transport to the same server with the same key and another time-out in seconds."""
         return Transport(self.server, self.key, ca_file=self._ca_file, timeout=timeout)
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ def _error(status: int, headers: Mapping[str, str], body: bytes) -> JobmeterErro
     try:
         problem = msgspec.json.decode(body, type=_ProblemBody).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        if status == _TOO_LARGE:  # from a proxy: a smaller body may pass
+        if status == _TOO_LARGE:  # a proxy refused the body: a smaller body may pass
             return LimitExceededError("a proxy answered 413: the body is too large for it", "body")
         return UnavailableError(f"the server answered {status} with a body that is not Jobmeter's", _wait(headers))
     if problem.code in {"invalid_request", "limit_exceeded"}:

@@ -1,4 +1,4 @@
-"""The agent of a node: its collectors, its loop and its delivery, put together."""
+"""Agent of a node: builds its collectors, its loop and its delivery."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ from jobmeter.collect.worker import Worker
 
 _LONGEST_TURN = 5.0
 _LAST_TURN = 1.0
-"""How long the last collection may take, when the agent was asked to end."""
+"""Longest time in seconds of the last collection after a stop request."""
 _DEVICES = 0.8
-"""The part of a turn that may be spent waiting for devices: what the others gave is then sent in time."""
+"""Part of a turn that may be spent waiting for devices, so that the other samples are sent in time."""
 _FLUSH_SECONDS = 8.0
-"""How long the end may wait for the server: service managers allow ten seconds or more."""
+"""Longest time in seconds that the end may wait for the server: service managers allow ten seconds or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Agent:
         )
 
     def run(self, stop: Event) -> bool:
-        """Measure every interval until ``stop`` is set, then once more; True when everything was delivered."""
+        """Measure every interval until ``stop`` is set, then once more. True if everything was delivered."""
         self._delivery.start()
         self._jobs.start()
         if self._logs:
@@ -120,14 +120,14 @@ class Agent:
         return self._finish()
 
     def once(self) -> str:
-        """Measure once; gives why not everything was delivered, empty when it was."""
+        """Measure once. Returns the reason of a failed delivery, else an empty text."""
         self._delivery.start()
         self._loop.tick(force=True)
         delivery = self._delivery
         if not self._finish():
-            return f"the samples were not delivered, they stay in the spool: {delivery.last_error}"
+            return f"the samples were not delivered and stay in the spool: {delivery.last_error}"
         if delivery.set_aside:
-            return f"the server refused a part, it is set aside: {delivery.set_aside}"
+            return f"the server refused some data, which is quarantined: {delivery.set_aside}"
         if not delivery.acknowledged:
             reasons = ", ".join(f"{count} {reason}" for reason, count in delivery.refused.items()) or "no reason given"
             return f"the server accepted no sample: {reasons}"
@@ -146,7 +146,7 @@ class Agent:
 
 
 def _workers(place: Place, jobs: JobCollectors, clock: SampleClock, timeout: float) -> list[Worker]:
-    """Return a worker for each collector of the node and of its jobs. ``timeout``: seconds that a turn may take."""
+    """Return a worker for each collector of the node and of its jobs. ``timeout``: seconds for a turn."""
     planned = (*host_collectors(place), *jobs.planned)
     return [Worker(one.collector, one.every_ms, clock, timeout) for one in planned]
 

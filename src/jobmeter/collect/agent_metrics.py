@@ -1,4 +1,4 @@
-"""The agent's own cost and health."""
+"""Metrics of the agent: its cost and health."""
 
 import os
 import time
@@ -17,8 +17,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class AgentMetrics:
     """Makes the ``agent.*`` samples.
 
-    ``job``: when this is no agent but the measuring side of one job, so that two of them on one node never write the
-    same series. ``counters`` gives the values of more metrics, by their names.
+    ``job`` is set when a run of one job measures instead of an agent, so that two of them on one node never write to
+    one series. ``counters`` returns the values of more metrics by name.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class AgentMetrics:
         processes: Callable[[], tuple[int, bool]] | None = None,
         counters: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """``processes`` gives how many began and ended unseen, and whether the kernel's events are read."""
+        """``processes`` returns the number of unseen short processes, and whether the kernel's events are read."""
         self._place = place
         self._job = job
         self._processes = processes
@@ -45,9 +45,9 @@ class AgentMetrics:
         clock_offset: float = 0.0,
         waiting: int | None = None,
     ) -> Samples:
-        """The samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start.
+        """Return the samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start.
 
-        ``waiting`` is how many wait for the name of their job, None without an attribution.
+        ``waiting`` is the number of samples whose job is not known yet; None if samples are not assigned to jobs.
         """
         values = [
             (self._series("agent.cpu.time"), time.process_time()),

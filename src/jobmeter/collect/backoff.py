@@ -1,4 +1,4 @@
-"""When to try again what failed."""
+"""Times to retry failed work."""
 
 from jobmeter.model.time import MINUTE, SECOND
 
@@ -6,9 +6,9 @@ LONGEST_MS = MINUTE
 
 
 class Backoff:
-    """Allows another try at the next look, then after 1, 2, 4, ... seconds, and at least once a minute.
+    """Allows a retry at the next tick, then after 1, 2, 4, ... seconds, and at least once a minute.
 
-    ``tick`` gives the time of a look; without a time every look may try. A clock that was set back allows a try.
+    ``tick`` gets the time; without a time every tick may retry. A clock that was set back allows a retry.
     """
 
     def __init__(self) -> None:
@@ -17,23 +17,23 @@ class Backoff:
         self._now_ms: int | None = None
 
     def tick(self, now_ms: int | None) -> None:
-        """Begin a look at that time (ms)."""
+        """Begin a tick at that time (ms)."""
         self._now_ms = now_ms
 
     @property
     def due(self) -> bool:
-        """True when this look may try."""
+        """True if this tick may retry."""
         if self._now_ms is None or self._failed_ms is None or self._failures < 2:
             return True
         wait = min(SECOND << min(self._failures - 2, 16), LONGEST_MS)
         return not 0 <= self._now_ms - self._failed_ms < wait
 
     def failed(self) -> None:
-        """Note that the try of this look failed."""
+        """Note that the attempt of this tick failed."""
         self._failures += 1
         self._failed_ms = self._now_ms
 
     def succeeded(self) -> None:
-        """Forget the failures."""
+        """Reset the failures."""
         self._failures = 0
         self._failed_ms = None

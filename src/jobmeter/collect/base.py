@@ -1,4 +1,4 @@
-"""The contract of collectors: what they get, and what they return."""
+"""Contract of collectors: their arguments and results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class Collector(Protocol):
 
     @property
     def metrics(self) -> Sequence[str]:
-        """Every catalogue name that ``collect`` may return, whether this machine has it or not."""
+        """Every catalogue name that ``collect`` may return, on any machine."""
         ...
 
     def collect(self, now_ms: int) -> Samples:
-        """Current samples, each at ``now_ms``. A value that cannot be read is absent, never 0.
+        """Return current samples, each at ``now_ms``. A value that cannot be read is absent, never 0.
 
-        A counter's first reading is preceded by a zero at the time of its start, where that time is known. Any
-        exception counts as a failure of this collector alone.
+        A counter's first reading is preceded by a zero at the time of its start, if that time is known. An exception
+        counts as a failure of this collector only.
         """
         ...
 
@@ -40,15 +40,15 @@ class RecordSource(Protocol):
     """A source of records about jobs or nodes (which jobs run, which devices they have)."""
 
     def records(self, now_ms: int) -> Records:
-        """What changed since the last call; may be empty."""
+        """Return the changes since the last call; may be empty."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the agent measures. ``project`` empty means that of the agent's key.
+    """Location of the agent. ``project`` empty means the project of the agent's key.
 
-    ``resource_group`` is the one whose capacity the node counts towards, empty where unset.
+    ``resource_group`` is the group whose capacity the node counts towards, empty if unset.
     """
 
     node: str
@@ -57,17 +57,17 @@ class Place:
     resource_group: str = ""
 
     def of_node(self, metric: str, labels: Labels = ()) -> Series:
-        """A series of the node itself."""
+        """Build a series of the node."""
         return Series(metric, self.project, self.cluster, self.node, labels=labels)
 
     def of_device(self, metric: str, device: str, owner: "Owner | None" = None) -> Series:
-        """A series of a device, for the replica that has it (None: without a job)."""
+        """Build a series of a device, for the replica that has it (None: without a job)."""
         if owner is None:
             return Series(metric, self.project, self.cluster, self.node, device)
         return Series(metric, self.project, self.cluster, self.node, device, owner.job, owner.replica, owner.attempt)
 
     def of_replica(self, metric: str, owner: "Owner", labels: Labels = ()) -> Series:
-        """A series of a replica's processes on this node."""
+        """Build a series of a replica's processes on this node."""
         return Series(
             metric,
             self.project,
@@ -82,7 +82,7 @@ class Place:
     def event(
         self, time_ms: int, level: Level, reason: str, message: str, *, owner: "Owner | None" = None, subject: str = ""
     ) -> EventRecord:
-        """An event of a replica on this node, or of the node itself where there is no ``owner``."""
+        """Build an event of a replica on this node, or of the node without an ``owner``."""
         return EventRecord(
             time=time_ms,
             project=self.project,
@@ -101,10 +101,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of a process: one attempt of one replica of a job.
+    """Owner of a process: one attempt of one replica of a job.
 
-    An empty ``replica`` means several replicas of the job, where a device is concerned. An empty ``project`` is the
-    agent's.
+    For a device, an empty ``replica`` means several replicas of the job. An empty ``project`` is the agent's.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""A budget of CPU time for work that could take any amount of it."""
+"""CPU time budget for work of unlimited size."""
 
 import time
 from collections.abc import Callable
@@ -14,9 +14,9 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``share``: CPU seconds a second; ``burst_seconds`` of them may be spent at once after a pause.
+        """``share``: CPU seconds per second; ``burst_seconds`` of them may be spent at once after a pause.
 
-        ``clock`` gives seconds that pass, ``cpu`` those that the thread has computed.
+        ``clock`` returns elapsed seconds, ``cpu`` CPU seconds of the thread.
         """
         self._share = share
         self._burst = burst_seconds
@@ -27,7 +27,7 @@ class Budget:
         self._began = 0.0
 
     def begin(self) -> None:
-        """Call this before the work, in the thread that does it."""
+        """Start accounting. Call before the work, on its thread."""
         now = self._clock()
         if self._at is not None:
             self._left = min(self._left + (now - self._at) * self._share, self._burst)
@@ -36,10 +36,10 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """CPU seconds that the work may still take; negative where it has taken more."""
+        """CPU seconds left for the work; negative after an overrun."""
         return self._left - (self._cpu() - self._began)
 
     def end(self) -> float:
-        """Call this after the work; gives the seconds until the budget is even again."""
+        """Stop accounting. Returns the seconds until the budget is even again."""
         self._left = self.left
         return max(-self._left, 0.0) / self._share

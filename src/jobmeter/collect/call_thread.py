@@ -1,4 +1,4 @@
-"""Calls that may block, each in a thread that is not waited for longer than its caller likes."""
+"""Calls that may block, each in a thread, with a time limit for the caller."""
 
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -29,7 +29,7 @@ class CallThread(Generic[T]):
         return not self._done.is_set()
 
     def begin(self, call: Callable[[], T]) -> bool:
-        """Start a call; False, and nothing is started, while the one before it has not returned."""
+        """Start a call. False, without a start, while the previous one has not returned."""
         if self.busy:
             return False
         if self._thread is None:
@@ -41,7 +41,7 @@ class CallThread(Generic[T]):
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most for the call to return; True when it has."""
+        """Wait at most ``seconds`` for the call to return. True if it has."""
         return self._done.wait(max(seconds, 0.0))
 
     def result(self) -> T:

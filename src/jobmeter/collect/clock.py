@@ -1,4 +1,4 @@
-"""The clock of an agent or a run for timestamps: steps of the wall clock do not disturb it.
+"""Sample clock of an agent or a run: steps of the wall clock do not disturb it.
 
 See docs/decisions/0018-sample-clock.md.
 """
@@ -19,21 +19,21 @@ _MILLI_NS = 1_000_000
 STEP_NS = _SECOND_NS
 """A difference above this is a step; a smaller one is drift."""
 STEADY_NS = 60 * _SECOND_NS
-"""How long a step has to last before the time follows it."""
+"""Duration of a step before the sample time follows it."""
 SLEW = 0.05
-"""Share of the elapsed time by which the time may be moved to follow drift."""
+"""Largest change of the time to follow drift, as a share of the elapsed time."""
 _TRUST_NS = 3_600 * _SECOND_NS
-"""For how long after a step the wall clock may return to its former time without a new waiting period."""
+"""Time after a step in which the wall clock may return to its former time without a new waiting period."""
 _READ_NS = 100 * _MILLI_NS
 """Two readings further apart than this were interrupted, and are not compared."""
 OVERLAP_MS = 300_000
-"""The furthest ahead that a server takes samples by default."""
+"""Default lead over its clock up to which a server accepts samples."""
 
 _log = logging.getLogger(__name__)
 
 
 def elapsed_ns() -> int:
-    """Nanoseconds since the machine started, in which it was suspended included."""
+    """Return the nanoseconds since the machine started, including suspended time."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -49,17 +49,17 @@ class ClockChange:
 
 @dataclass(slots=True)
 class _Offset:
-    """The offset of the epoch from elapsed time, and since when the wall clock has agreed."""
+    """Offset of the epoch from elapsed time, and the time since which the wall clock agrees."""
 
     value_ns: int
     since_ns: int
 
 
 class SampleClock:
-    """A ``Clock`` whose wall-clock time is elapsed time plus an offset that is checked. Safe for several threads.
+    """``Clock`` whose wall-clock time is elapsed time plus a checked offset. Thread-safe.
 
-    ``observe`` compares with the wall clock. Drift is followed slowly, so that intervals stay true to 5 %. A step is
-    followed once it has lasted for 60 seconds; until then the time advances by the elapsed time alone.
+    ``observe`` compares with the wall clock. Drift is followed slowly, so that intervals stay accurate to 5 %. A step
+    is followed once it has lasted for 60 seconds; until then the time advances only by the elapsed time.
     """
 
     def __init__(self, wall: Clock, elapsed: Callable[[], int] = elapsed_ns) -> None:
@@ -77,31 +77,31 @@ class SampleClock:
 
     @property
     def difference(self) -> float:
-        """Seconds by which the wall clock was ahead of the samples' time when last observed."""
+        """Lead in seconds of the wall clock over the samples' time at the last observation."""
         return self._difference_ns / _SECOND_NS
 
     def now_ns(self) -> int:
-        """Nanoseconds since the epoch."""
+        """Return the nanoseconds since the epoch."""
         return self._elapsed() + self._offset.value_ns
 
     def now_ms(self) -> int:
-        """See ``Clock.now_ms``."""
+        """Return the milliseconds since the epoch."""
         return self.now_ns() // _MILLI_NS
 
     def monotonic(self) -> float:
-        """See ``Clock.monotonic``."""
+        """Return the seconds of a clock that never goes back."""
         return self._wall.monotonic()
 
     def at_elapsed_ms(self, milliseconds: int) -> int:
-        """Milliseconds since the epoch at so many milliseconds after the start of the machine."""
+        """Convert milliseconds since the start of the machine to milliseconds since the epoch."""
         return self._offset.value_ns // _MILLI_NS + milliseconds
 
     def stamp(self, *, needed: bool = False) -> int | None:
-        """Observe, and give a time for new samples, later than the last one given.
+        """Observe, and return a time for new samples, later than the previous one.
 
-        After a step back of up to five minutes it gives None until the last time has passed, as counters would seem to
-        restart; with ``needed`` it gives the next millisecond instead. After a larger step back it gives the new time:
-        the server cannot have accepted times so far ahead.
+        After a step back of up to five minutes it returns None until the previous time has passed, because counters
+        would seem to restart; with ``needed`` it returns the next millisecond instead. After a larger step back it
+        returns the new time: the server cannot have accepted times that far ahead.
         """
         self.observe()
         now_ms, last_ms = self.now_ms(), self._last_ms
@@ -115,7 +115,7 @@ class SampleClock:
         return now_ms
 
     def observe(self) -> None:
-        """Compare with the wall clock, and follow it where that is right."""
+        """Compare with the wall clock, and follow it if appropriate."""
         with self._lock:
             before = self._elapsed()
             wall_ns = self._wall.now_ms() * _MILLI_NS
@@ -174,13 +174,13 @@ def _near(left: _Offset, right: _Offset) -> bool:
 
 
 class ClockReporter:
-    """See ``RecordSource``: an event of the node for each change of its clock."""
+    """Record source: an event of the node for each change of its clock."""
 
     def __init__(self, place: Place, clock: SampleClock) -> None:
         self._place = place
         self._clock = clock
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - the changes have times of their own
-        """See ``RecordSource.records``."""
+        """Return the events since the last call."""
         changes = self._clock.changes()
         return Records(events=[self._place.event(one.time_ms, one.level, one.reason, one.message) for one in changes])

@@ -1,4 +1,4 @@
-"""Sends the frames of the outbox to the server, and retries without end."""
+"""Send the frames of the outbox to the server, with endless retries."""
 
 import logging
 from collections.abc import Callable
@@ -23,18 +23,18 @@ MAX_BODY = 4 * 2**20
 _FIRST_WAIT = 1.0
 _LONGEST_WAIT = 60.0
 _AGREE_MS = 60_000
-"""Two clocks that differ by less agree, for a log."""
+"""Difference of two clocks in milliseconds below which a log says that they agree."""
 
 _log = logging.getLogger(__name__)
 
 
 class Requester(Protocol):
-    """The part of ``jobmeter.client.transport.Transport`` that is used here."""
+    """Part of ``jobmeter.client.transport.Transport`` used here."""
 
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> Response:
-        """See ``Transport.request``."""
+        """Send a request; see ``Transport.request``."""
         ...
 
 
@@ -47,19 +47,19 @@ class _Receipt(msgspec.Struct):
 
     @property
     def early(self) -> bool:
-        """Whether anything was further ahead than the server takes."""
+        """True if any data was further ahead than the server accepts."""
         return bool(self.rejected.get("future") or self.rejected_lines.get("future"))
 
 
 class Delivery:
-    """A thread that delivers the outbox. ``connect`` finds the server; it is retried until it succeeds.
+    """Thread that delivers the outbox. ``connect`` finds the server and is retried until it succeeds.
 
-    ``refused`` counts samples that the server refused, by reason, ``refused_lines`` log lines. ``last_error`` says why
-    the last attempt failed, empty after one that worked. ``failed_attempts`` counts those that failed. ``set_aside``
-    says why a frame was set aside last, empty when none was. ``renewal`` may be set before it starts.
+    ``refused`` counts samples refused by the server, by reason, ``refused_lines`` log lines. ``last_error`` is the
+    reason of the last failure, empty after a success. ``failed_attempts`` counts failures. ``set_aside`` is the reason
+    for the last quarantined frame, empty without one. ``renewal`` may be set before the start.
 
-    What the server may accept later stays in the outbox: samples that are ahead of a server whose clock is behind, and
-    those of a project that has reached its limit of series.
+    Data that the server may accept later stays in the outbox: samples ahead of a server whose clock is behind, and
+    samples of a project at its limit of series.
     """
 
     def __init__(self, outbox: Outbox, connect: Callable[[], Requester], clock: Clock) -> None:
@@ -88,14 +88,14 @@ class Delivery:
         self._thread.start()
 
     def request_flush(self) -> int:
-        """Make the next attempt now; gives the number of attempts that failed so far."""
+        """Request an attempt now. Returns the number of failed attempts so far."""
         failed = self.failed_attempts
         self._flush_requested.set()
         self._outbox.filled.set()
         return failed
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything is delivered: True. False when an attempt fails, or after ``timeout`` seconds."""
+        """Wait until everything is delivered. False if an attempt fails, or after ``timeout`` seconds."""
         deadline = self._clock.monotonic() + timeout
         failed = self.request_flush()
         with self._state:
@@ -107,7 +107,7 @@ class Delivery:
         return True
 
     def stop(self) -> None:
-        """Make no further attempt. An attempt that is under way is not waited for."""
+        """Stop making attempts. A running attempt is not awaited."""
         self._stopping.set()
         self._flush_requested.set()
         self._outbox.filled.set()
@@ -163,7 +163,9 @@ class Delivery:
             self._clocks_apart_ms = None
         unknown = set(receipt.unknown) - self._unknown
         if unknown:
-            _log.warning("the server has no %s: left out, a newer server stores it", ", ".join(sorted(unknown)))
+            _log.warning(
+                "the server does not know %s and dropped it; a newer server stores it", ", ".join(sorted(unknown))
+            )
             self._unknown |= unknown
         self.acknowledged += receipt.accepted
         self.refused_lines += sum(receipt.rejected_lines.values())
@@ -173,7 +175,7 @@ class Delivery:
             self.refused[reason] = self.refused.get(reason, 0) + count
 
     def _refused(self, batch: Batch, error: InvalidRequestError) -> None:
-        """A body is accepted or refused as a whole: send its frames one by one, and set aside refused ones."""
+        """Handle a refused body: send its frames one by one, and quarantine refused ones."""
         if batch.frames > 1:
             self._one_by_one(batch)
         elif isinstance(error, LimitExceededError) and error.field == "project":
@@ -196,7 +198,7 @@ class Delivery:
         if receipt.time:
             side = "ahead" if ahead_ms < 0 else "behind"
             clocks += f", the server's {iso(receipt.time)}, {abs(ahead_ms) / 1000:.0f} s {side}"
-        error = UnavailableError(f"the server refuses samples as too far ahead: {clocks}")
+        error = UnavailableError(f"the server refused samples that are too far ahead: {clocks}")
         if self._clocks_apart_ms is None or abs(ahead_ms - self._clocks_apart_ms) > _AGREE_MS:
             _log.warning("%s; they stay in the spool until the clocks agree", error.message)
             self._clocks_apart_ms = ahead_ms
@@ -213,14 +215,14 @@ class Delivery:
             self._careful_until = None
 
     def _put_aside(self, batch: Batch, reason: str) -> None:
-        _log.warning("the server refused a frame, it is set aside: %s", reason)
+        _log.warning("the server refused a frame, which is quarantined: %s", reason)
         self.set_aside = reason
         self._outbox.set_aside(batch, reason)
         self._passed(batch)
 
     def _failed(self, error: Exception, *, quiet: bool = False) -> None:
         if not self._failures and not quiet:
-            _log.warning("samples cannot be delivered, they stay in the spool: %s", error)
+            _log.warning("samples cannot be delivered and stay in the spool: %s", error)
         self.last_error = str(error)
         self._failures += 1
         with self._state:
@@ -238,7 +240,7 @@ def _receipt(answer: Response) -> _Receipt:
 
 
 def _pause(error: Exception, failures: int) -> float:
-    """Seconds until the next attempt: the server's Retry-After, else longer each time; with jitter."""
+    """Return the seconds until the next attempt: the server's Retry-After, else growing pauses; with jitter."""
     retry_after_ms = error.retry_after_ms if isinstance(error, ThrottledError | UnavailableError) else None
     if retry_after_ms is not None:
         return min(retry_after_ms / 1000, 3600.0) + backoff_seconds(1, 1.0, 1.0)

@@ -1,7 +1,7 @@
-"""Reads the control groups of a process at its end, before they are removed with their counts.
+"""Read the control groups of a process at its end, before they are removed with their counts.
 
-The maker of a group (Slurm's step daemon, a container's runtime) removes it when its last process has ended, within
-milliseconds. A process's pidfd becomes readable as it ends: https://man7.org/linux/man-pages/man2/pidfd_open.2.html.
+The creator of a group (Slurm's step daemon, a container's runtime) removes it within milliseconds of its last process's
+end. A process's pidfd becomes readable as it ends: https://man7.org/linux/man-pages/man2/pidfd_open.2.html.
 """
 
 import logging
@@ -27,13 +27,16 @@ _log = logging.getLogger(__name__)
 
 
 _LOWEST_REAL_TIME = os.sched_param(1)
-"""The priority of the thread that reads, before every other program's: on a busy machine it waits for a processor as
-whoever removes the groups does. It reads a few files for each end, for less than a millisecond."""
+"""Priority of the reading thread, before every normal program.
+
+On a busy machine it otherwise waits for a processor as long as the remover of the groups does. It reads a few files for
+each end, for less than a millisecond.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """The usage of a replica's group when one of its processes ended, and that of its job, where known."""
+    """Usage of a replica's group when one of its processes ended, and of its job, if known."""
 
     owner: Owner
     groups: GroupKey
@@ -43,11 +46,11 @@ class Final:
 
 
 def take_precedence() -> bool:
-    """Let this thread run before those of other programs; False where it may not, without CAP_SYS_NICE."""
+    """Let this thread run before other programs; False if not permitted, without CAP_SYS_NICE."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, _LOWEST_REAL_TIME)
     except OSError as error:
-        _log.debug("the ends of processes are read in turn with what other programs do: %s", error)
+        _log.debug("the ends of processes are read without priority: %s", error)
         return False
     return True
 
@@ -63,36 +66,36 @@ class EndWatch:
         self.job_groups = JobGroupReader(reader)
         self._lock = Lock()
         self._watched: dict[Key, tuple[int, Member]] = {}
-        """The pidfd of each process, and its place in a job."""
+        """Pidfd of each process, and its place in a job."""
         self._by_descriptor: dict[int, Key] = {}
         self._finals: SimpleQueue[Final] = SimpleQueue()
         self._poll: select.epoll | None = None
 
     def watch(self, processes: Iterable[Process]) -> None:
-        """From now on watch those of these processes that have groups of their own, and no others."""
+        """Watch exactly the processes that have their own groups."""
         targets = {
             process.stat.key: process for process in processes if process.member.groups and not process.stat.ended
         }
         with self._lock:
             for key in [key for key in self._watched if key not in targets]:
-                # One that has ended is still to be read by the thread.
+                # A process that has ended is still to be read by the thread.
                 if not _has_ended(self._watched[key][0]):
                     self._drop(key)
             for key in self._watched.keys() & targets.keys():
-                # Its groups may be made, and its task known, only after it was first found.
+                # Its groups may be created, and its task known, only after it was first found.
                 self._watched[key] = self._watched[key][0], targets[key].member
             fresh = [process for key, process in targets.items() if key not in self._watched]
             for process in fresh[: max(MOST - len(self._watched), 0)]:
                 self._add(process)
 
     def include(self, process: Process) -> None:
-        """Watch one more process, until the next call of ``watch`` says which."""
+        """Watch one more process, until the next call of ``watch``."""
         with self._lock:
             if process.member.groups and process.stat.key not in self._watched and len(self._watched) < MOST:
                 self._add(process)
 
     def drain(self) -> list[Final]:
-        """What was read since the last call, oldest first."""
+        """Return the readings since the last call, oldest first."""
         return [self._finals.get_nowait() for _ in range(self._finals.qsize())]
 
     def _add(self, process: Process) -> None:
@@ -104,7 +107,7 @@ class EndWatch:
             return
         stat = read_stat("/proc", key.pid)
         if stat is None or stat.key != key:
-            os.close(descriptor)  # the number is another process's by now
+            os.close(descriptor)  # the number belongs to another process by now
             return
         self._watched[key] = descriptor, process.member
         self._by_descriptor[descriptor] = key
@@ -138,7 +141,7 @@ class EndWatch:
     def _drop(self, key: Key) -> None:
         descriptor, _ = self._watched.pop(key)
         del self._by_descriptor[descriptor]
-        os.close(descriptor)  # which takes it out of the poll, too
+        os.close(descriptor)  # which also removes it from the poll
 
 
 def _has_ended(descriptor: int) -> bool:

@@ -1,4 +1,4 @@
-"""Reads small files of /proc and /sys with as few system calls as possible."""
+"""Read small files of /proc and /sys with as few system calls as possible."""
 
 import os
 import re
@@ -11,9 +11,9 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 def read(path: str, most: int = sys.maxsize) -> bytes | None:
-    """The file, of which ``most`` bytes are read; a text that a user chose needs such a bound.
+    """Read a file, at most ``most`` bytes; texts chosen by users need that bound.
 
-    None when it is not there, may not be read, or its subject is gone (a process that ended).
+    None if it does not exist, is not readable, or its subject is gone (a process that ended).
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -32,7 +32,7 @@ def read(path: str, most: int = sys.maxsize) -> bytes | None:
 
 
 def required(*paths: str) -> bytes:
-    """The first of these files that can be read. Raises OSError when there is none."""
+    """Read the first of these files that is readable. Raises OSError if none is."""
     text = next((text for path in paths if (text := read(path)) is not None), None)
     if text is None:
         raise OSError(f"{paths[-1]} cannot be read")
@@ -40,7 +40,7 @@ def required(*paths: str) -> bytes:
 
 
 def read_text(path: str) -> str:
-    """The stripped text of the file, empty where it is missing or may not be read."""
+    """Return the stripped text of the file; empty if it is missing or not readable."""
     return (read(path) or b"").decode(errors="replace").strip()
 
 
@@ -50,7 +50,7 @@ def boot_id(proc_root: str = "/proc") -> str:
 
 
 def read_number(path: str) -> int | None:
-    """The whole number in the file; None when there is none (``max``, an empty or a missing file)."""
+    """Read the whole number in the file; None without a number (``max``, an empty or a missing file)."""
     text = read(path)
     try:
         return None if text is None else int(text)
@@ -59,9 +59,9 @@ def read_number(path: str) -> int | None:
 
 
 def read_pairs(path: str) -> dict[bytes, int] | None:
-    """The ``name value`` lines of a file (a colon behind the name is dropped); None when the file is not there.
+    """Read the ``name value`` lines of a file (a colon after the name is dropped); None if the file is missing.
 
-    Lines whose second word is no whole number are left out.
+    Lines whose second word is not a whole number are left out.
     """
     text = read(path)
     return None if text is None else dict(_pairs(text))
@@ -78,7 +78,7 @@ def _pairs(text: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 class Mount(NamedTuple):
-    """A mount: ``root`` is the part of the filesystem that is mounted at ``point``."""
+    """Mount: ``root`` is the part of the filesystem that is mounted at ``point``."""
 
     device: bytes
     root: str
@@ -88,7 +88,7 @@ class Mount(NamedTuple):
 
 
 def parse_mounts(mountinfo: bytes) -> Iterator[Mount]:
-    """The mounts in a mountinfo file (proc_pid_mountinfo(5)), with the options of their filesystems."""
+    """Parse the mounts in a mountinfo file (proc_pid_mountinfo(5)), with the options of their filesystems."""
     for line in mountinfo.splitlines():
         before, _, behind = line.partition(b" - ")
         words, details = before.split(), behind.split()

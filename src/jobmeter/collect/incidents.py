@@ -1,4 +1,4 @@
-"""Events that a tick's samples show: processes killed for memory, throttling, errors of devices."""
+"""Events derived from a tick's samples: out-of-memory kills, throttling, errors of devices."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from jobmeter.model.series import Series
 
 THROTTLED, FREE = 0.25, 0.05
-"""Share of the time throttled from which, for ``HOLD`` ticks, something counts as throttled; below which it ends."""
+"""Share of throttled time from which, for ``HOLD`` ticks, a subject counts as throttled; share below which it ends."""
 HOLD = 3
 MOST = 100
-"""Events of one tick, at most: counters that jump everywhere together have one cause."""
+"""Most events of one tick: counters that jump everywhere together have one cause."""
 OOM_KILLED = "OOMKilled"
 _MOST_SERIES = 20_000
 _COUNTS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -26,7 +26,7 @@ _COUNTS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "gpu.ecc.uncorrected": ("EccUncorrected", "{count:.0f} memory errors were not corrected. Reset the device."),
     }
 )
-"""Counters of which each step up is an event: its reason and its message."""
+"""Counters whose increase is an event: its reason and its message."""
 _SHARES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "cpu.throttled.time": ("Cpu", "Its CPU quota"),
@@ -35,11 +35,11 @@ _SHARES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "gpu.throttle.power.brake": ("Device", "An external power brake"),
     }
 )
-"""Counters of seconds throttled: the prefix of the events' reasons, and what throttles."""
+"""Counters of seconds throttled: the prefix of the events' reasons, and the cause of throttling."""
 
 
 class IncidentWatch:
-    """See ``RecordSource``. ``watch`` gets each tick's samples before ``records`` gives their events.
+    """Record source: ``watch`` gets each tick's samples before ``records`` returns their events.
 
     A counter's first reading is no event. Remembers a number for each watched series.
     """
@@ -62,12 +62,12 @@ class IncidentWatch:
                 self._remap(sample)
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their samples
-        """See ``RecordSource.records``."""
+        """Return the events since the last call."""
         found, self._events = self._events[:MOST], []
         return Records(events=found)
 
     def _before(self, sample: Sample) -> Sample | None:
-        """The last reading of the counter; the least recently sampled series are dropped."""
+        """Return the last reading of the counter; the least recently sampled series are dropped."""
         before = self._last.pop(sample.series, None)
         self._last[sample.series] = sample
         if len(self._last) > _MOST_SERIES:
@@ -98,7 +98,7 @@ class IncidentWatch:
             self._above.pop(sample.series, None)
         elif share < FREE:
             del self._above[sample.series]
-            self._report(sample, f"{kind}ThrottlingEnded", f"{what} throttles it no longer.", Level.INFO)
+            self._report(sample, f"{kind}ThrottlingEnded", f"{what} no longer throttles it.", Level.INFO)
 
     def _remap(self, sample: Sample) -> None:
         if not sample.value:
@@ -128,11 +128,11 @@ class IncidentWatch:
 
 
 class RunIncidents:
-    """See ``RecordSource``: the incidents of a run, with one event for one out-of-memory kill.
+    """Record source: the incidents of a run, with one event for one out-of-memory kill.
 
-    It is that of the replica's end where it ended by it, else that of the counter. So a kill waits for a tick, in which
-    its replica may turn out ended.
-    ``killed`` says of a replica whether it has ended by SIGKILL. For the thread of the loop; ``finish`` comes after.
+    If the replica ended by the kill, its end is the event, else the counter. So a kill waits for a tick, in which its
+    replica may turn out ended. ``killed`` tells if a replica has ended by SIGKILL. For the thread of the loop;
+    ``finish`` comes after.
     """
 
     def __init__(self, killed: Callable[[str], bool]) -> None:
@@ -141,11 +141,11 @@ class RunIncidents:
         self._waiting: list[EventRecord] = []
 
     def watch(self, samples: Samples) -> None:
-        """See ``IncidentWatch.watch``."""
+        """Check the samples of a tick."""
         self._incidents.watch(samples)
 
     def records(self, now_ms: int) -> Records:
-        """See ``RecordSource.records``."""
+        """Return the events since the last call."""
         fresh = self._incidents.records(now_ms).events
         kills = [one for one in fresh if one.reason == OOM_KILLED and one.replica]
         due = [one for one in self._waiting if not self._killed(one.replica)]
@@ -153,6 +153,6 @@ class RunIncidents:
         return Records(events=[*due, *(one for one in fresh if one not in kills)])
 
     def finish(self, is_reported: Callable[[str], bool]) -> Records:
-        """The kills that still wait, without those of replicas whose ends report them."""
+        """Return the waiting kills, except for replicas whose ends report them."""
         left, self._waiting = self._waiting, []
         return Records(events=[one for one in left if not is_reported(one.replica)])

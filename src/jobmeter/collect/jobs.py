@@ -1,6 +1,7 @@
-"""Usage of the replicas of jobs: CPU time, memory, storage, network, from control groups where they have their own.
+"""Usage of the replicas of jobs: CPU time, memory, storage, network, from their own control groups if they have some.
 
-Otherwise, and for what groups do not count, from their processes: what moved to another group is counted by itself.
+Otherwise, and for values that groups do not count, from their processes. Processes that moved to another group are
+counted individually.
 """
 
 import os
@@ -30,13 +31,13 @@ from jobmeter.collect.starts import COUNTERS, SHORTEST_MS, Starts
 from jobmeter.model.sample import Sample
 
 _FORGET_AFTER_MS = 600_000
-"""How long the sums of a replica without a process are retained: a job may pause between two steps."""
+"""Time in milliseconds for which sums of a replica without processes are retained: a job may pause."""
 
 _Values = dict[str, float | None]
 
 
 class JobsCollector:
-    """See ``Collector``. Its counters never decrease as processes come and go."""
+    """Collector of usage of jobs. Its counters never decrease as processes come and go."""
 
     name = "jobs"
     metrics = (
@@ -69,7 +70,7 @@ class JobsCollector:
         ends: EndWatch | None = None,
         starts: Starts | None = None,
     ) -> None:
-        """``state``: folder in which to remember the counters over a restart of the agent.
+        """``state`` is a folder that stores the counters over a restart of the agent.
 
         ``ends`` reads a group's usage when a process in it ends; without it the last scan counts. ``starts`` knows when
         counters were zero; without it usage before the first scan is left out.
@@ -104,13 +105,13 @@ class JobsCollector:
         self._own_network = surroundings.network_namespace(proc_root, "self")
 
     def ended(self, final: Ended) -> None:
-        """Take the final figures of a process, scanned before or not. Thread safe."""
+        """Take the final figures of a process, scanned before or not. Thread-safe."""
         self._ended.put(final)
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``: a replica while it has a process, and once more when its last one ended.
+        """Return the samples of each replica while it has a process, and once more after its last one ended.
 
-        Before the first reading of a counter comes its zero, where its time is known.
+        The first reading of a counter is preceded by its zero, if the time is known.
         """
         if self._starts:
             self._starts.begin_scan()
@@ -124,7 +125,7 @@ class JobsCollector:
         self._forget_namesakes(began)
         finals = self._finals(processes)
         for other in self.memory.begin_scan(processes):
-            finals.pop(other, None)  # their counters and peak are the earlier job's
+            finals.pop(other, None)  # their counters and peak belong to the earlier job
         self._read_job_groups(processes)
         away = places(processes, self._proc)
         replicas = self._replicas(processes, over, finals, away)
@@ -163,7 +164,7 @@ class JobsCollector:
         return samples
 
     def _finals(self, processes: Iterable[Process]) -> dict[Owner, dict[GroupKey, Usage]]:
-        """The last reading of groups in which a process has ended since the last look, which is counted here."""
+        """Return and count the last readings of groups in which a process has ended since the last scan."""
         if self._ends is None:
             return {}
         self._ends.watch(processes)
@@ -176,7 +177,7 @@ class JobsCollector:
         return finals
 
     def _read_job_groups(self, processes: Iterable[Process]) -> None:
-        """What the groups of whole jobs have used until now, before those of their replicas are read."""
+        """Read the usage of the groups of whole jobs, before the groups of their replicas are read."""
         found = {
             (group_key(process.member.job_groups), process.member.owner)
             for process in processes
@@ -187,7 +188,7 @@ class JobsCollector:
             self._by_job.update(groups, attempt, self._job_groups.read(groups))
 
     def _departed(self) -> list[Departed]:
-        """The processes that have ended since the last scan, some of them never scanned."""
+        """Return the processes that have ended since the last scan, including some that were never scanned."""
         found: list[Departed] = []
         for left in self._table.left:
             stat, member, final = left.process.stat, left.process.member, left.final
@@ -201,7 +202,7 @@ class JobsCollector:
         return found
 
     def _began(self, processes: Iterable[Process], ended: Iterable[Ended | Departed]) -> dict[Owner, int]:
-        """When the first process of each replica that is new started, in ticks since the start of the machine."""
+        """Return the start of each new replica's first process, in ticks since the start of the machine."""
         began: dict[Owner, int] = {}
         starts = [(process.member.owner, process.stat.key.start) for process in processes]
         for owner, start in (*starts, *((final.owner, final.key.start) for final in ended)):
@@ -210,14 +211,14 @@ class JobsCollector:
         return began
 
     def _joined(self, processes: Iterable[Process]) -> set[Key]:
-        """Processes that began before the last scans and belong to a replica from now on, which is older than that."""
+        """Return processes that began before the last scans and now join an older replica."""
         if self._starts is None:
             return set()
         keys = (process.stat.key for process in processes if process.member.owner in self._last_seen_ms)
         return {key for key in keys if self._starts.scanned_before(key.start)}
 
     def _forget_namesakes(self, began: Mapping[Owner, int]) -> None:
-        """Forget the stored counters of an earlier replica of the same name: every process started later."""
+        """Drop the stored counters of an earlier replica of that name: every process started later."""
         saved_ms = self._retained_of_processes.saved_ms
         if saved_ms is None:
             return
@@ -228,7 +229,7 @@ class JobsCollector:
         self._resumed -= fresh
 
     def _zeros(self, owner: Owner, values: Mapping[str, float | None], start: int | None, now_ms: int) -> Samples:
-        """The counters of a replica that is new, as they stood at its start."""
+        """Return the counters of a new replica as of its start."""
         if self._starts is None or start is None or owner in self._resumed:
             return []
         zero_ms = self._starts.zero_ms(start, values, now_ms)
@@ -265,8 +266,8 @@ class JobsCollector:
         return replicas
 
     def _counters(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> _Values:
-        # Bytes of processes include network filesystems, and writes still in the page cache; those of groups do not,
-        # but include what processes moved between their last reading and their end.
+        # Bytes of processes include network filesystems, and writes still in the page cache. Bytes of groups exclude
+        # these, but include what processes moved between their last reading and their end.
         return {
             "cpu.time": self._cpu(owner, process, group),
             **{
@@ -278,17 +279,17 @@ class JobsCollector:
         }
 
     def _cpu(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> float | None:
-        """CPU time: of a replica with groups what these count, and what its processes used outside of them."""
+        """Return the CPU time: for a replica with groups their count, plus outside usage of its processes."""
         found = self._pick(owner, "cpu", process.get("inside", group.get("cpu")), process.get("cpu"))
         return None if found is None else found + process.get("outside", 0.0)
 
     def _pick(self, owner: Owner, kind: str, first: float | None, second: float | None) -> float | None:
-        """The first value where there is one, for the replica's whole life: two ways of counting must not be mixed."""
+        """Choose the first value if present, for the replica's whole life: two ways of counting must not be mixed."""
         prefers_first = self._prefers_first.setdefault((owner, kind), first is not None)
         return first if prefers_first else second
 
     def _surroundings(self, living: list[Process]) -> _Values:
-        """The samples that need a running process."""
+        """Return the samples that need a running process."""
         if not living:
             return {}
         pid = living[0].stat.key.pid
@@ -325,7 +326,7 @@ class JobsCollector:
 
 
 def _pressure(groups: Mapping[GroupKey, Usage]) -> _Values:
-    """Stalls of a replica with one group: the stalls of several overlap in time and cannot be added."""
+    """Return the stalls of a replica with one group: stalls of several groups overlap and cannot be added."""
     if len(groups) != 1:
         return {}
     (usage,) = groups.values()

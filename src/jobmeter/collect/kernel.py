@@ -1,4 +1,4 @@
-"""Events from the kernel's log: errors of GPUs (XID), memory and disks, processes killed for memory."""
+"""Events from the kernel's log: errors of GPUs (XID), memory and disks, out-of-memory kills."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from jobmeter.model.record import EventRecord, Records
 from jobmeter.model.xid import read_xid
 
 MOST_LINES = 2_000
-"""Lines read in one tick; the rest waits in the kernel's own buffer."""
+"""Lines read in one tick; the rest waits in the kernel's buffer."""
 MOST_EVENTS = 50
 OOM_KILLING = "OOMKilling"
 _LONGEST = 1_000
@@ -34,7 +34,7 @@ _SIGNS = (
 
 
 def event_of_line(text: str, time_ms: int, place: Place) -> EventRecord | None:
-    """The event of a node in a line of its kernel; None where there is none."""
+    """Return the event in a line of a node's kernel log; None without one."""
     xid = read_xid(text)
     if xid is not None:
         meaning = xid.meaning
@@ -48,7 +48,7 @@ def event_of_line(text: str, time_ms: int, place: Place) -> EventRecord | None:
 
 
 class KernelWatch:
-    """See ``RecordSource``. Reads new lines of the kernel's log; none where it may not be read."""
+    """Record source: reads new lines of the kernel's log; nothing if it is not readable."""
 
     def __init__(self, place: Place, path: Path = DEVICE, since_boot_ns: Callable[[], int] = elapsed_ns) -> None:
         self._place = place
@@ -59,9 +59,9 @@ class KernelWatch:
             self._device.skip()
 
     def records(self, now_ms: int) -> Records:
-        """See ``RecordSource.records``: at most 50 events, at the times of their lines.
+        """Return at most 50 events, at the times of their lines.
 
-        So an event and the same line in the system log of its node have the same node, time and text.
+        An event and its line in the node's system log thus have equal node, time and text.
         """
         events: list[EventRecord] = []
         began_ms = now_ms - self._since_boot_ns() // _NS
@@ -75,10 +75,10 @@ class KernelWatch:
         return Records(events=events)
 
     def _next(self) -> Record | None:
-        """The next message; an empty one where the kernel has overwritten it, None for none."""
+        """Return the next message; an empty one if the kernel has overwritten it, None without one."""
         try:
             line = self._device.read() if self._device else None
-        except BrokenPipeError:  # the reader was too slow: the next read gives the oldest that is left
+        except BrokenPipeError:  # the reader was too slow: the next read returns the oldest remaining message
             return _NOTHING
         except OSError:
             return None
@@ -89,12 +89,12 @@ _COUNTER = "node.memory.oom.kills"
 
 
 class NodeKills:
-    """See ``RecordSource``: the events of ``kernel``, and kills that the node's counter shows without such a line.
+    """Record source: the events of ``kernel``, and kills that only the node's counter shows.
 
-    ``kernel`` None: the kernel's log is not read, and the counter alone shows kills.
+    ``kernel`` None: the kernel's log is not read, and only the counter shows kills.
 
     ``watch`` gets each tick's samples before ``records`` reads the lines. So the count of a kill comes before its line,
-    or, where it happened between the two, in the next tick.
+    or, if it happened between the two, in the next tick.
     """
 
     def __init__(self, place: Place, kernel: RecordSource | None) -> None:
@@ -106,7 +106,7 @@ class NodeKills:
         self._ahead = 0
 
     def watch(self, samples: Samples) -> None:
-        """Read the counter. Its first reading is no kill, and counts those whose lines came before it."""
+        """Read the counter. Its first reading is no kill; it includes kills whose lines came before it."""
         for sample in samples:
             if sample.series.metric != _COUNTER:
                 continue
@@ -115,12 +115,12 @@ class NodeKills:
             self._grown, self._ahead = max(0, grown - self._ahead), 0
 
     def records(self, now_ms: int) -> Records:
-        """See ``RecordSource.records``: an event for each line, and one for the kills without a line."""
+        """Return an event for each line, and one for the kills without a line."""
         events = self._kernel.records(now_ms).events if self._kernel else []
         grown, self._grown = self._grown, 0
         lines = [place for place, event in enumerate(events) if event.reason == OOM_KILLING]
         for place in lines[:grown]:
-            message = f"{events[place].message} - the node's counter of processes killed for memory grew, too."
+            message = f"{events[place].message} - the node's counter of out-of-memory kills grew too."
             events[place] = replace(events[place], message=message)
         self._ahead += max(0, len(lines) - grown)
         if grown > len(lines):

@@ -1,4 +1,4 @@
-"""The agent's loop: every interval, run the collectors, and put their samples into the outbox."""
+"""Loop of the agent: every interval, run the collectors and put their samples into the outbox."""
 
 import logging
 import math
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class Loop:
     """Ticks by the monotonic clock, so that a step of the wall clock neither floods nor starves.
 
-    Each of ``watch`` gets every tick's samples. ``refused`` gives the counts of samples that the server refused.
+    Each of ``watch`` gets every tick's samples. ``refused`` returns the counts of samples refused by the server.
     ``attribution`` renames samples and records before they go into the outbox.
     """
 
@@ -51,7 +51,7 @@ class Loop:
     def run(self, stop: Event, interval_ms: int, ramp_ms: Sequence[int] = ()) -> None:
         """Tick at once, after each of ``ramp_ms`` (milliseconds from the start), then every interval until ``stop``.
 
-        A tick that would be late is skipped. ``stop`` ends the wait for collectors that have not returned, too.
+        A late tick is skipped. ``stop`` also ends the wait for collectors that have not returned.
         """
         start = self._clock.monotonic()
         early = [ms for ms in ramp_ms if ms < interval_ms]
@@ -67,10 +67,10 @@ class Loop:
                 return
 
     def tick(self, *, force: bool = False, stop: Event | None = None, longest: float = math.inf) -> int | None:
-        """Run the collectors that are due (``force``: all) and deliver their samples; returns the samples' time.
+        """Run the due collectors (``force``: all) and deliver their samples. Returns the samples' time.
 
-        A collector that has not returned after ``longest`` seconds, or when ``stop`` is set, is left out. None, and
-        nothing is run, while the clock gives no time (see ``SampleClock.stamp``), which ``force`` makes it do.
+        A collector that has not returned after ``longest`` seconds, or when ``stop`` is set, is skipped. Returns None,
+        without running anything, while the clock gives no time (see ``SampleClock.stamp``); ``force`` overrides that.
         """
         now_ms = self._clock.stamp(needed=force)
         if now_ms is None:
@@ -95,7 +95,7 @@ class Loop:
         return now_ms
 
     def release(self) -> None:
-        """Put samples and records into the outbox whose names have become known."""
+        """Put samples and records whose names have become known into the outbox."""
         if self._attribution:
             if samples := self._attribution.samples([]):
                 self._deliver(samples)

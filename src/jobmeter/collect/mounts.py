@@ -1,6 +1,6 @@
-"""The filesystems that a replica works in and writes to: those of its processes' working directories and open files.
+"""Filesystems in use by a replica: of its processes' working directories and open files.
 
-Paths of links in /proc are compared with mount points: nothing is looked up in the filesystem itself, which may hang.
+Paths of links in /proc are compared with mount points. Nothing is looked up in the filesystem itself, which may hang.
 """
 
 import os
@@ -17,28 +17,28 @@ from jobmeter.collect.host.filesystem import points_by_device
 from jobmeter.model.sample import Sample
 
 ELSEWHERE = "other"
-"""The label of what is on no measured filesystem: one in memory, for example."""
+"""Label of paths on no measured filesystem: one in memory, for example."""
 _MOST_LINKS = 1_000
-"""Links that are read at once. The replicas of a node take turns where that is not enough for all."""
+"""Links that are read in one turn. The replicas of a node take turns if that is not enough for all."""
 _MOST_OF_REPLICA = 500
-"""Links that are read of one replica, those of its oldest processes first."""
+"""Links that are read of one replica, of its oldest processes first."""
 
 
 class MountTable:
-    """The mounts of a namespace, by which a path is found on its filesystem."""
+    """Mounts of a namespace, which map a path to its filesystem."""
 
     def __init__(self, mountinfo: bytes) -> None:
         self._mountinfo = mountinfo
-        # What is mounted later over the same point hides what was there.
+        # A later mount over a point hides the earlier one.
         self._mounts = {mount.point: mount for mount in files.parse_mounts(mountinfo)}
 
     @cached_property
     def points(self) -> Mapping[bytes, str]:
-        """The mount point under which a filesystem is measured, by device."""
+        """Mount point under which a filesystem is measured, by device."""
         return points_by_device(self._mountinfo)
 
     def point_of(self, path: str, own: "MountTable") -> str:
-        """The label of the filesystem of a path; ``own`` are the agent's mounts, by which filesystems are measured."""
+        """Return the label of a path's filesystem; ``own`` are the agent's mounts, by which these are measured."""
         mount = self._mount_of(path)
         if mount is None:
             return ELSEWHERE
@@ -58,7 +58,7 @@ class MountTable:
 
 
 class MountsCollector:
-    """See ``Collector``. A replica none of whose links may be read has no samples."""
+    """Collector of filesystem use. A replica without readable links has no samples."""
 
     name = "mounts"
     metrics = ("storage.processes", "storage.files.written")
@@ -70,7 +70,7 @@ class MountsCollector:
         self._turn = 0
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``."""
+        """Count working directories and open files by filesystem."""
         replicas: dict[Owner, list[Process]] = {}
         for process in self._table.processes():
             if not process.member.measured and not process.stat.ended:
@@ -98,7 +98,7 @@ class MountsCollector:
     def _count(
         self, processes: list[Process], tables: dict[str, MountTable], own: MountTable
     ) -> tuple[Counter[tuple[str, str]], int]:
-        """By metric and mount point the working directories and files of a replica, and how many links were read."""
+        """Count working directories and files of a replica by metric and mount point. Also returns the links read."""
         counts: Counter[tuple[str, str]] = Counter()
         links = 0
         for process in sorted(processes, key=lambda one: one.stat.key.start):
@@ -113,7 +113,7 @@ class MountsCollector:
         return counts, links
 
     def _links(self, pid: int, most: int) -> Iterator[tuple[str, str]]:
-        """For each link that is read of a process the metric that it counts for, and its path; empty where none."""
+        """Yield the metric and path of each readable link of a process; an empty path if it is not a file."""
         yield self.metrics[0], _path(f"{self._proc}/{pid}/cwd")
         try:
             numbers = os.listdir(f"{self._proc}/{pid}/fd")  # noqa: PTH208 - a look is one call
@@ -122,7 +122,7 @@ class MountsCollector:
         for number in numbers[: most - 1]:
             link = f"{self._proc}/{pid}/fd/{number}"
             try:
-                # The link's own mode says how the file was opened (proc_pid_fd(5)).
+                # The link's own mode tells how the file was opened (proc_pid_fd(5)).
                 written = os.lstat(link).st_mode & stat.S_IWUSR
             except OSError:
                 continue
@@ -145,7 +145,7 @@ class MountsCollector:
 
 
 def _path(link: str) -> str:
-    """The path that a link leads to; empty for what has none: sockets, pipes, devices."""
+    """Return the path of a link; empty for sockets, pipes and devices."""
     try:
         path = os.readlink(link)  # noqa: PTH115
     except OSError:

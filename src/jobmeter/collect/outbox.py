@@ -13,10 +13,9 @@ _log = logging.getLogger(__name__)
 
 
 class Outbox:
-    """The queue between the loop and the delivery, oldest frames first. Safe for several threads.
+    """Queue between the loop and the delivery, oldest frames first. Thread-safe.
 
-    ``spool`` None: everything is in memory, at most ``memory_bytes``; beyond that the oldest is dropped, and
-    counted.
+    ``spool`` None: everything is in memory, at most ``memory_bytes``; beyond that the oldest is dropped and counted.
     """
 
     def __init__(self, spool: Spool | None, memory_bytes: int = 8 * 2**20) -> None:
@@ -30,7 +29,7 @@ class Outbox:
         self._failing = False
         self._lock = Lock()
         self.filled = Event()
-        """Set when something was put in."""
+        """Set when a frame was added."""
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -50,16 +49,16 @@ class Outbox:
 
     @property
     def capacity(self) -> int:
-        """About how many bytes may wait before the oldest are dropped."""
+        """Approximate bytes that may wait before the oldest are dropped."""
         return self._spool.max_bytes if self._spool else self._memory_bytes
 
     @property
     def damaged(self) -> int:
-        """Bytes on disk that could not be read back."""
+        """Bytes on disk that could not be read."""
         return self._spool.damaged if self._spool else 0
 
     def put(self, frame: bytes) -> bool:
-        """Store a frame until it is delivered; True when it is on disk."""
+        """Store a frame until it is delivered. True if it is on disk."""
         on_disk = self._to_disk(frame)
         if not on_disk:
             with self._lock:
@@ -71,7 +70,7 @@ class Outbox:
         return on_disk
 
     def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
-        """See ``Spool.peek``; frames in memory come after those on disk."""
+        """Return the oldest frames; frames in memory come after frames on disk. See ``Spool.peek``."""
         batch = self._spool.peek(max_bytes, max_frames) if self._spool else None
         if batch is not None:
             return batch
@@ -84,7 +83,7 @@ class Outbox:
             return Batch(body, frames, Position(-1, self._taken + frames)) if frames else None
 
     def release(self, end: Position) -> None:
-        """See ``Spool.release``."""
+        """Remove delivered frames; see ``Spool.release``."""
         if end.segment >= 0 and self._spool:
             self._spool.release(end)
             return
@@ -93,7 +92,7 @@ class Outbox:
                 self._forget(self._memory.popleft())
 
     def set_aside(self, batch: Batch, reason: str) -> None:
-        """See ``Spool.set_aside``; frames in memory are dropped."""
+        """Quarantine frames on disk, see ``Spool.set_aside``; frames in memory are dropped."""
         if batch.end.segment >= 0 and self._spool:
             self._spool.set_aside(batch, reason)
             return

@@ -1,8 +1,8 @@
-"""The peak memory of each replica, not mixed with that of a later job with the same number.
+"""Peak memory of each replica, separate from that of a later job with equal number.
 
-Slurm numbers its jobs anew when it has lost its state, so the start identifies a job, not the number alone. Slurm 24.11
-and later tell tasks the start of their job. Before that the steps do: each step of a job runs once, so one that runs
-again is another job's. Numbers of steps rise, and the batch script comes before all of them.
+Slurm restarts its job numbers when it has lost its state, so the start identifies a job, not the number alone. Slurm
+24.11 and later pass the start of their job to tasks. Before that the steps identify it: each step of a job runs once,
+so a repeated one belongs to another job. Numbers of steps rise, and the batch script comes before all of them.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ class _Replica:
     job_start: str = ""
 
     def is_other(self, members: Iterable[Member]) -> bool:
-        """Whether these new processes work for another job."""
+        """True if these new processes work for another job."""
         for member in members:
             if member.job_start and self.job_start:
                 return member.job_start != self.job_start

@@ -1,4 +1,4 @@
-"""Which collectors there are: the only place that names them."""
+"""Collectors: only this module names them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from jobmeter.collect.starts import Starts
 _PATIENCE = 0.4
 """Seconds that one turn may wait for devices: less than the shortest turn, that of ``jobmeter run``."""
 _WAITS = 3
-"""How often a turn waits for devices: to open them, to ask for their processes, and to read them."""
+"""Waits for devices in a turn: to open them, to query their processes, and to read them."""
 _SLOW_MS = 60_000
 """The interval of slow collectors, and of metrics that change slowly."""
 _MOUNTS_MS = 30_000
@@ -41,7 +41,7 @@ _MOUNTS_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A collector and how often it runs at most: every tick (0), or every so many milliseconds."""
+    """Collector with its shortest interval: every tick (0), or the given number of milliseconds."""
 
     collector: Collector
     every_ms: int = 0
@@ -56,11 +56,11 @@ HOST: tuple[tuple[Callable[[Place], Collector], int], ...] = (
     (NetworkCollector, 0),
     (FilesystemCollector, _SLOW_MS),
 )
-"""The collectors of the node as a whole."""
+"""Collectors of the whole node."""
 
 
 def host_collectors(place: Place) -> list[Planned]:
-    """The collectors of the node as a whole."""
+    """Create the collectors of the whole node."""
     return [Planned(make(place), every_ms) for make, every_ms in HOST]
 
 
@@ -74,25 +74,25 @@ class JobCollectors:
     watch: ProcessWatch = field(default_factory=ProcessWatch)
     ends: EndWatch | None = None
     mounts: MountsCollector | None = None
-    """None: the filesystems that replicas use are not measured."""
+    """Collector of the filesystems that replicas use; absent if they are not measured."""
 
     def start(self) -> None:
-        """Begin to read the kernel's events about processes, where it permits that."""
+        """Begin to read the kernel's events about processes, if permitted."""
         self.watch.start(self.table.look, self.ends.include if self.ends else lambda _process: None)
 
     def stop(self) -> None:
-        """Read no more events."""
+        """Stop reading events."""
         self.watch.stop()
 
     @property
     def planned(self) -> list[Planned]:
-        """Those of the replicas' processes first: they refresh the table."""
+        """Collectors of jobs. The collector of processes comes first: it refreshes the table."""
         mounts = [Planned(self.mounts, _MOUNTS_MS)] if self.mounts else []
         return [Planned(self.jobs), *mounts, Planned(self.nvidia)]
 
     @property
     def allocations(self) -> list[AllocationTracker]:
-        """Of each kind of device who has it."""
+        """Allocations of each kind of device."""
         return [self.nvidia.allocations]
 
     @property
@@ -120,11 +120,11 @@ def job_collectors(
     state: Path | None = None,
     job_mapping: Path | None = None,
 ) -> JobCollectors:
-    """The collectors of the jobs whose processes ``classifier`` finds.
+    """Create the collectors of the jobs whose processes ``classifier`` finds.
 
     ``alone``: one job measures itself, and leaves metrics without a job to the agent of the node. ``patience``: seconds
-    that one turn may wait for devices. ``state``: folder in which counters are remembered over a restart.
-    ``job_mapping``: folder in which a prolog writes who has which device.
+    that one turn may wait for devices. ``state``: folder that stores counters over a restart. ``job_mapping``: folder
+    in which a prolog writes the devices of jobs.
     """
     watch = ProcessWatch()
     table = ProcessTable(classifier, watch=watch)

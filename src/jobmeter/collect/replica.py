@@ -1,4 +1,4 @@
-"""A replica at one moment, and its memory: in use now, and at most so far."""
+"""State of a replica at one moment, and its memory: current and peak."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ from jobmeter.collect.process.stat import ProcessStat
 
 @dataclass(slots=True)
 class Replica:
-    """One replica at one moment.
+    """Replica at one moment.
 
-    ``living`` are its processes that still run, ``outside`` those of them that are in no replica's groups. ``last`` are
-    readings of its groups when a process ended.
+    ``living`` are its running processes, ``outside`` those that are in no replica's groups. ``last`` are readings of
+    its groups when a process ended.
     """
 
     living: list[Process] = field(default_factory=list)
@@ -30,11 +30,14 @@ class Replica:
 
 
 class ReplicaMemory:
-    """Measures the memory of replicas: by their groups, and by processes what these do not count. For one thread."""
+    """Measures the memory of replicas by their groups; by processes for memory that groups do not count.
+
+    For one thread.
+    """
 
     def __init__(self, proc_root: str = "/proc") -> None:
         self.measures: dict[Owner, MemoryMeasure] = {}
-        """How the memory of each replica was measured last."""
+        """Last measure of each replica's memory."""
         self._processes = ProcessMemory(proc_root)
         self._peaks = Peaks()
         self._high_water = HighWater()
@@ -44,7 +47,7 @@ class ReplicaMemory:
         return self._peaks.update(processes)
 
     def read(self, replicas: Mapping[Owner, Replica]) -> None:
-        """Read the processes of these replicas, as far as the budget for it goes."""
+        """Read the processes of these replicas, as far as the budget allows."""
         shared: list[ProcessStat] = []
         own: list[ProcessStat] = []
         for owner, replica in replicas.items():
@@ -56,14 +59,14 @@ class ReplicaMemory:
         self._processes.update(shared, own)
 
     def values(self, owner: Owner, replica: Replica) -> dict[str, float | None]:
-        """The metrics of memory of a replica that was read."""
+        """Return the memory metrics of a replica that was read."""
         inside, apart = _divided(replica)
-        # A group without a process still has the file cache that its processes left.
+        # A group without processes still has the file cache that they left.
         charged = sum(_charged(replica)) if replica.living else 0.0
         by_process, measure = self._processes.proportional(apart)
         if replica.living:
             self.measures[owner] = MemoryMeasure.GROUP if inside or not apart else measure
-        # A living replica uses some memory: 0 is a moment between its processes.
+        # A living replica uses some memory: 0 is a moment between two processes.
         now = charged + by_process or None
         peaks = [final.memory_peak for final in replica.ended]
         # A group's own mark covers the time between two scans.
@@ -89,7 +92,7 @@ def _charged(replica: Replica) -> list[float]:
 
 
 def _divided(replica: Replica) -> tuple[list[ProcessStat], list[ProcessStat]]:
-    """Its living processes whose memory its groups count, and the others."""
+    """Split its living processes into those whose memory its groups count, and the others."""
     apart = replica.outside if _charged(replica) else replica.living
     keys = {process.stat.key for process in apart}
     inside = [process.stat for process in replica.living if process.stat.key not in keys]

@@ -21,14 +21,14 @@ from jobmeter.wire.native.logs import line_times
 
 _SUFFIX = ".frames"
 _MOST_REJECTED = 64
-"""How many refused bodies are stored for inspection; the oldest is dropped first."""
+"""Most refused bodies that are stored for inspection; the oldest is dropped first."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place between two frames: a segment's number and a byte in it."""
+    """Position between two frames: a segment's number and a byte in it."""
 
     segment: int
     offset: int
@@ -36,7 +36,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Whole frames, oldest first, and the place behind them."""
+    """Whole frames, oldest first, and the position after them."""
 
     body: bytes
     frames: int
@@ -44,14 +44,14 @@ class Batch:
 
 
 class Spool:
-    """A bounded queue of frames in a folder that one process uses at a time. Safe for several threads.
+    """Bounded queue of frames in a folder that one process uses at a time. Thread-safe.
 
-    ``dropped`` counts lost samples by reason: ``spool.full`` (the oldest, beyond the bound),
-    ``refused`` (set aside); ``dropped_lines`` counts log lines. ``damaged`` counts bytes that could not be read back.
+    ``dropped`` counts lost samples by reason: ``spool.full`` (the oldest, beyond the bound), ``refused`` (quarantined);
+    ``dropped_lines`` counts log lines. ``damaged`` counts bytes that could not be read.
     """
 
     def __init__(self, directory: Path, max_bytes: int = 256 * 2**20, segment_bytes: int = 2**20) -> None:
-        """Open the folder, made when it is missing. Raises ConflictError when another process has it open."""
+        """Open the folder, created if missing. Raises ConflictError when another process has it open."""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.directory = directory
         self.dropped: dict[str, int] = {"spool.full": 0, "refused": 0}
@@ -80,7 +80,7 @@ class Spool:
             return sum(self._sizes.values()) - done
 
     def append(self, frame: bytes) -> None:
-        """Store a frame. Raises OSError, with nothing of it stored, when the disk fails."""
+        """Store a frame. Raises OSError, without storing a part of it, when the disk fails."""
         with self._lock:
             self._make_room(len(frame))
             if self._active is None or self._sizes[self._active] >= self._segment_bytes:
@@ -96,7 +96,7 @@ class Spool:
             self._sizes[active] = before + len(frame)
 
     def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
-        """The oldest frames that fit ``max_bytes``, at least one; None when nothing waits."""
+        """Return the oldest frames that fit ``max_bytes``, at least one; None without waiting frames."""
         with self._lock:
             while (segment := min(self._sizes, default=None)) is not None:
                 start = self._read.offset if self._read.segment == segment else 0
@@ -116,7 +116,7 @@ class Spool:
             self._read = max(self._read, end)
 
     def set_aside(self, batch: Batch, reason: str) -> None:
-        """Move frames that the server refuses permanently into the folder ``rejected``, and count them."""
+        """Move permanently refused frames into the folder ``rejected``, and count them."""
         folder = self.directory / "rejected"
         with self._lock:
             self._count(batch.body, "refused")
@@ -129,11 +129,11 @@ class Spool:
                     old.unlink()
                     old.with_suffix(".txt").unlink(missing_ok=True)
             except OSError as error:
-                _log.warning("a body that the server refused could not be set aside: %s", error)
+                _log.warning("a refused body could not be quarantined: %s", error)
         self.release(batch.end)
 
     def adopt(self, directory: Path) -> bool:
-        """Take over the frames of another spool, before all appended later; False while another process uses it.
+        """Take over the frames of another spool, before all appended later. False while another process uses it.
 
         Only before the first ``append``: those frames are older.
         """
@@ -151,7 +151,7 @@ class Spool:
         return True
 
     def segments(self) -> dict[int, int]:
-        """The bytes of each segment, by number."""
+        """Return the bytes of each segment, by number."""
         return dict(self._sizes)
 
     def remove_folder(self) -> None:
@@ -174,7 +174,7 @@ class Spool:
         return self.directory / f"{segment:012d}{_SUFFIX}"
 
     def _recover(self) -> dict[int, int]:
-        """The existing segments; a partial frame at the end of the last one is truncated."""
+        """Return the existing segments; a partial frame at the end of the last one is truncated."""
         found = sorted(path for path in self.directory.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         sizes = {int(path.stem): path.stat().st_size for path in found}
         if found:
@@ -225,7 +225,7 @@ class Spool:
             self.dropped_lines += len(line_times(frame))
 
     def _frames(self, segment: int, start: int, max_bytes: int, max_frames: int) -> Batch | None:
-        """The next frames of one segment; None when there is no whole frame left in it."""
+        """Return the next frames of one segment; None without a whole frame left in it."""
         data = memoryview(self._path(segment).read_bytes())[: self._sizes[segment]]
         at = _next_frame(data, start)
         if at is None:
@@ -244,11 +244,11 @@ class Spool:
 def _write_all(descriptor: int, data: bytes) -> None:
     written = os.write(descriptor, data)
     if written != len(data):
-        raise OSError(f"the disk took {written} of {len(data)} bytes")
+        raise OSError(f"the disk accepted {written} of {len(data)} bytes")
 
 
 def _end_of_frame(data: bytes | memoryview, offset: int) -> int | None:
-    """Where the frame at ``offset`` ends; None when there is no whole and undamaged one."""
+    """Return the end of the frame at ``offset``; None if it is incomplete or damaged."""
     try:
         found = read_frame(data, offset)
     except InvalidRequestError:
@@ -257,7 +257,7 @@ def _end_of_frame(data: bytes | memoryview, offset: int) -> int | None:
 
 
 def _next_frame(data: memoryview, offset: int) -> int | None:
-    """The first place at or behind ``offset`` where an undamaged frame begins."""
+    """Return the first position at or after ``offset`` where an undamaged frame begins."""
     whole = b""
     while 0 <= offset < len(data):
         if _end_of_frame(data, offset) is not None:
@@ -268,7 +268,7 @@ def _next_frame(data: memoryview, offset: int) -> int | None:
 
 
 def _whole_length(data: bytes) -> int:
-    """The length of the data up to its last whole frame. Damage before that is left for the reader to skip."""
+    """Return the length of the data up to its last whole frame. Earlier damage is left for the reader to skip."""
     view, end, at = memoryview(data), 0, _next_frame(memoryview(data), 0)
     while at is not None:
         while (following := _end_of_frame(view, at)) is not None:
@@ -278,7 +278,7 @@ def _whole_length(data: bytes) -> int:
 
 
 def _frames_of(body: bytes) -> Iterator[Frame]:
-    """The frames of a body; damaged parts are left out."""
+    """Yield the frames of a body; damaged parts are skipped."""
     view = memoryview(body)
     at = _next_frame(view, 0)
     while at is not None:

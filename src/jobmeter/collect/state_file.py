@@ -1,4 +1,4 @@
-"""A value that outlives the program, in a file of JSON."""
+"""Value that outlives the program, in a JSON file."""
 
 import logging
 from pathlib import Path
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class StateFile(Generic[T]):
-    """The file of one value; ``path`` None: nothing is stored. Not for concurrent changes.
+    """File of one value; ``path`` None: nothing is stored. Not for concurrent changes.
 
-    A file that cannot be read is logged as ``unreadable``, a format of the path and the error, where that is given. One
-    that cannot be written is logged at ``level``.
+    An unreadable file is logged as ``unreadable``, a format of the path and the error, if given. An unwritable file is
+    logged at ``level``.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class StateFile(Generic[T]):
         self._written = b""
 
     def load(self) -> T | None:
-        """The stored value; None where there is none, or where it cannot be read."""
+        """Return the stored value; None if it is missing or unreadable."""
         try:
             return self._decoder.decode(self.path.read_bytes()) if self.path else None
         except FileNotFoundError:
@@ -39,21 +39,21 @@ class StateFile(Generic[T]):
             return None
 
     def written_ns(self) -> int | None:
-        """Return when the file was last written, in nanoseconds since the epoch; None where there is none."""
+        """Return the last change of the file, in nanoseconds since the epoch; None if it is missing."""
         try:
             return self.path.stat().st_mtime_ns if self.path else None
         except OSError:
             return None
 
     def save(self, value: T) -> None:
-        """Write the value where it has changed; a failure is logged."""
+        """Write the value if it has changed; a failure is logged."""
         try:
             self.write(value)
         except OSError as error:
             _log.log(self._level, "%s cannot be written: %s", self.path, error)
 
     def write(self, value: T) -> None:
-        """Write the value where it has changed, replacing the file as a whole. Raises OSError."""
+        """Write the value if it has changed, replacing the file atomically. Raises OSError."""
         if self.path is None:
             return
         body = msgspec.json.encode(value)

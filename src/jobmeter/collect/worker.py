@@ -1,4 +1,4 @@
-"""Runs one collector in its own thread, so that its failures and hangs do not affect others."""
+"""Run one collector in its own thread, so that its failures and hangs do not affect others."""
 
 import logging
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.time import Clock
 
 _TRIES = 3
-"""Failures in a row after which a collector is left alone for a while."""
+"""Failures in a row after which a collector is suspended."""
 _LONGEST_REST = 64
-"""Most turns that a failing collector is left alone."""
+"""Most turns that a failing collector is suspended."""
 _STOP_SECONDS = 0.1
-"""How long a wait for a collector may go on after the agent was asked to end."""
+"""Longest wait in seconds for a collector after a stop request."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one turn of a collector: ``success`` is False when it failed, hangs, or is suspended."""
+    """Result of one turn of a collector: ``success`` is False if it failed, hangs, or is suspended."""
 
     success: bool
     duration: float
@@ -49,14 +49,14 @@ class Worker:
         self._resting = 0
 
     def begin(self, now_ms: int, *, force: bool = False) -> bool:
-        """Start a turn, when one is due (``force``: even when none is) and the last one has come back.
+        """Start a turn if one is due (``force``: even if not) and the last one has returned.
 
-        True when ``finish`` has an outcome.
+        True if ``finish`` will have a result.
         """
         turn_ms = int(self._clock.monotonic() * 1000)
         if not force and turn_ms < self._due_ms:
             return False
-        # A turn slightly early counts as on time: the loop's ticks are not exact to the millisecond.
+        # A slightly early turn counts as on time: the loop's ticks are not exact to the millisecond.
         self._due_ms = turn_ms + self._every_ms - self._every_ms // 10
         self._suspended = bool(self._resting) and not force
         if self._suspended:
@@ -68,9 +68,9 @@ class Worker:
         return True
 
     def finish(self, deadline: float, stop: Event | None = None) -> Outcome:
-        """The result of the turn; a collector that has not returned by ``deadline`` (monotonic seconds) hangs.
+        """Return the result of the turn; a collector that has not returned by ``deadline`` (monotonic seconds) hangs.
 
-        One that hung before is not waited for again. The wait ends soon after ``stop`` is set.
+        A collector that hung before is not awaited again. The wait ends soon after ``stop`` is set.
         """
         if self._suspended:
             return Outcome(success=False, duration=0.0)

@@ -1,4 +1,4 @@
-"""The vocabulary: metrics, series, jobs, time.
+"""Vocabulary: metrics, series, jobs, time.
 
 Standard library and msgspec only, no I/O (``model.batch`` needs NumPy).
 """

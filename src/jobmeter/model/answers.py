@@ -1,7 +1,7 @@
 """Bodies of our own API's answers that its clients read too.
 
-A server writes every field. A field has a default for clients of servers of earlier releases, which lack it.
-Times are epoch milliseconds; None, null in JSON, is what is unknown.
+A server writes every field. Fields have defaults for clients of earlier servers that lack them. Times are epoch
+milliseconds; unknown values are None, null in JSON.
 """
 
 from typing import Any
@@ -19,14 +19,14 @@ class DeviceBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of a job over its life. None: not measured.
+    """A metric of a job over its life. None: not measured.
 
-    ``points`` are the job's values in steps of ``JobSummary.step_ms`` from ``JobSummary.start_ms`` on, None where
-    nothing was measured: the sum of its members' where the unit adds up (``Aggregate.WHOLE``). ``job_mean`` is their
-    mean (of a counter: the rate over the job's life), ``job_max`` the highest of the job, for which the highest samples
-    of its members in one step are added; ``last`` the newest of them. ``mean`` and ``max`` are those of one member: the
-    mean of its members' means over its life, and the highest that any of them showed (of a counter: the highest rate in
-    one step). All in ``unit``. ``total`` is a counter's increase over all members, in ``total_unit``.
+    ``points`` are the job's values in steps of ``JobSummary.step_ms`` from ``JobSummary.start_ms`` on, None for
+    unmeasured steps. They sum the members if the unit adds up (``Aggregate.WHOLE``). ``job_mean`` is their mean (of a
+    counter: the rate over the job's life). ``job_max`` is the highest value of the job, adding the members' highest
+    samples in one step. ``last`` is the newest value. ``mean`` and ``max`` describe one member: the mean of the
+    members' means, and the highest value of any member (of a counter: the highest rate in one step). All in ``unit``.
+    ``total`` is a counter's increase over all members, in ``total_unit``.
     """
 
     metric: str
@@ -42,7 +42,7 @@ class MetricSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest value of one line, in ``unit``, and when its newest sample was measured."""
+    """The newest value of one line, in ``unit``, with the time of its newest sample."""
 
     metric: str
     unit: str = ""
@@ -55,7 +55,7 @@ class LatestValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparedLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one job; ``points`` are pairs of the milliseconds since its start, in whole steps, and a value."""
+    """A metric of a job; ``points`` are pairs of milliseconds since its start, in whole steps, and a value."""
 
     job: str
     project: str = ""
@@ -65,9 +65,9 @@ class ComparedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the store that cannot be read: its rows are missing from answers.
+    """An unreadable part of the store: its rows are missing from answers.
 
-    ``rows``: their number, null where it is unknown. With ``at_most`` it is an upper bound.
+    ``rows``: their number, null if unknown. With ``at_most`` it is an upper bound.
     """
 
     table: str
@@ -80,9 +80,9 @@ class DamagedBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster's scheduler, as its ``jobmeter scheduler`` reported it last, at ``heard``. Times in epoch milliseconds.
+    """Last report of a cluster's scheduler by its ``jobmeter scheduler``, at ``heard``. Times in epoch milliseconds.
 
-    ``problem`` says what is missing of the cluster's jobs, and ``since`` from when on; empty and null where nothing is.
+    ``problem`` tells which job data is missing, and ``since`` from what time; empty and null without problems.
     """
 
     kind: str
@@ -95,10 +95,10 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server does: rows, bytes and samples in memory, work under way by lane, and the clusters' schedulers.
+    """Server status: rows, bytes and samples in memory, running work by lane, and the clusters' schedulers.
 
-    ``kernel``: "loaded", or why the compiled kernel is missing; NumPy does its work then, more slowly. A server
-    remembers the schedulers that reported to it since it started.
+    ``kernel``: "loaded", or the reason why the compiled kernel is missing; NumPy then replaces it and is slower. A
+    server lists the schedulers that reported since its start.
     """
 
     version: str = ""
@@ -117,9 +117,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """The calls of one account and operation.
 
-    ``pricing`` is ``priced``, ``free`` (however often it is called) or ``unpriced`` (nobody states a price). Amounts
-    are decimal numbers as texts; null where nobody states a price and one is needed. ``free`` and ``free_left`` are
-    null where every call is free.
+    ``pricing`` is ``priced``, ``free`` (whatever the number of calls) or ``unpriced`` (the price is unknown). Amounts
+    are decimal numbers as texts; null if a price is needed but unknown. ``free`` and ``free_left`` are null if every
+    call is free.
     """
 
     account: str
@@ -135,7 +135,7 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls of a month, ``[start, end)``, and the sum of the costs that are known."""
+    """The calls of a month, ``[start, end)``, and the sum of the known costs."""
 
     month: str
     time_zone: str
@@ -150,14 +150,14 @@ class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """A token whose holder may read one job, and when it ends."""
+    """A token whose holder may read one job, and its expiry."""
 
     token: str
     expires: int
 
 
 class RuleBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A diagnostic rule: what it looks for, and what to do where it finds that."""
+    """A diagnostic rule: the fault that it detects, and advice."""
 
     name: str
     sees: str = ""
@@ -166,7 +166,7 @@ class RuleBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every rule, by name."""
+    """All rules, by name."""
 
     rules: list[RuleBody] = []
 
@@ -174,9 +174,9 @@ class RuleList(msgspec.Struct, frozen=True, kw_only=True):
 class ShipperBody(msgspec.Struct, frozen=True, kw_only=True):
     """A log shipper.
 
-    ``project`` is whose lines it ships, null for those of every project; ``sink_project`` and ``logstore`` name the
-    sink. ``state`` is ``shipping`` or, while the sink does not take lines, ``failing``: ``error`` says why then.
-    ``waiting`` lines are not shipped yet, the oldest of them for ``lag_seconds``.
+    ``project`` is the project whose lines it ships, null for every project. ``sink_project`` and ``logstore`` name the
+    sink. ``state`` is ``shipping`` or, while the sink does not accept lines, ``failing``; then ``error`` gives the
+    reason. ``waiting`` lines are not shipped yet; the oldest has waited for ``lag_seconds``.
     """
 
     id: str
@@ -202,7 +202,7 @@ class ShipperList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
-    """The key that the call was made with. ``job`` is set for a link, which opens that job alone until ``expires``."""
+    """The calling key. ``job`` is set for a link, which only opens that job until ``expires``."""
 
     id: str = ""
     name: str = ""
@@ -213,9 +213,9 @@ class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace as far as its spans began in the range that was requested.
+    """A trace, limited to spans that began in the requested range.
 
-    ``name``, ``service`` and ``job`` are those of the root. ``start_ns`` is a text of digits.
+    ``name``, ``service`` and ``job`` come from the root. ``start_ns`` is a text of digits.
     """
 
     trace: str
@@ -231,7 +231,10 @@ class TraceBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceList(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of traces. ``next`` goes on behind it, null at the end; ``total`` is null unless requested."""
+    """A page of traces.
+
+    ``next`` is the cursor of the next page, null at the end; ``total`` is null unless requested.
+    """
 
     traces: list[TraceBody] = []
     next: str | None = None
@@ -239,7 +242,7 @@ class TraceList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpanEventBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened during a span. ``dropped``: attributes that the sender left out."""
+    """An event in a span. ``dropped``: attributes that the sender left out."""
 
     time_ns: str = "0"
     name: str = ""
@@ -248,7 +251,7 @@ class SpanEventBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpanLinkBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Another span that belongs to this one."""
+    """A link to another span."""
 
     trace: str
     span: str
@@ -258,7 +261,7 @@ class SpanLinkBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpanBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A span. ``parent`` is empty for a root; values of attributes are JSON, bytes base64."""
+    """A span. ``parent`` is empty for a root; attribute values are JSON, bytes are base64."""
 
     span: str
     parent: str = ""
@@ -288,7 +291,7 @@ class SpanBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpanList(msgspec.Struct, frozen=True, kw_only=True):
-    """Spans of one trace, by their start. ``next`` goes on behind them, null at the end."""
+    """Spans of one trace, by their start. ``next`` is the cursor of the next page, null at the end."""
 
     trace: str = ""
     spans: list[SpanBody] = []

@@ -12,7 +12,7 @@ def backoff_seconds(
     """Seconds until the next attempt after ``failures`` failures in a row, 1 or more.
 
     The wait doubles with each failure, from ``first`` up to ``longest``. Half of it is random, so that clients that
-    failed at the same time do not come back at the same time. ``fraction`` gives numbers from 0 to 1.
+    failed together do not retry together. ``fraction`` returns numbers from 0 to 1.
     """
     whole = min(first * 2.0 ** min(failures - 1, 64), longest)
     return whole * (0.5 + fraction() / 2)

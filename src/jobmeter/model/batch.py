@@ -1,4 +1,4 @@
-"""Samples as columns: the one shape in which measurements travel inside the server."""
+"""Samples as columns: the only form in which measurements travel inside the server."""
 
 from collections.abc import Sequence
 from math import isfinite, nan
@@ -19,14 +19,14 @@ Uint8s = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 
 NEVER = -1
-"""The time of a sample that does not exist."""
+"""Time of a sample that does not exist."""
 
 
 class SeriesKeys(msgspec.Struct, frozen=True, eq=False):
-    """Which series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once.
+    """Keys of series to read: ``job`` and ``series`` are uint64[k], pair by pair, each pair once.
 
-    Callers that repeat the same series pass the same object. ``derived`` is what others computed of it, each under a
-    key of its own: it lives as long as the list.
+    Callers that repeat a list of series pass the identical object. ``derived`` caches results that others computed from
+    it, each under its own key; it lives as long as the list.
     """
 
     job: Uint64s
@@ -38,28 +38,28 @@ class SeriesKeys(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, series: Sequence[Series]) -> "SeriesKeys":
-        """The keys of some series, in their order."""
+        """Build the keys of some series, in order."""
         return cls(
             np.fromiter((s.job_key for s in series), np.uint64, len(series)),
             np.fromiter((s.id for s in series), np.uint64, len(series)),
         )
 
     def where(self, rows: NDArray[np.integer[Any]] | Bools | slice) -> "SeriesKeys":
-        """Some of them."""
+        """Select keys."""
         return SeriesKeys(self.job[rows], self.series[rows])
 
     def jobs(self) -> list[int]:
-        """The jobs of the series, ascending and each once."""
+        """Distinct job keys, ascending."""
         return sorted(set(self.job.tolist()))
 
 
 class SampleBatch(msgspec.Struct, frozen=True, eq=False):
     """``n`` samples of ``len(series)`` series, in any order, possibly with repetitions (the later row wins).
 
-    ``index``: uint32[n], which of ``series`` a row belongs to. ``time``: int64[n], milliseconds since the epoch.
-    ``value``: float64[n], in the catalogue's unit, finite. The arrays are not changed after construction.
-    ``existing_keys`` are the keys of ``series`` where they were computed already; see ``keys``. ``existing_span``,
-    ``existing_single`` and ``existing_extremes`` are the same for ``span``, ``single`` and ``extremes``.
+    ``index``: uint32[n], the position of a row's series in ``series``. ``time``: int64[n], milliseconds since the
+    epoch. ``value``: float64[n], in the catalogue's unit, finite. The arrays are not changed after construction.
+    ``existing_keys``, ``existing_span``, ``existing_single`` and ``existing_extremes`` are the properties ``keys``,
+    ``span``, ``single`` and ``extremes`` if already computed.
     """
 
     series: Sequence[Series]
@@ -76,7 +76,7 @@ class SampleBatch(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first and the last time of a batch that has samples, computed once."""
+        """First and last time of a non-empty batch, computed once."""
         if self.existing_span is None:
             force_setattr(self, "existing_span", (int(self.time.min()), int(self.time.max())))
         assert self.existing_span is not None  # noqa: S101 - set above
@@ -84,7 +84,7 @@ class SampleBatch(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def single(self) -> bool:
-        """Whether it has one sample of each series, in their order, as nearly all requests have; computed once."""
+        """True if the batch has one sample per series, in order, as in nearly all requests; computed once."""
         if self.existing_single is None:
             index = self.index
             ordered = len(index) == len(self.series) > 0 and not int(index[0]) and bool((index[1:] > index[:-1]).all())
@@ -93,7 +93,7 @@ class SampleBatch(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def extremes(self) -> tuple[float, float]:
-        """The lowest and the highest value of a batch that has samples; twice NaN where one is not finite."""
+        """Lowest and highest value of a non-empty batch; twice NaN if a value is not finite."""
         if self.existing_extremes is not None:
             return self.existing_extremes
         lowest, highest = float(self.value.min()), float(self.value.max())
@@ -101,7 +101,7 @@ class SampleBatch(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def keys(self) -> SeriesKeys:
-        """The keys of ``series``, computed once."""
+        """Keys of ``series``, computed once."""
         if self.existing_keys is None:
             force_setattr(self, "existing_keys", SeriesKeys.of(self.series))
         assert self.existing_keys is not None  # noqa: S101 - set above
@@ -109,10 +109,9 @@ class SampleBatch(msgspec.Struct, frozen=True, eq=False):
 
 
 class SampleColumns(msgspec.Struct, frozen=True, eq=False):
-    """Raw samples read back: sorted by (index, time), each (index, time) once.
+    """Raw samples read from a store: sorted by (index, time), each (index, time) once.
 
-    ``index``: uint32[n], position in the ``SeriesKeys`` that were requested. ``time``: int64[n] ms. ``value``:
-    float64[n].
+    ``index``: uint32[n], position in the requested ``SeriesKeys``. ``time``: int64[n] ms. ``value``: float64[n].
     """
 
     index: Uint32s
@@ -123,17 +122,17 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
         return len(self.time)
 
     def where(self, rows: Bools | NDArray[np.intp]) -> "SampleColumns":
-        """Some of the rows."""
+        """Select rows."""
         return SampleColumns(self.index[rows], self.time[rows], self.value[rows])
 
     @classmethod
     def empty(cls) -> "SampleColumns":
-        """No samples."""
+        """Build empty columns."""
         return cls(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.float64))
 
     @classmethod
     def joined(cls, parts: "Sequence[SampleColumns]") -> "SampleColumns":
-        """The rows of several blocks, one after the other."""
+        """Concatenate blocks."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -146,11 +145,11 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
 
 
 class BucketColumns(msgspec.Struct, frozen=True, eq=False):
-    """The statistics of each (series, bucket) that holds at least one sample: sorted by (index, time), each pair once.
+    """Statistics of each (series, bucket) with at least one sample: sorted by (index, time), each pair once.
 
     ``index`` uint32[n]; ``time`` int64[n], the bucket's start in ms; ``count`` uint64[n]; ``sum minimum maximum first
     last`` float64[n], ``first_time last_time`` int64[n] ms. For counters ``increase`` float64[n] is the growth since
-    the reference sample (the last one before the bucket, else the bucket's first; resets count from zero) and
+    the reference sample (the last one before the bucket, else the bucket's first; resets count from zero), and
     ``elapsed`` int64[n] ms the time from that reference to ``last_time``; for gauges both are 0.
     """
 
@@ -172,9 +171,10 @@ class BucketColumns(msgspec.Struct, frozen=True, eq=False):
 
 
 class References(msgspec.Struct, eq=False):
-    """The last sample of each series so far: the reference for the next increase of a counter.
+    """Last sample of each series so far: the reference for the next increase of a counter.
 
-    ``time`` int64[k] ms (``NEVER`` for none), ``value`` float64[k]. Updated in place, block by block in order of time.
+    ``time`` int64[k] ms (``NEVER`` without a sample), ``value`` float64[k]. Updated in place, block by block in order
+    of time.
     """
 
     time: Int64s
@@ -182,19 +182,19 @@ class References(msgspec.Struct, eq=False):
 
     @classmethod
     def none(cls, count: int) -> "References":
-        """No sample yet, for that many series."""
+        """Build references without samples for ``count`` series."""
         return cls(np.full(count, NEVER, np.int64), np.zeros(count))
 
     def update(self, index: Uint32s, time: Int64s, value: Float64s) -> None:
-        """Take over the last sample of each series; the columns are sorted by (index, time)."""
+        """Take the last sample of each series; the columns are sorted by (index, time)."""
         ends = np.flatnonzero(np.append(index[1:] != index[:-1], np.ones(min(len(index), 1), np.bool_)))
         self.time[index[ends]] = time[ends]
         self.value[index[ends]] = value[ends]
 
     def copy(self) -> "References":
-        """An independent copy."""
+        """Return an independent copy."""
         return References(self.time.copy(), self.value.copy())
 
     def become(self, other: "References") -> None:
-        """Assign the contents of another one."""
+        """Assign the contents of another instance."""
         self.time[:], self.value[:] = other.time, other.value

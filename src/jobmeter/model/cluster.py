@@ -10,14 +10,14 @@ _DIGEST = 8
 
 
 class JobIds(StrEnum):
-    """The form of job ids. ``PLAIN``: the scheduler's own. ``CLUSTER``: with the name of the cluster."""
+    """Form of job ids. ``PLAIN``: the scheduler's own. ``CLUSTER``: with the name of the cluster."""
 
     PLAIN = "plain"
     CLUSTER = "cluster"
 
 
 def job_in_cluster(job: str, cluster: str) -> str:
-    """The id of a job with its cluster: ``21@beta``. One that is too long ends with a digest."""
+    """Build the id of a job with its cluster: ``21@beta``. An id that would be too long ends with a digest."""
     name = f"{job}{_SEPARATOR}{cluster}"
     if len(name) <= MAX_NAME:
         return name

@@ -12,23 +12,23 @@ from jobmeter.model.job import JobState
 from jobmeter.model.question import Question
 
 FINDING, FINDING_ENDED = "Finding", "FindingEnded"
-"""The reasons of events about findings: one when a finding opens, one when it closes."""
+"""Reasons of events about findings: when a finding opens, and when it closes."""
 ALLOCATION_MISMATCH = "AllocationMismatch"
-"""The reason of an agent's event about a replica that computes on a device that was not given to it."""
+"""Reason of an agent's event about a replica that computes on a device that was not allocated to it."""
 GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED = "GpuLost", "GpuBack", "GpuNotPermitted"
-"""The reasons of an agent's events about a GPU that it cannot measure any more, measures again, and may not open."""
+"""Reasons of an agent's events about a GPU: measurement lost, measurement resumed, access denied."""
 DEVICE_HANGS = "DeviceHangs"
-"""The reason of an agent's event about a device of which a call does not return."""
+"""Reason of an agent's event about a device on which a call does not return."""
 DRIVER_MISMATCH = "DriverMismatch"
-"""The reason of an agent's event about a node whose GPU driver and its library are of different versions."""
+"""Reason of an agent's event about a node whose GPU driver and library have different versions."""
 COMMAND_LINE = "command line"
-"""The actor of changes by a command on the server's own data."""
+"""Actor of changes made by a command on the server's own data."""
 WHOLE_SERVER = ""
-"""The project of events without one: callers that see every project see them."""
+"""Project of events without a project: callers that see every project see them."""
 
 
 class Level(StrEnum):
-    """How much an event or a log line matters, least first."""
+    """Importance of an event or a log line, least first."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -39,11 +39,11 @@ class Level(StrEnum):
 LEVEL_OF: Mapping[Severity, Level] = MappingProxyType(
     {Severity.INFO: Level.INFO, Severity.WARNING: Level.WARNING, Severity.CRITICAL: Level.ERROR}
 )
-"""The level of an event about a finding."""
+"""Level of an event about a finding."""
 
 
 class EventSource(StrEnum):
-    """Who reports an event."""
+    """Reporter of an event."""
 
     STATE = "state"
     """Jobmeter itself, when a job's or replica's state changed: ``reason`` is the new state."""
@@ -51,11 +51,11 @@ class EventSource(StrEnum):
     REPLICA = "replica"
     NODE = "node"
     SERVER = "server"
-    """The server itself: silent nodes, keys, shippers. No record may name it."""
+    """The server itself: silent nodes, keys, shippers. Records may not use it."""
 
 
 class EventType(StrEnum):
-    """The type of an event, derived from its source and reason."""
+    """Type of an event, derived from its source and reason."""
 
     JOB_STATE = "job_state"
     REPLICA_STATE = "replica_state"
@@ -87,7 +87,7 @@ REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.FINDING: frozenset({FINDING, FINDING_ENDED}),
     }
 )
-"""The types of reasons that are independent of the source."""
+"""Reasons of each type, for any source."""
 SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
     {
         EventType.NODE_UP: frozenset({"NodeUp"}),
@@ -100,21 +100,21 @@ SERVER_REASONS: Mapping[EventType, frozenset[str]] = MappingProxyType(
         EventType.KEY: frozenset({"KeyCreated", "KeyRevoked", "KeyPoliciesChanged"}),
     }
 )
-"""The reasons that only the server itself gives."""
+"""Reasons that only the server itself gives."""
 ENDS = frozenset(state.value for state in JobState if state.finished)
-"""The reasons of ``state`` events that mean an end."""
+"""Reasons of ``state`` events that mean an end."""
 _BY_REASON = {reason: kind for kind, reasons in REASONS.items() for reason in reasons}
 _BY_SERVER_REASON = {reason: kind for kind, reasons in SERVER_REASONS.items() for reason in reasons}
 _IDENTITY = ("project", "job", "replica", "attempt", "cluster", "node", "source", "reason", "message", "time")
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that happened, at ``time`` (epoch ms). Names that do not apply are empty.
+    """Something that happened at ``time`` (epoch ms). Names that do not apply are empty.
 
-    All fields but level and actor identify an event: sent again, it counts once. ``reason`` is one word
-    (``OOMKilled``), ``message`` a sentence. ``subject`` names what it is about where that is neither a job, a replica
-    nor a node: a kind and a name, ``device gpu0``. ``actor`` is the id of the key whose call caused it, ``command
-    line`` for a command on the server's own data, and empty where no call did.
+    All fields but level and actor identify an event: a repeated event counts once. ``reason`` is one word
+    (``OOMKilled``), ``message`` a sentence. ``subject`` is a kind and a name, ``device gpu0``, if the event concerns
+    neither a job, a replica nor a node. ``actor`` is the id of the key whose call caused it, ``command line`` for a
+    command on the server's own data, and empty without a call.
     """
 
     time: int
@@ -133,19 +133,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> bytes:
-        """16 bytes: the digest of all fields that identify the event."""
+        """Digest of all fields that identify the event, 16 bytes."""
         values = [getattr(self, name) for name in _IDENTITY]
-        # Without a subject the digest is that of releases before there were subjects.
+        # Without a subject the digest equals that of releases that had no subjects.
         return blake2b(msgspec.json.encode([*values, *filter(None, [self.subject])]), digest_size=16).digest()
 
     @property
     def id(self) -> str:
-        """Its id: 32 hexadecimal digits, the same on every server."""
+        """Id of the event: 32 hexadecimal digits, equal on every server."""
         return self.digest.hex()
 
     @property
     def type(self) -> EventType:
-        """What kind of thing happened."""
+        """Type of the event."""
         if self.source is EventSource.STATE:
             if not self.replica:
                 return EventType.JOB_STATE
@@ -158,7 +158,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def object(self) -> Subject:
-        """The object of the event: ``subject``, else the replica, the job or the node."""
+        """Object of the event: ``subject``, else the replica, the job or the node."""
         if self.subject:
             kind, _, name = self.subject.partition(" ")
             return Subject(kind, name)
@@ -167,19 +167,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """One page of events, and how many match in all."""
+    """Page of events, and the number of all matches."""
 
     events: list[Event]
     total: int
 
 
 class EventFilter(msgspec.Struct, Question[EventPage], frozen=True, kw_only=True):
-    """Which events to list, by time and then in the order in which they arrived. Empty parts match everything.
+    """Filter of events, listed by time and then by arrival. Empty parts match everything.
 
     ``projects`` None means all that the caller may see. ``start`` is inclusive, ``end`` exclusive, both epoch ms.
-    ``contains`` looks in reason and message, without regard to case. ``without`` are types that are left out. ``after``
-    is the id of an event: those behind it in the order of the list. ``total`` counts whatever ``after`` and ``offset``
-    say.
+    ``contains`` searches reason and message, ignoring case. ``without`` are excluded types. ``after`` is the id of an
+    event: the list continues after it. ``total`` ignores ``after`` and ``offset``.
     """
 
     projects: frozenset[str] | None = None

@@ -1,4 +1,4 @@
-"""Findings: the conclusions of rules about a job, with their evidence."""
+"""Findings: conclusions of rules about a job, with their evidence."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Severity(StrEnum):
-    """How much a finding matters, least first."""
+    """Severity of a finding, least first."""
 
     INFO = "info"
     WARNING = "warning"
@@ -14,27 +14,27 @@ class Severity(StrEnum):
 
 
 class Role(StrEnum):
-    """How a finding relates to the others of its job."""
+    """Relation of a finding to the other findings of its job."""
 
     ROOT = "root"
-    """Nothing known explains it."""
+    """Root cause: no other finding explains it."""
     CONFIRMATION = "confirmation"
-    """It confirms another one."""
+    """Confirmation of another finding."""
     CASCADE = "cascade"
-    """It followed from another one."""
+    """Consequence of another finding."""
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What a finding is about: ``kind`` is job, replica, device, node or filesystem; a device is ``node-1/gpu0``."""
+    """Subject of a finding: ``kind`` is job, replica, device, node or filesystem; a device is ``node-1/gpu0``."""
 
     kind: str
     name: str
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason for a finding, as a sentence and, where available, as figures.
+    """Evidence for a finding, as a sentence and, if available, as figures.
 
-    ``kind`` is metric, log, event or status. ``value`` was observed where ``limit`` is allowed, both in ``unit``.
+    ``kind`` is metric, log, event or status. ``value`` was observed and ``limit`` is allowed, both in ``unit``.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Conclusion of a rule, from ``start`` to ``end`` (epoch ms). ``confidence`` is from 0 to 1; ``source`` an address.
 
-    ``sentence`` says it in one line, with the subject as people know it; ``evidence`` has the reasons, with figures.
+    ``sentence`` states it in one line, with a readable subject; ``evidence`` has the reasons, with figures.
     """
 
     rule: str
@@ -68,13 +68,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """The finding as the message of an event: its rule and subject before its sentence."""
+        """Finding as the message of an event: its rule and subject before its sentence."""
         sentence = self.sentence or "; ".join(one.text for one in self.evidence[:1])
         return f"{self.rule} ({self.subject.kind} {self.subject.name}): {sentence}"
 
 
 class FindingSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored findings of a job: how many (counted to 200), the worst severity, and their rules, worst first."""
+    """Stored findings of a job: their number (counted to 200), the worst severity, and their rules, worst first."""
 
     id: str
     project: str

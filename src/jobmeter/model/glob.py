@@ -1,4 +1,4 @@
-"""Patterns of a shell, matched in time bounded by the pattern's length times the text's."""
+"""Shell patterns, matched in time bounded by the pattern's length times the text's."""
 
 import fnmatch
 import re
@@ -8,10 +8,10 @@ _TOKEN = re.compile(r"\*+|\?|\[[^\]]+\]|.", re.DOTALL)
 
 
 class Glob:
-    """``*`` stands for any characters, ``?`` for one, every other character for itself.
+    """Pattern: ``*`` matches any characters, ``?`` one, every other character itself.
 
-    With ``classes``, ``[a-c]`` stands for one of these characters and ``[!a-c]`` for any other. No text makes a match
-    slow: nothing is tried twice.
+    With ``classes``, ``[a-c]`` matches one of these characters and ``[!a-c]`` any other. Matching never backtracks, so
+    no text makes it slow.
     """
 
     __slots__ = ("_classes", "_parts", "_stars", "text")
@@ -36,11 +36,11 @@ class Glob:
         return hash(self.text)
 
     def matches(self, text: str) -> bool:
-        """True when the whole text fits."""
+        """True if the whole text matches."""
         return self._starts(text) is not None
 
     def wildcards(self, text: str) -> tuple[str, ...] | None:
-        """Return what each wildcard stands for, in their order; None when the text does not fit.
+        """Return the text of each wildcard, in order; None if the text does not match.
 
         A ``*`` takes as much as it can before those to its right do.
         """
@@ -49,11 +49,11 @@ class Glob:
 
     @property
     def count(self) -> int:
-        """The number of wildcards."""
+        """Number of wildcards."""
         return sum(self._stars) + sum(len(part.wild) for part in self._parts)
 
     def _one(self, piece: str) -> Iterator[tuple[str, bool]]:
-        """The characters that a piece stands for as regular expressions, and whether each is a wildcard."""
+        """Convert a piece to regular expressions for single characters, each with True for a wildcard."""
         if piece == "?":
             yield ".", True
         elif len(piece) > 1 and self._classes and (found := _class(piece)):
@@ -62,7 +62,7 @@ class Glob:
             yield from ((re.escape(letter), False) for letter in piece)
 
     def _starts(self, text: str) -> list[int] | None:
-        """Return the start of each part: behind a ``*`` the rightmost place that leaves room for the rest."""
+        """Return the start of each part: after a ``*`` the rightmost place that leaves room for the rest."""
         first, *rest = self._parts
         backwards, end = text[::-1], len(text)
         room = end - first.length
@@ -84,7 +84,7 @@ class Glob:
     def _found(self, text: str, starts: list[int]) -> Iterator[str]:
         after = 0
         for part, start, stars in zip(self._parts, starts, [0, *self._stars], strict=True):
-            if stars:  # the first of several takes all
+            if stars:  # the first of several takes everything
                 yield text[after:start]
                 yield from [""] * (stars - 1)
             yield from (text[start + at] for at in part.wild)
@@ -103,7 +103,7 @@ class _Part:
         self.pattern = re.compile("")
 
     def add(self, *letters: tuple[str, bool]) -> None:
-        """Append one character each, as a regular expression, with whether it is a wildcard."""
+        """Append characters, each as a regular expression with True for a wildcard."""
         for piece, is_wild in letters:
             if is_wild:
                 self.wild.append(self.length)
@@ -111,16 +111,16 @@ class _Part:
             self.length += 1
 
     def compile(self) -> None:
-        """Make the pattern."""
+        """Build the pattern."""
         self.pattern = re.compile("".join(reversed(self._pieces)), re.DOTALL)
 
     def fits(self, backwards: str, at: int) -> bool:
-        """True when it is what stands there."""
+        """True if the part matches at that position."""
         return self.pattern.match(backwards, at) is not None
 
 
 def _class(piece: str) -> str:
-    """A set of characters as a regular expression; empty for a text that is none, such as ``[!]``."""
+    """Convert a character class to a regular expression; empty for an invalid class such as ``[!]``."""
     made = fnmatch.translate(piece)  # (?s:SET)\Z
     inner = made[made.index(":") + 1 : made.rindex(")")]
     return inner if inner[0] != "\\" else ""

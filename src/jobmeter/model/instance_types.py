@@ -1,4 +1,4 @@
-"""The instance types that jobs name: nobody else says which there are."""
+"""Instance types, collected from jobs: no other source lists them."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ def type_id(kind: InstanceType) -> str:
 
 
 def named_types(jobs: Iterable[Job]) -> list[tuple[InstanceType, Job]]:
-    """Return each instance type that the jobs name with the first job that does, sorted by the type's id."""
+    """Collect the instance types of jobs, each with the first job that names it, sorted by id."""
     found: dict[str, tuple[InstanceType, Job]] = {}
     for job in jobs:
         if job.instance_type is not None and type_id(job.instance_type):

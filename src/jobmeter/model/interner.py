@@ -1,4 +1,4 @@
-"""Small numbers for series, so that their properties lie in arrays: batches of interned series need no objects."""
+"""Numbers for series, so that their properties lie in arrays: batches of interned series need no objects."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,15 @@ from jobmeter.model.series import Series
 T = TypeVar("T", bound=np.generic)
 MOST, MOST_BYTES = 1_000_000, 2**30
 _SERIES_BYTES = 600
-"""What a series takes besides the text of its labels, about."""
+"""Approximate bytes of a series besides the text of its labels."""
 _FIRST = 1_024
 
 
 class SeriesInterner:
-    """Every series since the interner was created, numbered from 0. Safe for several threads.
+    """Every series since the interner was created, numbered from 0. Thread-safe.
 
-    Nothing is taken out: a full interner is replaced by an empty one (see ``current``), and lives as long as a batch
-    that refers to it.
+    Series are never removed: a full interner is replaced by an empty one (see ``current``), and lives as long as a
+    batch that refers to it.
     """
 
     def __init__(self) -> None:
@@ -37,11 +37,11 @@ class SeriesInterner:
 
     @property
     def full(self) -> bool:
-        """Whether it should be replaced by an empty one."""
+        """True if it should be replaced by an empty one."""
         return len(self._series) >= MOST or self._bytes >= MOST_BYTES
 
     def numbers(self, series: Sequence[Series]) -> Int64s:
-        """int64[n]: the number of each; new series get the next numbers."""
+        """Return the number of each series, int64[n]; new series get the next numbers."""
         with self._lock:
             numbers = self._numbers
             for one in series:
@@ -50,12 +50,12 @@ class SeriesInterner:
             return np.fromiter(map(numbers.__getitem__, series), np.int64, len(series))
 
     def series(self, numbers: Int64s) -> list[Series]:
-        """The series that have these numbers."""
+        """Return the series with these numbers."""
         series = self._series
         return [series[number] for number in numbers.tolist()]
 
     def keys(self, numbers: Int64s) -> SeriesKeys:
-        """The keys of the series that have these numbers."""
+        """Return the keys of the series with these numbers."""
         return SeriesKeys(self._job[numbers], self._id[numbers])
 
     def _add(self, one: Series) -> None:
@@ -70,9 +70,9 @@ class SeriesInterner:
 
 
 class SeriesList(Sequence[Series]):
-    """Different series of one interner: ``numbers`` int64[n], each once. The objects are looked up when requested.
+    """Different series of one interner: ``numbers`` int64[n], each once. The objects are looked up on demand.
 
-    A sender that repeats the same series gets the same list object. ``derived`` is as that of ``SeriesKeys``.
+    A sender that repeats a list of series gets the identical list object. ``derived`` works as in ``SeriesKeys``.
     """
 
     __slots__ = ("_keys", "_series", "derived", "interner", "numbers")
@@ -86,13 +86,13 @@ class SeriesList(Sequence[Series]):
 
     @property
     def keys(self) -> SeriesKeys:
-        """The keys, in the order of the series."""
+        """Keys in the order of the series."""
         if self._keys is None:
             self._keys = self.interner.keys(self.numbers)
         return self._keys
 
     def take(self, places: Int64s) -> "SeriesList":
-        """Some of them, each once."""
+        """Select series, each once."""
         return SeriesList(self.interner, self.numbers[places])
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class SeriesList(Sequence[Series]):
     @overload
     def __getitem__(self, at: slice) -> list[Series]: ...
     def __getitem__(self, at: int | slice) -> Series | list[Series]:
-        """One of them, or a list of some."""
+        """Return a series, or a list of series for a slice."""
         if self._series is None:
             self._series = self.interner.series(self.numbers)
         return self._series[at]
@@ -113,12 +113,12 @@ class SeriesList(Sequence[Series]):
 
 
 def listed(series: SeriesList, index: Uint32s, time: Int64s, value: Float64s) -> SampleBatch:
-    """A batch of these series, its keys computed."""
+    """Build a batch of these series with computed keys."""
     return SampleBatch(series, index, time, value, series.keys)
 
 
 def series_of(batch: SampleBatch) -> SeriesList:
-    """The series of a batch of them."""
+    """Return the list of a batch's interned series."""
     series = batch.series
     if not isinstance(series, SeriesList):
         raise TypeError("the series of the batch have no numbers")
@@ -126,7 +126,7 @@ def series_of(batch: SampleBatch) -> SeriesList:
 
 
 def grown(column: NDArray[T], count: int, fill: float) -> NDArray[T]:
-    """The column with room for ``count`` rows, which are more than it has, and twice its own; new ones are ``fill``."""
+    """Grow a column to at least ``count`` rows, at least twice its size; new rows are ``fill``."""
     more = max(count - len(column), len(column))
     return np.concatenate((column, np.full(more, fill, column.dtype)))
 
@@ -144,4 +144,4 @@ class _Current:
 
 
 current = _Current().get
-"""The interner of this process; another one once it is full: columns by number check whether it changed."""
+"""Current interner of this process, replaced when full: columns by number check for a change."""

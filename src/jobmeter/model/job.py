@@ -1,4 +1,4 @@
-"""Jobs, their replicas, and who had which device when."""
+"""Jobs, their replicas, and allocations of devices."""
 
 from enum import StrEnum
 from typing import Any
@@ -9,7 +9,7 @@ from jobmeter.model.question import Question
 
 
 class JobState(StrEnum):
-    """Where a job is in its life. A dialect has its own words for these."""
+    """State of a job. Dialects have their own words for these."""
 
     QUEUED = "Queued"
     RUNNING = "Running"
@@ -21,7 +21,7 @@ class JobState(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """True for a job that neither waits nor runs: how it ended may be unknown."""
+        """True for a job that neither waits nor runs: the kind of its end may be unknown."""
         return self not in {JobState.QUEUED, JobState.RUNNING}
 
     @property
@@ -31,11 +31,11 @@ class JobState(StrEnum):
 
 
 LOST = "lost"
-"""The error of a job, and the reason of a replica, that failed because its run stopped renewing its lease."""
+"""Error of a job, and reason of a replica, that failed because its run stopped renewing its lease."""
 
 
 class InstanceType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The machine type of a replica. Memory in bytes. ``extra`` stores fields that a dialect returns verbatim."""
+    """Machine type of a replica. Memory in bytes. ``extra`` stores fields that a dialect returns verbatim."""
 
     id: str = ""
     name: str = ""
@@ -48,7 +48,7 @@ class InstanceType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One attempt of one replica (pod, task, worker) of a job. Times in epoch milliseconds, None where unknown."""
+    """Attempt of a replica (pod, task, worker) of a job. Times in epoch milliseconds, None if unknown."""
 
     name: str
     attempt: int = 0
@@ -57,7 +57,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str = ""
     pod_id: str = ""
     pod: str = ""
-    """The name of its pod in the namespace of the job; empty where it is none, or its name is unknown."""
+    """Name of its pod in the namespace of the job; empty if it is not a pod or the name is unknown."""
     state: JobState | None = None
     start: int | None = None
     end: int | None = None
@@ -66,7 +66,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AllocationSource(StrEnum):
-    """The source of an allocation, most trusted first."""
+    """Source of an allocation, most trusted first."""
 
     PROCESS = "process"
     SCHEDULER = "scheduler"
@@ -79,7 +79,10 @@ class AllocationSource(StrEnum):
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An interval: a replica of a job had a device of a node from ``start`` until ``end`` (None: still). Epoch ms."""
+    """Interval in which a replica of a job had a device of a node, from ``start`` to ``end`` (None: still).
+
+    Epoch ms.
+    """
 
     replica: str
     node: str
@@ -92,7 +95,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A checkpoint that a job reported. ``created`` in epoch ms, ``size`` in bytes, None where unknown.
+    """Checkpoint reported by a job. ``created`` in epoch ms, ``size`` in bytes, None if unknown.
 
     ``files`` are addresses (of an object store, say) where its parts can be fetched; ``extra`` stores fields that a
     dialect returns verbatim.
@@ -108,12 +111,12 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job. Times in epoch milliseconds, None where unknown.
+    """Job. Times in epoch milliseconds, None if unknown.
 
-    ``limits`` maps a ``*.limit`` metric to what one replica was allowed, in the catalogue's unit. ``first_sample`` and
+    ``limits`` maps a ``*.limit`` metric to the limit of one replica, in the catalogue's unit. ``first_sample`` and
     ``last_sample`` are the times of its first and last stored sample. A job without a record has ``recorded`` False and
-    a state derived from them. ``extra`` stores, by dialect, fields that its vendor's API takes and returns verbatim.
-    ``updated`` is when the record was last written.
+    a state derived from them. ``extra`` stores, by dialect, fields that its vendor's API accepts and returns verbatim.
+    ``updated`` is the last time at which the record was written.
     """
 
     id: str
@@ -142,9 +145,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A machine that an agent runs on, and its description (cores, memory, devices, kernel).
+    """Machine that an agent runs on, and its description (cores, memory, devices, kernel).
 
-    ``resource_group`` is the group whose capacity it counts towards, empty where unknown.
+    ``resource_group`` is the group whose capacity it counts towards, empty if unknown.
     """
 
     name: str
@@ -157,9 +160,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
-    """A project that has, or once had, a job or a node.
+    """Project that has, or once had, a job or a node.
 
-    ``created`` is when its first job was created, ``latest`` the job that was created last; None where it has none.
+    ``created`` is the creation time of its first job, ``latest`` its newest job; None without jobs.
     """
 
     name: str
@@ -168,9 +171,9 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource group that records of a project's jobs name, how many they are, and their workspaces, sorted.
+    """Resource group named in a project's job records, with the number of these jobs and their workspaces, sorted.
 
-    ``created`` is when the first of these jobs was created, ``updated`` when one of their records was last written.
+    ``created`` is the creation time of the first of these jobs, ``updated`` the last change of one of their records.
     """
 
     name: str
@@ -182,53 +185,53 @@ class JobGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectsQuestion(msgspec.Struct, Question[list[Project]], frozen=True, kw_only=True):
-    """Which projects there are, by name; with ``names``, those of them. None: all that the caller may see."""
+    """Question for the projects, by name; with ``names``, only those. None: all that the caller may see."""
 
     names: frozenset[str] | None = None
 
 
 class JobSize(msgspec.Struct, frozen=True, kw_only=True):
-    """How many replicas a job has, and the most GPUs that one of them had on one node."""
+    """Number of replicas of a job, and the most GPUs that one of them had on one node."""
 
     replicas: int = 0
     gpus: int = 0
 
 
 class SizesQuestion(msgspec.Struct, Question[list[JobSize]], frozen=True, kw_only=True):
-    """How large each of these jobs, (project, id), is. One that the caller may not see has nothing."""
+    """Question for the sizes of jobs, (project, id). An invisible job has size 0."""
 
     jobs: tuple[tuple[str, str], ...]
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """One page of jobs, and how many match in all."""
+    """Page of jobs, and the number of all matches."""
 
     jobs: list[Job]
     total: int
 
 
 class Operator(StrEnum):
-    """How a condition compares a field with its values."""
+    """Comparison of a field with the values of a condition."""
 
     IN = "in"
-    """It is one of them."""
+    """The field equals one of the values."""
     NOT_IN = "not in"
-    """It is none of them."""
+    """The field differs from all values."""
     CONTAINS = "contains"
-    """It is a text that holds one of them, without regard to case."""
+    """The field is a text that contains one of the values, ignoring case."""
     BETWEEN = "between"
-    """It has a value from the first (None: no bound) to the second (None: no bound), both inclusive."""
+    """The field lies between the first and the second value (None: no bound), both inclusive."""
 
 
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition on the jobs to list.
+    """Condition on the jobs to list.
 
     ``field`` is ``id``, ``name``, ``type``, ``user``, ``project``, ``resource_group``, ``workspace``, ``command`` or
-    ``error``; ``node``, that of one of its replicas (``in`` and ``not in`` alone); ``created``, ``start`` or ``end``
-    (epoch ms), ``duration`` (ms from start to end, or until now); ``labels.NAME``; or ``extra.DIALECT.KEY``, which
-    compares with a text, a number or truth value (as JSON writes it) or a list of texts, of which one has to match;
-    ``extra.DIALECT.KEY/KEY`` is that of an object inside. ``otherwise`` is the field of those jobs that lack the first,
-    where both are texts or ``extra``: a job without a name is listed under its id.
+    ``error``; ``node``, of one of its replicas (``in`` and ``not in`` only); ``created``, ``start`` or ``end`` (epoch
+    ms), ``duration`` (ms from start to end, or until now); ``labels.NAME``; or ``extra.DIALECT.KEY``, which compares
+    with a text, a number or truth value (as JSON writes it) or a list of texts, of which one has to match.
+    ``extra.DIALECT.KEY/KEY`` reads a nested object. ``otherwise`` is the field for jobs that lack the first, if both
+    are texts or ``extra``: a job without a name is listed under its id.
     """
 
     field: str
@@ -238,11 +241,11 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobFilter(msgspec.Struct, Question[JobPage], frozen=True, kw_only=True):
-    """Which jobs to list. Empty parts match everything; times are epoch milliseconds.
+    """Filter of jobs. Empty parts match everything; times are epoch milliseconds.
 
-    ``projects`` None means all: access was checked before. ``name_contains`` looks in name and id,
-    without regard to case. ``created_from`` (inclusive) and ``created_to`` (exclusive) bound the creation time.
-    ``conditions`` must all be met besides. ``sort`` is a field of Job, or ``duration``. ``offset`` and ``limit`` page.
+    ``projects`` None means all: access was checked before. ``name_contains`` searches name and id, ignoring case.
+    ``created_from`` (inclusive) and ``created_to`` (exclusive) bound the creation time. All ``conditions`` must be met.
+    ``sort`` is a field of Job, or ``duration``. ``offset`` and ``limit`` page.
     """
 
     projects: frozenset[str] | None = None
@@ -263,7 +266,7 @@ class JobFilter(msgspec.Struct, Question[JobPage], frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """One job with everything that belongs to it."""
+    """Job with all its parts."""
 
     job: Job
     replicas: list[Replica]

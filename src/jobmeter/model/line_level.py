@@ -1,7 +1,7 @@
-"""The level that a line of output states: by its form, never by what its text is about.
+"""Level that a line of output states: determined by its form, never by its topic.
 
 A line begins with a header: times, names in brackets, hosts, programs. The level is a part of the header, or the first
-word behind it. Prose that has the word "error" in it states no level, and neither does a count ("error: 0").
+word after it. Prose that contains the word "error" states no level, and neither does a count ("error: 0").
 """
 
 import re
@@ -13,7 +13,7 @@ from jobmeter.model.event import Level
 from jobmeter.model.syslog import WORDS, level_of_severity, priority_of
 
 _START = 192
-"""How many characters of a line its header and its level lie in."""
+"""Characters at the start of a line that can contain its header and level."""
 _PARTS = 24
 """Most parts of a header."""
 _LONGEST_JSON = 16_384
@@ -27,7 +27,7 @@ _HINTS = (
     *("err", "warn", "inf", "eror", "fata", "crit", "deb", "dbg", "dbug", "noti", "trac", "except", "wrn", "ftl"),
     *("emerg", "alert", "pan", "severe", "trc", "pnc"),
 )
-"""Every line that states a level in words has one of these."""
+"""Every line that states a level in words contains one of these."""
 _LETTER_HINT = re.compile(r"[DIWEF](?:\d{4} \d\d:| )")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -59,7 +59,7 @@ _LETTER = re.compile(
 _TRACEBACK = "Traceback (most recent call last):"
 _NAME = r"[\w./@+-]"
 _PART = re.compile(
-    # What has no letters: digits of times, blanks, punctuation. The letters of times: T, Z, AM, PM, UTC, days, months.
+    # Parts without letters: digits of times, blanks, punctuation. Letters of times: T, Z, AM, PM, UTC, days, months.
     r"[^A-Za-z\[(<{]+"
     r"|(?<=\d)T(?=\d)|(?:(?<=\d)Z|[AaPp][Mm]|UTC|GMT|[A-Z]{2,3}T)\b"
     r"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b"
@@ -85,7 +85,7 @@ _ANYWHERE = re.compile(
 )
 _PAIR = re.compile(r"(?:^|(?<=[\s,{]))(?P<key>[\w.@]+)=(?:\"(?P<quoted>(?:[^\"\\]|\\.)*)\"|(?P<bare>[^\s,}]*))")
 _COUNT = re.compile(
-    # A count or a measure behind a word: "error: 0", "error: 0.25 step 3", "ERROR: 5, WARNING: 7"
+    # A count or measure after a word: "error: 0", "error: 0.25 step 3", "ERROR: 5, WARNING: 7"
     r"[:=]\s*[-+]?(?:(?:\d*\.\d+(?:[eE][-+]?\d+)?|0+)%?(?![\w.:-])|\d+%?\s*(?:$|[,;|/)]))"
 )
 
@@ -110,7 +110,7 @@ def level_in(text: str) -> Level | None:
 
 
 def _of_header(start: str) -> Level | None:
-    """Return the level in the header of a line, or behind it."""
+    """Return the level in the header of a line, or after it."""
     at = 0
     for _ in range(_PARTS):
         level = _stated_at(start, at)
@@ -141,7 +141,7 @@ def _stated_at(start: str, at: int) -> Level | None:
 
 
 def _behind_header(start: str) -> int:
-    """Return where the header of a line ends."""
+    """Return the position at which the header of a line ends."""
     at = 0
     while (part := _PART.match(start, at)) is not None:
         at = part.end()
@@ -166,7 +166,7 @@ def _of_any_place(start: str) -> Level | None:
 
 
 def _of_json(text: str) -> Level | None:
-    """Return the level of a JSON object: of a field of its own, of ``log.level``, or of the line in its ``log``."""
+    """Return the level of a JSON object: from a level field, from ``log.level``, or from the line in its ``log``."""
     if len(text) > _LONGEST_JSON:
         return None
     try:

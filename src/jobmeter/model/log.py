@@ -1,4 +1,4 @@
-"""Log lines: the output of the processes of a job, and the system log of a node."""
+"""Log lines: output of a job's processes, and the system log of a node."""
 
 import re
 
@@ -16,13 +16,14 @@ MAX_SYSTEM_NAME = 256
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line at ``time_ns`` (epoch nanoseconds), without its line end.
+    """Line at ``time_ns`` (epoch nanoseconds), without its line end.
 
-    (project, job, replica, attempt, stream, time, text) identify a line: sent again, it counts once. A sender gives
-    lines of one stream strictly growing times, so that their order stays. ``level`` None: the line does not say.
+    (project, job, replica, attempt, stream, time, text) identify a line: a repeated line counts once. A sender gives
+    lines of one stream strictly growing times, so that their order is preserved. ``level`` is absent if the line states
+    none.
 
-    A line with a ``facility`` is one of the system log of its node: (project, node, stream, time, text) identify it,
-    and ``job`` and ``replica`` say whom it is about, where that is known. ``severity`` is one of syslog's, from 0, the
+    A line with a ``facility`` belongs to the system log of its node: (project, node, stream, time, text) identify it.
+    ``job`` and ``replica`` then name the job that it concerns, if known. ``severity`` is one of syslog's, from 0, the
     worst, to 7; ``tag`` is the program that wrote it.
     """
 
@@ -41,22 +42,22 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> int:
-        """The 64-bit key under which the line lies: its job's, or that of its node's system log."""
+        """Store key of the line, 64 bits: its job's, or its node's for a system log."""
         return node_key(self.project, self.node) if self.facility else job_key(self.project, self.job)
 
     @property
     def order(self) -> tuple[int, str, int, str, bytes]:
-        """What the lines of one job, or node, are sorted by; two lines that have it in common are the same line."""
+        """Sort key of the lines of one job or node; lines with equal keys are identical."""
         if self.facility:
             return (self.time_ns, "", 0, self.stream, self.text.encode())
         return (self.time_ns, self.replica, self.attempt, self.stream, self.text.encode())
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """Lines in the order that was requested.
+    """Lines in the requested order.
 
     ``total`` lines with ``total_bytes`` of text (in UTF-8) match in all (None: not requested). Lines of equal time are
-    ordered by (replica, attempt, stream, text); newest first is that order reversed.
+    ordered by (replica, attempt, stream, text); newest first reverses that order.
     """
 
     lines: list[LogLine]
@@ -65,7 +66,7 @@ class LogPage(msgspec.Struct, frozen=True):
 
 
 def level_of(word: str) -> Level | None:
-    """Return the level that a word or a digit of syslog means (``WARN``, ``fatal``, ``3``), in any case.
+    """Return the level of a word or syslog digit (``WARN``, ``fatal``, ``3``), in any case.
 
     None for any other word.
     """
@@ -77,17 +78,17 @@ _MARK = re.compile(r" \[(\d+) bytes cut\]\Z")
 
 
 def cut_text(text: str) -> str:
-    """The text, when it is short enough, else its beginning and how many bytes are missing."""
+    """Return the text if it is short enough, else its beginning and the number of missing bytes."""
     encoded = text.encode()
     return text if len(encoded) <= MAX_TEXT_BYTES else cut_bytes(encoded, len(encoded))
 
 
 def cut_bytes(beginning: bytes, length: int) -> str:
-    """The text of a line of ``length`` bytes, more than a line may have, of which the beginning is known."""
+    """Build the text of a line of ``length`` bytes, which exceeds the limit, from its beginning."""
     text = beginning[: MAX_TEXT_BYTES - len(f" [{length} bytes cut]")].decode(errors="ignore")
     return f"{text} [{length - len(text.encode())} bytes cut]"
 
 
 def is_cut(text: str) -> bool:
-    """Whether the text says that a part of the line is missing."""
+    """True if the text states that a part of the line is missing."""
     return _MARK.search(text) is not None

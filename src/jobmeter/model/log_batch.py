@@ -15,12 +15,12 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.series import job_key, node_key
 
 LEVEL_CODES = {level: code for code, level in enumerate(Level, 1)}
-"""Levels as numbers, the worse the higher; 0 is for a line without one."""
+"""Levels as numbers, worse levels higher; 0 is for a line without a level."""
 LEVELS: dict[int, Level | None] = {0: None, **{code: level for level, code in LEVEL_CODES.items()}}
 
 
 class LogSource(NamedTuple):
-    """The common fields of many lines: all but time, level and text.
+    """Common fields of many lines: all but time, level and text.
 
     See ``LogLine``.
     """
@@ -37,16 +37,16 @@ class LogSource(NamedTuple):
 
     @property
     def key(self) -> int:
-        """See ``LogLine.key``."""
+        """Store key of the lines; see ``LogLine.key``."""
         return node_key(self.project, self.node) if self.facility else job_key(self.project, self.job)
 
 
 @dataclass(frozen=True, eq=False)
 class LogBatch(Sequence[LogLine]):
-    """``n`` lines of ``len(sources)`` sources, in their order; as a sequence it makes each line when it is requested.
+    """``n`` lines of ``len(sources)`` sources, in order; as a sequence it builds each line on demand.
 
-    ``source``: uint32[n], which of ``sources`` a line is of. ``time_ns``: int64[n]. ``level``: uint8[n], a value of
-    ``LEVEL_CODES`` or 0. ``texts``: the n texts. Nothing is changed after construction.
+    ``source``: uint32[n], the position of a line's source in ``sources``. ``time_ns``: int64[n]. ``level``: uint8[n], a
+    value of ``LEVEL_CODES`` or 0. ``texts``: the n texts. Immutable.
     """
 
     sources: Sequence[LogSource]
@@ -57,7 +57,10 @@ class LogBatch(Sequence[LogLine]):
 
     @classmethod
     def of(cls, lines: Iterable[LogLine]) -> "LogBatch":
-        """The lines as columns; a batch is itself. Raises InvalidRequestError (field ``time``): see ``times``."""
+        """Convert lines to columns; a batch is returned unchanged.
+
+        Raises InvalidRequestError (field ``time``): see ``times``.
+        """
         if isinstance(lines, LogBatch):
             return lines
         given = list(lines)
@@ -74,7 +77,7 @@ class LogBatch(Sequence[LogLine]):
 
     @classmethod
     def joined(cls, batches: "Sequence[LogBatch]") -> "LogBatch":
-        """The lines of all of them, in their order."""
+        """Concatenate batches."""
         if len(batches) < 2:
             return batches[0] if batches else cls.of(())
         sources = [source for one in batches for source in one.sources]
@@ -109,24 +112,24 @@ class LogBatch(Sequence[LogLine]):
 
     @cached_property
     def characters(self) -> int:
-        """How many all texts have."""
+        """Total characters of all texts."""
         return sum(map(len, self.texts))
 
     def where(self, chosen: Bools) -> "LogBatch":
-        """Some of the lines, in their order."""
+        """Select lines, in order."""
         return self if chosen.all() else self.at(np.flatnonzero(chosen))
 
     def at(self, places: Int64s) -> "LogBatch":
-        """The lines at these places, in this order."""
+        """Select the lines at these places, in this order."""
         texts = [self.texts[place] for place in places.tolist()]
         return LogBatch(self.sources, self.source[places], self.time_ns[places], self.level[places], texts)
 
     def of_sources(self, chosen: Sequence[bool]) -> "LogBatch":
-        """The lines of some sources: ``chosen`` has a flag for each."""
+        """Select the lines of some sources: ``chosen`` has a flag for each."""
         return self if all(chosen) else self.where(np.array(chosen, np.bool_)[self.source])
 
     def spans(self) -> Iterator[tuple[LogSource, int, int]]:
-        """Each source that has lines, with the first and the last of their times."""
+        """Yield each source with lines, and its first and last time."""
         first = np.full(len(self.sources), np.iinfo(np.int64).max)
         last = np.full(len(self.sources), -1)
         np.minimum.at(first, self.source, self.time_ns)
@@ -137,7 +140,7 @@ class LogBatch(Sequence[LogLine]):
 
 
 def times(values: Sequence[int]) -> Int64s:
-    """Times in nanoseconds as a column. Raises InvalidRequestError (``time``) for what 64 bits do not hold."""
+    """Convert times in nanoseconds to a column. Raises InvalidRequestError (``time``) for values beyond 64 bits."""
     try:
         return np.array(values, np.int64)
     except OverflowError:
@@ -145,7 +148,7 @@ def times(values: Sequence[int]) -> Int64s:
 
 
 def time_error(time_ns: int) -> InvalidRequestError:
-    """The error for a time of a line that 64 bits do not hold."""
+    """Build the error for a time beyond 64 bits."""
     return InvalidRequestError(f"time {time_ns} is not between 1970 and 2100 in nanoseconds since the epoch", "time")
 
 

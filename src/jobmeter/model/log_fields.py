@@ -1,4 +1,4 @@
-"""The fields of log searches: their names, and what a value of each is compared with."""
+"""Fields of log searches: their names, and the comparison of each with a value."""
 
 import operator
 import re
@@ -21,17 +21,17 @@ _ALIASES = {
     "msg": "text",
     "message": "text",
 }
-"""Names that answers give to fields, of Jobmeter's own API and of ListSyslogs."""
+"""Alternative names of fields, from answers of Jobmeter's own API and of ListSyslogs."""
 FIELDS: Mapping[str, str] = {
     **{name: name for name in (*_NAMES, "path", "facility", "severity", "level", "text", "attempt", "time", "time_ns")},
     **_ALIASES,
 }
-"""Names of fields in lower case, each with the field that it means."""
+"""Field for each name in lower case."""
 CHOICES = (
     "text, time, level, severity, facility, tag, stream, path, node, job, replica, attempt, "
     "or as ListSyslogs: Msg, Time, Severity, Facility, Syslogtag, Source, TagPath, NodeId, Hostname"
 )
-"""The fields, as an error lists them."""
+"""Fields as an error lists them."""
 
 _ORDERS: Mapping[str, Callable[[int, int], bool]] = {
     "<": operator.lt,
@@ -53,7 +53,7 @@ _SECOND = 10**9
 
 
 def words_condition(text: str, *, literal: bool = False) -> LogQuery:
-    """Return the condition of words next to each other. ``literal``: ``*`` and ``?`` stand between words.
+    """Return the condition of adjacent words. ``literal``: ``*`` and ``?`` stand between words.
 
     A single ``*`` finds every line. Raises InvalidRequestError for a text without a letter or a digit.
     """
@@ -61,20 +61,20 @@ def words_condition(text: str, *, literal: bool = False) -> LogQuery:
         return Every(())
     found = words_of(text) if literal else [re.sub(r"\*+", "*", word) for word in _PATTERN_WORD.findall(text.lower())]
     if not found:
-        raise _wrong(f"{text[:40]!r} has no letter or digit to look for")
+        raise _wrong(f"{text[:40]!r} has no letter or digit to search for")
     return Words(tuple(found))
 
 
 def field_condition(name: str, compared: str, text: str, *, literal: bool = False) -> LogQuery:
-    """Return the condition that a field compares so with a value.
+    """Return the condition that compares a field with a value.
 
     ``name`` is a value of ``FIELDS``, ``compared`` one of ``:``, ``!=``, ``<``, ``<=``, ``>``, ``>=``. ``literal``:
-    ``*`` and ``?`` stand for themselves. Raises InvalidRequestError for a value that the field cannot have.
+    ``*`` and ``?`` are plain characters. Raises InvalidRequestError for a value that the field cannot have.
     """
     if compared == "!=":
         return Without(field_condition(name, ":", text, literal=literal))
     if not literal and text[:1] in {"[", "{"}:
-        raise _wrong("a range is written with >= and <=, such as severity>=3 and severity<=4")
+        raise _wrong("write a range with >= and <=, such as severity>=3 and severity<=4")
     if name in {"attempt", "time", "time_ns"}:
         return _number(name, compared, text)
     if compared in _ORDERS:
@@ -83,7 +83,7 @@ def field_condition(name: str, compared: str, text: str, *, literal: bool = Fals
 
 
 def _equal(name: str, text: str, *, literal: bool) -> LogQuery:
-    """Return the condition that a field has a value or fits a pattern; ``*`` alone: that it has any value."""
+    """Return the condition that a field has a value or matches a pattern; a lone ``*``: that it has any value."""
     pattern = not literal and is_pattern(text)
     if name == "text":
         return words_condition(text, literal=literal)
@@ -97,14 +97,14 @@ def _equal(name: str, text: str, *, literal: bool) -> LogQuery:
 
 
 def _path(text: str, *, pattern: bool) -> LogQuery:
-    """Return the condition of the path of a file that lines were read from: a part of their stream."""
+    """Return the condition of a file path that lines were read from: a part of their stream."""
     if not text:
         return Without(Like("stream", f"{_FILE}*"))
     return Like("stream", _FILE + text) if pattern else Property("stream", (_FILE + text,))
 
 
 def _chosen(name: str, values: Mapping[str, str], text: str, *, pattern: bool) -> LogQuery:
-    """Return the condition of a field that has a word of a list, or none (the empty value)."""
+    """Return the condition of a field that has a word of a list, or is empty."""
     wanted = text.strip().lower()
     if pattern:
         found = dict.fromkeys(value for word, value in values.items() if fnmatchcase(word, wanted.replace("[", "[[]")))
@@ -116,7 +116,7 @@ def _chosen(name: str, values: Mapping[str, str], text: str, *, pattern: bool) -
 
 
 def _ordered(name: str, compared: str, text: str) -> LogQuery:
-    """Return the condition of a severity before or behind a number, or of a level above or below another one."""
+    """Return the condition of a severity below or above a number, or of a level."""
     holds = _ORDERS[compared]
     wanted = text.strip().lower()
     if name == "level":
@@ -135,7 +135,7 @@ def _ordered(name: str, compared: str, text: str) -> LogQuery:
 
 
 def _number(name: str, compared: str, text: str) -> LogQuery:
-    """Return the condition of a number, or of a moment with the precision that it is written with."""
+    """Return the condition of a number, or of a moment with its written precision."""
     if compared == ":" and text and not text.strip("*"):
         return Every(())
     low, high = _attempt(text) if name == "attempt" else _moment(text, nanoseconds=name == "time_ns")
@@ -182,7 +182,7 @@ def _moment(text: str, *, nanoseconds: bool) -> tuple[int, int]:
 
 
 def _precision(text: str) -> int:
-    """Return how many nanoseconds a moment in ISO 8601 lasts."""
+    """Return the length in nanoseconds of a moment in ISO 8601."""
     clock = _CLOCK.match(text, 10) or _CLOCK.match(text, 11)
     if clock is None:
         return 86_400 * _SECOND

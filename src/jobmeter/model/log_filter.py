@@ -1,4 +1,4 @@
-"""A filter of log lines, with their order and a page."""
+"""Filter of log lines, with order and page."""
 
 import msgspec
 
@@ -7,12 +7,12 @@ from jobmeter.model.log_tree import LogQuery
 
 
 class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines with ``start_ns <= time < end_ns``, in epoch nanoseconds; None is no bound. Empty parts match everything.
+    """Filter of lines with ``start_ns <= time < end_ns``, in epoch nanoseconds; None is no bound.
 
-    ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity`` leaves out less severe lines, and
-    lines with neither a severity nor a level; ``min_level`` lines below it and lines without a level. ``contains`` is
-    looked for without regard to case. ``descending`` gives the newest first. ``offset`` skips lines. ``count`` requests
-    the totals too.
+    Empty parts match everything. ``query`` is in the language of ``jobmeter.model.log_query``. ``max_severity``
+    excludes less severe lines, and lines with neither a severity nor a level; ``min_level`` lines below it and lines
+    without a level. ``contains`` ignores case. ``descending`` gives the newest first. ``offset`` skips lines. ``count``
+    requests the totals too.
     """
 
     query: LogQuery | None = None

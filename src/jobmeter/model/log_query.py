@@ -1,10 +1,10 @@
-"""The language in which log lines are searched for: words, phrases, patterns, operators, and fields of a line.
+"""Search language for log lines: words, phrases, patterns, operators, and fields of a line.
 
-A term matches a line that has its words next to each other and in order, whatever stands between them, in any letter
+A term matches a line that contains its words adjacent and in order, with any separators between them, in any letter
 case: ``Xid`` and ``"page fault"``, which finds ``page-fault`` too. ``err*`` and ``er?or`` are patterns of a word.
 ``field:value`` compares a property of the line. Terms side by side must all match, as with AND. NOT binds more closely
-than AND, AND more closely than OR, which is also written ``|``. Letter case of operators does not matter. What is no
-part of the language is refused with the reason: no text silently means something else.
+than AND, AND more closely than OR, which is also written ``|``. Letter case of operators does not matter. A text that
+is not part of the language is refused with the reason, so that it never silently means something else.
 """
 
 import re
@@ -41,11 +41,11 @@ _REFUSED = (
     (re.compile(r'[^\s()"|]*\w[~^][\d.]*(?=[\s)]|$)'), "fuzzy words and weights (word~, word^2) are not supported"),
 )
 """Forms of other languages that would silently mean something else here."""
-_QUOTE = "put text that is to be found as it is in quotation marks"
+_QUOTE = "put text to be found literally in quotation marks"
 
 
 def parse_log_query(text: str, field: str = "query") -> LogQuery | None:
-    """Return the query that a text means, None for an empty one. Raises InvalidRequestError naming ``field``."""
+    """Parse a query; None for an empty text. Raises InvalidRequestError naming ``field``."""
     if len(text) > MAX_QUERY:
         raise LimitExceededError(f"{field} may have {MAX_QUERY} characters, this one has {len(text)}", field)
     if not text.strip():
@@ -59,7 +59,7 @@ def parse_log_query(text: str, field: str = "query") -> LogQuery | None:
 
 
 def parse_severity(text: str, field: str = "severity") -> int:
-    """Return the number of a severity. Raises InvalidRequestError naming ``field``."""
+    """Parse a severity to its number. Raises InvalidRequestError naming ``field``."""
     severity = severity_of(text)
     if severity is None:
         raise InvalidRequestError(f"{field} {text[:40]!r} is not one of {', '.join(SEVERITIES)}", field)
@@ -67,10 +67,10 @@ def parse_severity(text: str, field: str = "severity") -> int:
 
 
 class _Token(msgspec.Struct, frozen=True):
-    """One token that ends at ``end``.
+    """Token that ends at ``end``.
 
     ``kind`` is ``(``, ``)``, an operator, ``field``, ``word``, ``phrase``, or empty at the end of the text.
-    ``compared`` is how a field, or a value in a group of values, is compared.
+    ``compared`` is the comparison of a field, or of a value in a group of values.
     """
 
     kind: str
@@ -80,7 +80,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class _Parser:
-    """Recursive descent over one text. ``group`` is the field whose values stand in the parentheses, if any."""
+    """Recursive descent over one text. ``group`` is the field whose values are in the parentheses, if any."""
 
     def __init__(self, text: str) -> None:
         self._text = text.rstrip()
@@ -89,7 +89,7 @@ class _Parser:
         self._wildcards = 0
 
     def whole(self) -> LogQuery:
-        """Return the query of the whole text."""
+        """Parse the whole text."""
         found = self._either(0)
         if self._next().kind:
             raise _wrong("a closing parenthesis has no opening one")
@@ -140,11 +140,11 @@ class _Parser:
         return found
 
     def _field(self, depth: int, token: _Token) -> LogQuery:
-        """Return the condition of a field: of one value, of several with ``|`` between them, or of a group."""
+        """Parse the condition of a field: one value, several with ``|`` between them, or a group."""
         value = self._next(token.text)
         if value.kind == "(":
             if token.compared not in {":", "!="}:
-                raise _wrong(f"{token.text}{token.compared} takes one value, no parentheses")
+                raise _wrong(f"{token.text}{token.compared} takes one value without parentheses")
             self._at = value.end
             found = self._closed(self._either(depth + 1, token.text))
             return Without(found) if token.compared == "!=" else found
@@ -165,7 +165,7 @@ class _Parser:
         return self._value(field.text, msgspec.structs.replace(value, compared=compared))
 
     def _value(self, field: str, token: _Token) -> LogQuery:
-        """Return the condition of a term, or of a value of a field."""
+        """Parse the condition of a term, or of a value of a field."""
         literal = token.kind == "phrase"
         self._terms += 1
         self._wildcards += 0 if literal else token.text.count("*") + token.text.count("?")
@@ -178,7 +178,7 @@ class _Parser:
         return words_condition(token.text, literal=literal)
 
     def _next(self, group: str = "") -> _Token:
-        """Return the next token without passing over it."""
+        """Return the next token without consuming it."""
         text, at = self._text, _end_of(_BLANK, self._text, self._at)
         if at >= len(text):
             return _Token("", at)
@@ -197,7 +197,7 @@ class _Parser:
             return _Token("phrase", phrase.end(), _ESCAPED.sub(r"\1", phrase["text"]), how)
         word = (_VALUE if group else _WORD).match(text, start)
         if word is None:
-            raise _wrong(f"{group} is compared with nothing")
+            raise _wrong(f"{group} has no value to compare with")
         if word[0].upper() in _OPERATORS:
             return _Token(word[0].upper(), word.end(), word[0])
         if not group:
@@ -206,7 +206,7 @@ class _Parser:
 
 
 def _field_at(text: str, at: int) -> _Token | None:
-    """Return the field that stands there; None where none does, and what looks like one is text."""
+    """Return the field at a position; None if there is only text."""
     found = _FIELD.match(text, at)
     if found is None:
         return None
@@ -217,14 +217,14 @@ def _field_at(text: str, at: int) -> _Token | None:
         apart = bool(found["blank"]) or (compared == ":" and (not behind.strip() or behind == ")"))
         if compared == "=" or apart:
             return None  # "rank=3" and "error: text" are words
-        raise _wrong(f"there is no field {name[:40]!r} ({CHOICES}); {_QUOTE}")
+        raise _wrong(f"unknown field {name[:40]!r} ({CHOICES}); {_QUOTE}")
     if compared in {"=~", "!~"}:
         raise _wrong(f"{compared} is not supported: use {name}: or {name}!= with the patterns * and ?")
     return _Token("field", found.end(), field, ":" if compared in {"=", "=="} else compared)
 
 
 def _continues(text: str, at: int) -> bool:
-    """Return True if another value of the field before ``|`` stands there: no blank, and no field of its own."""
+    """True if another value of the field before ``|`` follows directly: no blank, and no other field."""
     if text[at : at + 1].strip(" \t\n|") == "":
         return False
     found = _FIELD.match(text, at)

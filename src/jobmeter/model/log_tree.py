@@ -1,7 +1,7 @@
-"""A search for log lines as a tree, and which lines it finds. ``jobmeter.model.log_query`` makes it of a text.
+"""Search for log lines as a tree, and its evaluation. ``jobmeter.model.log_query`` parses it from a text.
 
-A **word** is a run of letters, digits and characters beyond ASCII, compared in any letter case; everything else stands
-between words. In a pattern ``*`` stands for any characters of a word or value, ``?`` for one.
+A **word** is a run of letters, digits and characters beyond ASCII, compared in any letter case; everything else
+separates words. In a pattern ``*`` matches any characters of a word or value, ``?`` one.
 """
 
 import re
@@ -15,18 +15,18 @@ from jobmeter.model.glob import Glob
 from jobmeter.model.log import LogLine
 from jobmeter.model.syslog import level_of_severity, severity_of_level
 
-# Digits, small letters, and all beyond ASCII: said as what is no part of a word it compiles sixty times as fast.
+# Digits, small letters, and everything beyond ASCII. Written as a negated class it compiles sixty times as fast.
 _WORD = re.compile(r"[^\x00-/:-`{-\x7f]+")
 
 
 class Words(msgspec.Struct, frozen=True):
-    """A line has these words next to each other, in this order. A word with ``*`` or ``?`` in it is a pattern."""
+    """Condition: a line contains these words, adjacent and in order. A word with ``*`` or ``?`` is a pattern."""
 
     words: tuple[str, ...]
 
 
 class Property(msgspec.Struct, frozen=True):
-    """A property of a line has one of these values; the empty value is that of a line without the property.
+    """Condition: a property of a line has one of these values; the empty value matches a line without the property.
 
     Values of ``severity`` are digits.
     """
@@ -36,14 +36,14 @@ class Property(msgspec.Struct, frozen=True):
 
 
 class Like(msgspec.Struct, frozen=True):
-    """A property of a line fits a pattern as a whole, in its letter case."""
+    """Condition: a property of a line matches a whole pattern, case-sensitively."""
 
     field: str
     pattern: str
 
 
 class Between(msgspec.Struct, frozen=True):
-    """A number of a line lies between two others, both included."""
+    """Condition: a number of a line lies between two others, both inclusive."""
 
     field: str
     low: int
@@ -51,19 +51,19 @@ class Between(msgspec.Struct, frozen=True):
 
 
 class Without(msgspec.Struct, frozen=True):
-    """The part does not match."""
+    """Condition: the part does not match."""
 
     part: "LogQuery"
 
 
 class Every(msgspec.Struct, frozen=True):
-    """All parts match; where there are none, every line does."""
+    """Condition: all parts match; without parts, every line does."""
 
     parts: tuple["LogQuery", ...]
 
 
 class Either(msgspec.Struct, frozen=True):
-    """One part matches at least."""
+    """Condition: at least one part matches."""
 
     parts: tuple["LogQuery", ...]
 
@@ -72,14 +72,14 @@ LogQuery = Words | Property | Like | Between | Without | Every | Either
 
 
 def effective_severity(line: LogLine) -> int | None:
-    """Return the line's severity, else that of its level; None where it has neither."""
+    """Return the line's severity, else that of its level; None without both."""
     if line.severity is not None:
         return line.severity
     return None if line.level is None else severity_of_level(line.level)
 
 
 def effective_level(line: LogLine) -> Level | None:
-    """Return the line's level, else that of its severity; None where it has neither."""
+    """Return the line's level, else that of its severity; None without both."""
     if line.level is not None:
         return line.level
     return None if line.severity is None else level_of_severity(line.severity)
@@ -95,12 +95,12 @@ PROPERTIES: Mapping[str, Callable[[LogLine], str]] = {
     "level": lambda line: effective_level(line) or "",
     "tag": lambda line: line.tag,
 }
-"""Properties of lines, each with how it is read from a line."""
+"""Properties of lines, each with its reader."""
 NUMBERS: Mapping[str, Callable[[LogLine], int]] = {
     "attempt": lambda line: line.attempt,
     "time_ns": lambda line: line.time_ns,
 }
-"""Numbers of lines, each with how it is read from a line."""
+"""Numbers of lines, each with its reader."""
 
 
 def words_of(text: str) -> list[str]:
@@ -114,7 +114,7 @@ def is_pattern(word: str) -> bool:
 
 
 def matches(query: LogQuery, line: LogLine) -> bool:
-    """Return True for a line that a query finds."""
+    """True if the query matches the line."""
     match query:
         case Words(words):
             return _has(words, words_of(line.text))

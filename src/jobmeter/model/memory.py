@@ -1,10 +1,10 @@
-"""How decoders of requests account for the memory that they need."""
+"""Memory accounting for decoders of requests."""
 
 from collections.abc import Callable
 
 Take = Callable[[int], None]
-"""Accounts for bytes that are about to be needed. May raise ThrottledError or LimitExceededError."""
+"""Function that reserves bytes before their use. May raise ThrottledError or LimitExceededError."""
 
 
 def unlimited(size: int) -> None:
-    """Memory that is not accounted for."""
+    """Reserve without accounting."""

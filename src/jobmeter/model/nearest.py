@@ -5,11 +5,11 @@ from difflib import get_close_matches
 
 MOST = 3
 _LONGEST = 200
-"""A longer text is no typing error, and comparing it would take long."""
+"""Longest text that is compared: a longer one is no typing error, and comparing would take long."""
 
 
 def nearest(text: str, names: Iterable[str], most: int = MOST) -> list[str]:
-    """At most ``most`` of the names, the nearest first: those that contain the text, then similar ones."""
+    """Return at most ``most`` names, nearest first: names that contain the text, then similar ones."""
     needle = text.strip().lower()
     if not needle or len(needle) > _LONGEST:
         return []
@@ -21,6 +21,6 @@ def nearest(text: str, names: Iterable[str], most: int = MOST) -> list[str]:
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:
-    """``; did you mean a, b?`` to append to an error message; empty where no name is near."""
+    """Build ``; did you mean a, b?`` to append to an error message; empty without a similar name."""
     found = nearest(text, names)
     return f"; did you mean {', '.join(found)}?" if found else ""

@@ -1,4 +1,4 @@
-"""The natural order of names."""
+"""Natural order of names."""
 
 import re
 
@@ -6,7 +6,7 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts numbers in names by their value: ``worker-2`` before ``worker-10``."""
+    """Sort key that orders numbers in names by value: ``worker-2`` before ``worker-10``."""
     # Every second piece is a number.
     pieces = enumerate(_DIGITS.split(name))
     return tuple((0, int(piece), piece) if at % 2 else (1, 0, piece) for at, piece in pieces if piece)

@@ -1,14 +1,14 @@
-"""The quality of a job's stored samples: gaps, late samples, wrong clocks."""
+"""Quality of a job's stored samples: gaps, late samples, wrong clocks."""
 
 import msgspec
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples of a replica are missing, though it has some before and after. Times in epoch milliseconds.
+    """Missing samples of a replica that has some before and after. Times in epoch milliseconds.
 
-    There is none strictly between ``start`` and ``end``; or, where ``exact`` is false, ``missing`` samples are missing
-    somewhere between them. ``agent_away`` is true where the agent of its node is known to have stored no sample of
-    itself either.
+    No sample lies strictly between ``start`` and ``end``; or, if ``exact`` is false, ``missing`` samples are missing
+    somewhere between them. ``agent_away`` is true if the agent of its node is known to have stored no sample of itself
+    either.
     """
 
     replica: str
@@ -22,12 +22,12 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """How well one attempt of a replica was measured, judged by the samples of one metric. Times in epoch ms.
+    """Measurement quality of one attempt of a replica, by the samples of one metric. Times in epoch ms.
 
-    ``interval`` is its own sampling interval in milliseconds, the usual one over its life; ``missing`` counts the
-    samples that its gaps lack. ``coverage`` is the share (0 to 1) of the time from its first to its last sample that is
-    in no gap. Both are None where they cannot be computed: there are fewer than four samples, or it lived for too few
-    steps. A replica that ran without samples has an empty metric.
+    ``interval`` is its usual sampling interval in milliseconds over its life; ``missing`` counts the samples missing in
+    gaps. ``coverage`` is the share (0 to 1) of the time from its first to its last sample without gaps. Both are absent
+    if they cannot be computed: with fewer than four samples, or too few steps. A replica that ran without samples has
+    an empty metric.
     """
 
     replica: str
@@ -51,14 +51,13 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class NodeQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """The health of the agent on a node of the job during the job's life, by its own metrics.
+    """Health of the agent on a node of the job during the job's life, by its own metrics.
 
-    ``away``: it measured nothing of itself while a replica was there. ``late``: samples waited for the server on its
-    disk all the while, for a minute and a step or more, so that those taken then arrived late, at most by the length of
-    the stretch. Each are the longest 100, in order of time. ``dropped`` counts samples that it dropped, by reason
-    (``refused``: the server did not take them; ``spool.full``); ``damaged_bytes`` of its spool could not be read back.
-    ``clock_offset`` is how many seconds the node's clock was ahead (negative: behind) of the time of its samples, at
-    the most; None where nobody measured it.
+    ``away``: it did not measure itself while a replica was there. ``late``: samples waited on its disk for a minute and
+    a step or more, so that they arrived late by at most the length of the stretch. Both list the longest 100, in order
+    of time. ``dropped`` counts dropped samples by reason (``refused``: by the server; ``spool.full``);
+    ``damaged_bytes`` of its spool could not be read. ``clock_offset`` is the largest lead in seconds (negative: lag) of
+    the node's clock over the time of its samples; absent if not measured.
     """
 
     node: str
@@ -71,9 +70,9 @@ class NodeQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the store that cannot be read and may have held samples of the job; None: unknown.
+    """Unreadable part of the store that may have held samples of the job; None: unknown.
 
-    ``rows``: how many rows it had, of any job. With ``at_most`` the number is an upper bound.
+    ``rows``: its number of rows, of any job. With ``at_most`` the number is an upper bound.
     """
 
     table: str
@@ -86,13 +85,13 @@ class DamagedRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """How complete what is stored of a job is, from ``start`` to ``end`` (epoch ms), looked at in steps of ``step`` ms.
+    """Completeness of a job's stored data, from ``start`` to ``end`` (epoch ms), evaluated in steps of ``step`` ms.
 
-    ``complete``: whether nothing is known to be missing; None where nothing of it can be judged. ``coverage`` is that
-    of its replicas together. ``gaps`` are the longest 1,000 of ``gap_count``, in order of time. ``nodes`` None: the
-    caller may not see nodes; ``nodes_total`` is how many the job was on, of which 256 are examined. ``ahead`` is by how
-    many milliseconds its newest sample is ahead of the server's clock, 0 where it is not. ``sentences`` state the
-    problems, the worst first; empty where there are none.
+    ``complete`` is true if nothing is known to be missing; absent if it cannot be judged. ``coverage`` covers all
+    replicas. ``gaps`` are the longest 1,000 of ``gap_count``, in order of time. ``nodes`` is absent if the caller may
+    not see nodes; ``nodes_total`` is the number of the job's nodes, of which 256 are examined. ``ahead`` is the lead in
+    milliseconds of its newest sample over the server's clock, at least 0. ``sentences`` state the problems, worst
+    first; empty without problems.
     """
 
     job: str

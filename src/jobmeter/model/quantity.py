@@ -1,10 +1,10 @@
-"""Values as people read them, with their units."""
+"""Readable values with units."""
 
 from collections.abc import Sequence
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A value as people read its unit: ``1.4 GiB``, ``0.53 cores``, ``61.2%``, ``3.1 MB/s``; a dash when absent."""
+    """Format a value with its unit: ``1.4 GiB``, ``0.53 cores``, ``61.2%``, ``3.1 MB/s``; a dash if absent."""
     if value is None:
         return "-"
     if unit == "1":
@@ -22,7 +22,7 @@ def quantity(value: float | None, unit: str) -> str:
 
 def _scaled(value: float, base: float, units: Sequence[str]) -> str:
     place = 0
-    # Rounded first: 1,048,550 B are 1.0 MiB, not 1024.0 KiB.
+    # Round first: 1,048,550 B are 1.0 MiB, not 1024.0 KiB.
     while abs(round(value, 1 if place else 0)) >= base and place < len(units) - 1:
         value /= base
         place += 1

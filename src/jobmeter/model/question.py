@@ -1,4 +1,4 @@
-"""The base of questions (queries and commands), typed by their result."""
+"""Base of questions (queries and commands), typed by their result."""
 
 from typing import Generic, TypeVar
 
@@ -6,6 +6,6 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Question(Generic[R_co]):
-    """Data that says what is to be read or done, with a result of type ``R_co``; the server executes it."""
+    """Description of a query or command, with a result of type ``R_co``; the server executes it."""
 
     __slots__ = ()

@@ -1,6 +1,6 @@
-"""Job records as they arrive (agents, ``jobmeter import``, ``POST /jobs``): JSON objects, checked field by field.
+"""Job records as received (agents, ``jobmeter import``, ``POST /jobs``): JSON objects, validated field by field.
 
-A record may be partial: fields that it leaves out stay as they were. The same schema serves all three.
+A record may be partial: absent fields keep their values. All three sources share the schema.
 """
 
 import re
@@ -31,7 +31,7 @@ MAX_LEASE_SECONDS = 86_400
 
 
 class ReplicaRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A replica as recorded. ``devices`` makes an allocation for each device from ``start`` to ``end``.
+    """Replica as recorded. ``devices`` creates an allocation for each device from ``start`` to ``end``.
 
     ``pod`` is the name of its pod, ``pod_id`` the pod's uid, or its id in another system.
     """
@@ -52,7 +52,7 @@ class ReplicaRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An allocation as recorded; see ``jobmeter.model.job.Allocation``."""
+    """Allocation as recorded; see ``jobmeter.model.job.Allocation``."""
 
     replica: str
     node: str
@@ -65,7 +65,7 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A checkpoint as recorded; see ``jobmeter.model.job.Checkpoint``."""
+    """Checkpoint as recorded; see ``jobmeter.model.job.Checkpoint``."""
 
     id: str
     created: int | str | None = None
@@ -77,7 +77,7 @@ class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An event as recorded; see ``jobmeter.model.event.Event``. An empty ``project`` is the key's own."""
+    """Event as recorded; see ``jobmeter.model.event.Event``. An empty ``project`` means the key's own."""
 
     time: int | str
     project: str = ""
@@ -94,7 +94,7 @@ class EventRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long a running job is not marked lost: ``seconds`` from when the server receives it.
+    """Lease of a running job, which protects it from being marked lost for ``seconds`` from receipt.
 
     ``owner`` is a random name of the run that holds it.
     """
@@ -104,7 +104,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The renewal of a job's lease. An empty ``project`` is the key's own."""
+    """Renewal of a job's lease. An empty ``project`` means the key's own."""
 
     job_id: str
     lease: Lease
@@ -112,10 +112,10 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A job as recorded: DESIGN section 4 names the fields. Times are ISO 8601 text or epoch milliseconds.
+    """Job as recorded. Times are ISO 8601 text or epoch milliseconds.
 
     ``checkpoints`` are merged with the stored ones by id. ``extra`` is merged by dialect and key; null removes a key. A
-    job with a ``lease`` that is not renewed in time is lost; see ``LeaseRecord``.
+    job whose ``lease`` is not renewed in time is lost; see ``LeaseRecord``.
     """
 
     job_id: str
@@ -143,7 +143,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A node as its agent describes it."""
+    """Node as its agent describes it."""
 
     name: str
     cluster: str = ""
@@ -152,10 +152,11 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The state of a cluster's scheduler, as ``jobmeter scheduler`` reports it once a minute and where it changes.
+    """State of a cluster's scheduler, reported by ``jobmeter scheduler`` once a minute and on changes.
 
-    ``kind`` is ``slurm``, ``kubernetes`` or ``flink``. ``problem`` says what is missing of its jobs, and ``since`` from
-    when on; empty and None where nothing is. ``time`` is that of the report, ``interval_ms`` how often it is polled.
+    ``kind`` is ``slurm``, ``kubernetes`` or ``flink``. ``problem`` tells which job data is missing, and ``since`` from
+    what time; empty and None without problems. ``time`` is the time of the report, ``interval_ms`` the polling
+    interval.
     """
 
     kind: str
@@ -167,7 +168,7 @@ class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The content of one frame of records."""
+    """Content of one frame of records."""
 
     jobs: list[JobRecord] = []
     nodes: list[NodeRecord] = []
@@ -177,18 +178,18 @@ class Records(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def count(self) -> int:
-        """How many records these are."""
+        """Number of records."""
         jobs, nodes, events = len(self.jobs), len(self.nodes), len(self.events)
         return jobs + nodes + events + len(self.leases) + len(self.schedulers)
 
 
 def decode_record(data: bytes) -> JobRecord:
-    """One job record from JSON. Raises InvalidRequestError naming the field that is wrong."""
+    """Decode a job record from JSON. Raises InvalidRequestError naming the field that is wrong."""
     return check_record(_decoded(data, JobRecord))
 
 
 def decode_records(data: bytes) -> Records:
-    """A ``Records`` object from JSON. Raises InvalidRequestError naming the field that is wrong."""
+    """Decode a ``Records`` object from JSON. Raises InvalidRequestError naming the field that is wrong."""
     return check_records(_decoded(data, Records))
 
 
@@ -200,7 +201,7 @@ def _decoded(data: bytes, kind: type[T]) -> T:
 
 
 def check_records(records: Records) -> Records:
-    """The records, when all are legal. Raises InvalidRequestError naming the first field that is not."""
+    """Validate records. Raises InvalidRequestError naming the first invalid field."""
     for job in records.jobs:
         check_record(job)
     for node in records.nodes:
@@ -220,7 +221,7 @@ def check_records(records: Records) -> Records:
 
 
 def check_record(record: JobRecord) -> JobRecord:
-    """The record, when its names and times are legal. Raises InvalidRequestError naming the first that is not."""
+    """Validate the names and times of a record. Raises InvalidRequestError naming the first invalid one."""
     check_job_id(record.job_id)
     if record.project is not None:
         check_project(record.project)
@@ -243,19 +244,19 @@ def check_record(record: JobRecord) -> JobRecord:
 
 
 def check_event(event: EventRecord) -> EventRecord:
-    """The event, when its names, time and texts are legal. Raises InvalidRequestError naming the first that is not."""
+    """Validate the names, time and texts of an event. Raises InvalidRequestError naming the first invalid one."""
     parse_time(event.time, "events.time")
     if event.project:
         check_project(event.project, "events.project")
     if event.job:
         check_job_id(event.job, "events.job")
     elif event.replica or not event.node:
-        raise InvalidRequestError("an event is one of a job (and its replica) or of a node", "events.job")
+        raise InvalidRequestError("an event needs a job (optionally a replica) or a node", "events.job")
     for field in ("replica", "cluster", "node"):
         if getattr(event, field):
             check_name(getattr(event, field), f"events.{field}")
     if event.source is EventSource.SERVER:
-        raise InvalidRequestError("only the server itself is the source of such events", "events.source")
+        raise InvalidRequestError("only the server itself may be the source of such events", "events.source")
     if not 0 <= event.attempt < 2**31:
         raise InvalidRequestError(f"attempt {event.attempt} is not between 0 and 2^31", "events.attempt")
     for field, most in (("reason", MAX_REASON), ("message", MAX_TEXT), ("subject", MAX_REASON)):
@@ -265,25 +266,25 @@ def check_event(event: EventRecord) -> EventRecord:
 
 
 def replicas_of(record: JobRecord) -> list[ReplicaRecord]:
-    """The replicas of a record, including those given as a bare name."""
+    """Return the replicas of a record, including those given as a bare name."""
     return [ReplicaRecord(name=entry) if isinstance(entry, str) else entry for entry in record.replicas]
 
 
 def limits_of(limits: dict[str, float]) -> dict[str, float]:
-    """Limits by metric name: ``cpu`` and ``cpu.limit`` mean the same. Raises InvalidRequestError for one below 0."""
+    """Normalise limits by metric name: ``cpu`` means ``cpu.limit``. Raises InvalidRequestError for a negative limit."""
     for name, value in limits.items():
         if not value >= 0:
-            raise InvalidRequestError(f"limits.{name} must not be below 0, it is {value}", f"limits.{name}")
+            raise InvalidRequestError(f"limits.{name} must be 0 or more, got {value}", f"limits.{name}")
     return {name if name.endswith(".limit") else f"{name}.limit": value for name, value in limits.items()}
 
 
 def record_time(value: int | str | None, field: str) -> int | None:
-    """Epoch milliseconds of a record's time; None stays None."""
+    """Convert a record's time to epoch milliseconds; None stays None."""
     return None if value is None else parse_time(value, field)
 
 
 def _check_texts(record: JobRecord) -> None:
-    """Free texts: any characters, bounded length."""
+    """Check free texts: any characters, bounded length."""
     short = ("name", "type", "user", "resource_group", "workspace")
     for fields, most in ((short, MAX_SHORT_TEXT), (("error", "command"), MAX_TEXT)):
         for field in fields:
@@ -293,9 +294,11 @@ def _check_texts(record: JobRecord) -> None:
 
 def _check_lease(lease: Lease) -> None:
     if not (0 < len(lease.owner) <= MAX_LEASE_OWNER and lease.owner.isascii() and lease.owner.isprintable()):
-        raise InvalidRequestError(f"a lease's owner has 1 to {MAX_LEASE_OWNER} printable characters", "lease.owner")
+        raise InvalidRequestError(
+            f"a lease's owner must have 1 to {MAX_LEASE_OWNER} printable characters", "lease.owner"
+        )
     if not 1 <= lease.seconds <= MAX_LEASE_SECONDS:
-        raise InvalidRequestError(f"a lease lasts 1 to {MAX_LEASE_SECONDS} seconds", "lease.seconds")
+        raise InvalidRequestError(f"a lease must last 1 to {MAX_LEASE_SECONDS} seconds", "lease.seconds")
 
 
 def _check_scheduler(record: SchedulerRecord) -> None:
@@ -315,7 +318,7 @@ def _check_checkpoints(checkpoints: Sequence[CheckpointRecord]) -> None:
     for one in checkpoints:
         if not (0 < len(one.id) <= MAX_SHORT_TEXT and one.id.isprintable()):
             raise InvalidRequestError(
-                f"a checkpoint's id has 1 to {MAX_SHORT_TEXT} printable characters", "checkpoints.id"
+                f"a checkpoint's id must have 1 to {MAX_SHORT_TEXT} printable characters", "checkpoints.id"
             )
         for field in ("type", "base_model"):
             if len(getattr(one, field)) > MAX_SHORT_TEXT:
@@ -331,7 +334,7 @@ def _check_extra(extra: dict[str, dict[str, Any]]) -> None:
     for dialect in extra:
         if not _DIALECT.fullmatch(dialect):
             raise InvalidRequestError(
-                f"extra.{dialect[:MAX_NAME]!r} is not named as a dialect: 1 to 64 lower-case letters, digits and _ -",
+                f"extra.{dialect[:MAX_NAME]!r} is not a dialect name: 1 to 64 lower-case letters, digits, _ and -",
                 "extra",
             )
     if len(msgspec.json.encode(extra)) > MAX_EXTRA_BYTES:
@@ -365,7 +368,9 @@ def _check_allocation(allocation: AllocationRecord) -> None:
         raise InvalidRequestError(f"an allocation of {allocation.device} ends before it starts", "allocations.end")
     if allocation.source not in set(AllocationSource):
         allowed = ", ".join(AllocationSource)
-        raise InvalidRequestError(f"source {allocation.source[:MAX_NAME]!r} is none of {allowed}", "allocations.source")
+        raise InvalidRequestError(
+            f"source {allocation.source[:MAX_NAME]!r} is not one of {allowed}", "allocations.source"
+        )
 
 
 def _check_names(names: Sequence[str], field: str) -> None:
@@ -374,7 +379,7 @@ def _check_names(names: Sequence[str], field: str) -> None:
 
 
 def invalid_record(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError) -> InvalidRequestError:
-    """The error of a record that cannot be decoded, with the field where that is known."""
+    """Build the error of a record that cannot be decoded, with the field if known."""
     # msgspec ends a validation message with "- at `$.jobs[...].start`": the path is the field.
     message = str(error)
     field = message.rpartition("at `$")[2].rstrip("`").lstrip(".") if "at `$" in message else ""

@@ -1,10 +1,10 @@
-"""How long measurements are stored."""
+"""Retention of measurements."""
 
 import msgspec
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long each tier of a project is stored, in days (1 to 36,500). Job summaries are stored for ever."""
+    """Retention of each tier of a project, in days (1 to 36,500). Job summaries are stored for ever."""
 
     raw_days: int = 15
     minute_days: int = 90

@@ -1,4 +1,4 @@
-"""One measurement by itself: the shape in which an agent takes them (the server's is ``jobmeter.model.batch``)."""
+"""Single measurement: the form in which an agent takes them (the server's is ``jobmeter.model.batch``)."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from jobmeter.model.series import Series
 
 
 class Sample(NamedTuple):
-    """A value of a series at a time: epoch milliseconds, and the catalogue's unit."""
+    """Value of a series at a time: epoch milliseconds, and the catalogue's unit."""
 
     series: Series
     time_ms: int

@@ -1,7 +1,7 @@
-"""A series: its names, and its two 64-bit keys.
+"""Series: its names, and its two 64-bit keys.
 
 A row of the store is (job key, series id, time, value). Both numbers are the first eight bytes of a BLAKE2b digest over
-a canonical text, so that every server and every agent computes the same ones.
+a canonical text, so that every server and every agent computes equal ones.
 """
 
 import re
@@ -14,7 +14,7 @@ from jobmeter.errors import InvalidRequestError
 
 DEFAULT_PROJECT = "default"
 NO_JOB = 0
-"""The job key of samples that belong to no job."""
+"""Job key of samples that belong to no job."""
 
 MAX_LABELS = 32
 MAX_NAME = 128
@@ -27,7 +27,7 @@ _NOT_IN_JOB_IDS = frozenset("/\\'\"`<>")
 
 
 class NamePart(StrEnum):
-    """A field of a series that holds a name."""
+    """Field of a series that holds a name."""
 
     METRIC = "metric"
     PROJECT = "project"
@@ -37,7 +37,7 @@ class NamePart(StrEnum):
     JOB = "job"
     REPLICA = "replica"
     LABEL = "label"
-    """The names of labels."""
+    """Names of labels."""
     LABEL_VALUE = "label-value"
 
 
@@ -53,12 +53,11 @@ class _Cached:
 
 @dataclass(frozen=True, slots=True)
 class Series(_Cached):
-    """A series of measurements over time.
+    """Series of measurements over time.
 
-    A name that the sampler did not know, or that does not apply, is empty. A device metric of a whole device names node
-    and device; when it was measured for a job it names the job and, where known, the replica as well. ``attempt``
-    counts the restarts of a replica from 0. ``labels`` are sorted by name and split one metric into parts (an
-    interface, a disk).
+    A name that is unknown or does not apply is empty. A device metric of a whole device names node and device; if it
+    was measured for a job it names the job and, if known, the replica too. ``attempt`` counts the restarts of a replica
+    from 0. ``labels`` are sorted by name and split one metric into parts (an interface, a disk).
     """
 
     metric: str
@@ -73,7 +72,7 @@ class Series(_Cached):
 
     @property
     def id(self) -> int:
-        """64 bits of everything above: the same on every server."""
+        """Id over all fields, 64 bits: equal on every server."""
         try:
             return self._id
         except AttributeError:
@@ -81,7 +80,7 @@ class Series(_Cached):
             return self._id
 
     def __hash__(self) -> int:
-        """The hash of everything above."""
+        """Hash over all fields."""
         try:
             return self._hash
         except AttributeError:
@@ -91,7 +90,7 @@ class Series(_Cached):
 
     @property
     def job_key(self) -> int:
-        """64 bits of (project, job); ``NO_JOB`` for a series without a job."""
+        """Key of (project, job), 64 bits; ``NO_JOB`` for a series without a job."""
         return job_key(self.project, self.job) if self.job else NO_JOB
 
 
@@ -102,18 +101,21 @@ def _digest(*parts: str) -> int:
 
 @lru_cache(maxsize=65_536)
 def job_key(project: str, job: str) -> int:
-    """The 64-bit key of a job; never ``NO_JOB``. Two projects may use the same job id and stay apart."""
+    """Compute the key of a job, 64 bits; never ``NO_JOB``. Equal job ids of two projects have different keys."""
     return _digest("job", project, job) or 1
 
 
 @lru_cache(maxsize=65_536)
 def node_key(project: str, node: str) -> int:
-    """The 64-bit key under which the system log of a node lies; never ``NO_JOB``, and no job's."""
+    """Compute the key of a node's system log, 64 bits; never ``NO_JOB``, and never a job's."""
     return _digest("node", project, node) or 1
 
 
 def series_id(series: Series) -> int:
-    """The 64-bit id of a series. Names cannot hold the separator: ``check_series`` refuses control characters."""
+    """Compute the id of a series, 64 bits.
+
+    Names cannot contain the separator: ``check_series`` refuses control characters.
+    """
     labels = [part for pair in series.labels for part in pair]
     return _digest(
         "series",
@@ -130,7 +132,7 @@ def series_id(series: Series) -> int:
 
 
 def check_name(value: str, field: str) -> str:
-    """The value, when it may name a node, device, cluster, replica or user.
+    """Validate a name of a node, device, cluster, replica or user.
 
     Letters, digits and ``. _ : @ + * = ~ -``, at most 128, beginning with a letter or digit: none of these can climb a
     path, end a quoted text or hide in a terminal. Raises InvalidRequestError naming ``field``.
@@ -144,12 +146,12 @@ def check_name(value: str, field: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether ``check_name`` accepts the text."""
+    """True if ``check_name`` accepts the text."""
     return _NAME.fullmatch(text) is not None
 
 
 def check_job_id(value: str, field: str = "job_id") -> str:
-    """The value, when it may name a job: 1 to 128 printable characters, no slash, no quote, no space at the ends."""
+    """Validate a job id: 1 to 128 printable characters, no slash, no quote, no space at the ends."""
     if (
         not 1 <= len(value) <= MAX_NAME
         or not value.isprintable()
@@ -165,7 +167,7 @@ def check_job_id(value: str, field: str = "job_id") -> str:
 
 
 def check_project(value: str, field: str = "project") -> str:
-    """The value, when it is 1 to 64 letters, digits and hyphens."""
+    """Validate a project: 1 to 64 letters, digits and hyphens."""
     if not _PROJECT.fullmatch(value):
         raise InvalidRequestError(
             f"{field} {value[:MAX_NAME]!r} is not a project: 1 to 64 letters, digits and hyphens", field
@@ -174,7 +176,7 @@ def check_project(value: str, field: str = "project") -> str:
 
 
 def check_series(series: Series) -> Series:
-    """The series, when each of its names is legal. Raises InvalidRequestError naming the first that is not."""
+    """Validate all names of a series. Raises InvalidRequestError naming the first invalid one."""
     if hasattr(series, "_checked"):
         return series
     if not _METRIC.fullmatch(series.metric):
@@ -194,7 +196,7 @@ def check_series(series: Series) -> Series:
 
 
 def at_place(metric: str, place: Series) -> Series:
-    """Another metric of the same replica, device and labels; both of them of series that were checked."""
+    """Build the series of another metric with the replica, device and labels of ``place``; both already validated."""
     series = Series(
         metric,
         place.project,

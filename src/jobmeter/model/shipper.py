@@ -1,16 +1,16 @@
-"""A log shipper: its source, its sink, and its position."""
+"""Log shipper: its source, its sink, and its position."""
 
 import msgspec
 
 
 class Shipper(msgspec.Struct, frozen=True, kw_only=True):
-    """A shipper of the log lines of a resource group to a sink. Times in epoch milliseconds.
+    """Shipper of a resource group's log lines to a sink. Times in epoch milliseconds.
 
     ``project`` empty: the lines of every project. ``sink_project`` and ``logstore`` name a sink of the settings. Lines
     are numbered from 1 as they arrive: ``reserved`` is the highest number given out, ``cursor`` the last one that the
-    sink has. ``shipped`` counts lines that the sink took, ``dropped`` those that expired first, ``rejected`` those that
-    the sink refused for good, ``failures`` attempts that failed. ``error`` is why the last attempt failed, empty after
-    one that did not. ``oldest`` is when the first line that waits arrived, None where none waits.
+    sink has. ``shipped`` counts delivered lines, ``dropped`` expired ones, ``rejected`` permanently refused ones,
+    ``failures`` failed attempts. ``error`` is the reason of the last attempt's failure, empty after a success.
+    ``oldest`` is the arrival of the first waiting line, None without waiting lines.
     """
 
     id: str
@@ -31,12 +31,12 @@ class Shipper(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waiting(self) -> int:
-        """How many lines the sink does not have yet."""
+        """Number of lines that the sink does not have yet."""
         return max(0, self.reserved - self.cursor)
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a shipper since ``before``, the cursor that was read last; counts are increments."""
+    """Progress of a shipper since ``before``, the last read cursor; counts are increments."""
 
     before: int
     cursor: int
@@ -49,7 +49,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutboxRow(msgspec.Struct, frozen=True):
-    """A line in the outbox of a shipper: its number, when it arrived, for how many days it waits, and its JSON."""
+    """Line in the outbox of a shipper: its number, its arrival, its lifetime in days, and its JSON."""
 
     number: int
     arrived: int

@@ -1,4 +1,4 @@
-"""Spans of traces, as OpenTelemetry has them, with the job and the replica that they are of."""
+"""Spans of OpenTelemetry traces, with their job and replica."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 MOST_BYTES = 2**20
-"""Largest span, as it was sent; a larger one is refused."""
+"""Largest span as sent; a larger one is refused."""
 MOST_PARTS = 1_024
 """Most attributes, events and links of a span, and attributes of an event or a link, each."""
 
 
 class SpanKind(StrEnum):
-    """What a span is of, https://opentelemetry.io/docs/specs/otel/trace/api/#spankind."""
+    """Kind of a span, https://opentelemetry.io/docs/specs/otel/trace/api/#spankind."""
 
     UNSPECIFIED = "unspecified"
     INTERNAL = "internal"
@@ -24,7 +24,7 @@ class SpanKind(StrEnum):
 
 
 class SpanStatus(StrEnum):
-    """How it ended."""
+    """Outcome of a span."""
 
     UNSET = "unset"
     OK = "ok"
@@ -32,14 +32,14 @@ class SpanStatus(StrEnum):
 
 
 KINDS, STATUSES = tuple(SpanKind), tuple(SpanStatus)
-"""In the order of their numbers in OTLP."""
+"""Kinds and statuses in the order of their numbers in OTLP."""
 
 Attributes = Mapping[str, Any]
-"""Values of JSON by name: bytes are base64, numbers that are not finite texts."""
+"""JSON values by name: bytes are base64, non-finite numbers are texts."""
 
 
 class SpanScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The library that made a span."""
+    """Library that made a span."""
 
     name: str = ""
     version: str = ""
@@ -47,7 +47,7 @@ class SpanScope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SpanEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happened during a span. ``dropped``: attributes that the sender left out."""
+    """Event in a span. ``dropped``: attributes that the sender left out."""
 
     time_ns: int
     name: str = ""
@@ -56,7 +56,7 @@ class SpanEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SpanLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Another span that belongs to this one. ``dropped``: attributes that the sender left out."""
+    """Link to another span. ``dropped``: attributes that the sender left out."""
 
     trace: str
     span: str
@@ -80,11 +80,11 @@ class SpanDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Span(SpanDetail, frozen=True, kw_only=True, omit_defaults=True):
-    """One span, identified by (project, job, trace, start, span): sent again, it counts once.
+    """Span, identified by (project, job, trace, start, span): a repeated span counts once.
 
     ``trace`` has 32, ``span`` and ``parent`` have 16 lower-case hexadecimal digits; ``parent`` is empty for a root.
-    Times are epoch nanoseconds. ``job`` is empty where nothing names one. ``dropped``: attributes, events and links
-    that the sender left out.
+    Times are epoch nanoseconds. ``job`` is empty if unknown. ``dropped``: attributes, events and links that the sender
+    left out.
     """
 
     trace: str
@@ -105,20 +105,20 @@ class Span(SpanDetail, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def time_ns(self) -> int:
-        """When it began."""
+        """Start of the span."""
         return self.start_ns
 
     @property
     def order(self) -> tuple[str, int, str, str, str]:
-        """What spans are sorted by; two that have it in common are the same span."""
+        """Sort key of spans; spans with equal keys are identical."""
         return (self.trace, self.start_ns, self.span, self.project, self.job)
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace in one project, aggregated over its requested spans.
+    """Trace in one project, aggregated over its requested spans.
 
-    ``name``, ``service`` and ``job`` are those of the root: the first span without a parent, else the first one. It
-    lasts from the first start to the last end.
+    ``name``, ``service`` and ``job`` come from the root: the first span without a parent, else the first span. It lasts
+    from the first start to the last end.
     """
 
     trace: str
@@ -133,7 +133,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def duration_ns(self) -> int:
-        """How long it lasts."""
+        """Duration of the trace."""
         return self.end_ns - self.start_ns
 
 

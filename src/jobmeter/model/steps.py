@@ -1,4 +1,4 @@
-"""The default lengths of buckets."""
+"""Default lengths of buckets."""
 
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND
 
@@ -20,7 +20,7 @@ STEPS: tuple[int, ...] = (
     12 * HOUR,
     DAY,
 )
-"""In milliseconds, ascending."""
+"""Bucket lengths in milliseconds, ascending."""
 
 SUMMARY_BUCKETS = 60
 """Most buckets of a job's summary."""

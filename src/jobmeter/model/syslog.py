@@ -1,6 +1,6 @@
-"""The names of syslog facilities and severities, by their numbers.
+"""Names of syslog facilities and severities, by number.
 
-Source: https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1
+Source: https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1.
 """
 
 import re
@@ -14,14 +14,14 @@ FACILITIES = (
     *("uucp", "cron", "authpriv", "ftp", "ntp", "audit", "alert", "clock"),
     *(f"local{number}" for number in range(8)),
 )
-"""Names of facilities; the place of each is its number."""
+"""Names of facilities; their index is their number."""
 SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
-"""Names of severities, the worst first; the place of each is its number."""
+"""Names of severities, worst first; their index is their number."""
 WORDS: Mapping[str, int] = MappingProxyType(
     {word: number for number, word in enumerate(SEVERITIES)}
     | {"emergency": 0, "panic": 0, "critical": 2, "fatal": 2, "error": 3, "warn": 4, "informational": 6, "trace": 7}
 )
-"""Every word that names a severity, in lower case, with its number."""
+"""Words for severities, in lower case, with their numbers."""
 _PRIORITY = re.compile(r"<(\d{1,3})>")
 _MOST_PRIORITY = 191
 _LEVELS = {3: Level.ERROR, 4: Level.WARNING, 6: Level.INFO, 7: Level.DEBUG}
@@ -29,13 +29,13 @@ _OF_LEVELS = {level: severity for severity, level in _LEVELS.items()}
 
 
 def severity_of(word: str) -> int | None:
-    """Return the severity that a word or a digit means (``warn``, ``3``), in any case; None for any other."""
+    """Return the severity of a word or digit (``warn``, ``3``), in any case; None for any other."""
     text = word.strip().lower()
     return int(text) if len(text) == 1 and text in "01234567" else WORDS.get(text)
 
 
 def facility_of(word: str) -> str | None:
-    """Return the facility that a word or a number from 0 to 23 means, in any case; None for any other."""
+    """Return the facility of a word or a number from 0 to 23, in any case; None for any other."""
     text = word.strip().lower()
     if text.isascii() and text.isdigit() and len(text) <= 2 and int(text) < len(FACILITIES):
         return FACILITIES[int(text)]
@@ -43,9 +43,9 @@ def facility_of(word: str) -> str | None:
 
 
 def priority_of(text: str) -> tuple[str, int] | None:
-    """Return the facility and the severity of a line that begins with ``<PRI>``; None for other lines.
+    """Return facility and severity of a line that begins with ``<PRI>``; None for other lines.
 
-    https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1
+    https://www.rfc-editor.org/rfc/rfc5424#section-6.2.1.
     """
     found = _PRIORITY.match(text) if text[:1] == "<" else None
     if found is None or int(found[1]) > _MOST_PRIORITY:
@@ -55,15 +55,15 @@ def priority_of(text: str) -> tuple[str, int] | None:
 
 
 def level_of_severity(severity: int) -> Level:
-    """The level of a severity: ``err`` and worse are errors, ``notice`` is for information."""
+    """Return the level of a severity: ``err`` and worse are errors, ``notice`` is for information."""
     return _LEVELS[max(3, 6 if severity == 5 else severity)]
 
 
 def severity_of_level(level: Level) -> int:
-    """The severity that a line of this level has where none is named."""
+    """Return the severity of a line that has only a level."""
     return _OF_LEVELS[level]
 
 
 def facility_name(number: int) -> str:
-    """The facility's name; ``user`` for a number that is none, as a kernel does."""
+    """Return the facility's name; ``user`` for an unknown number, as a kernel does."""
     return FACILITIES[number] if 0 <= number < len(FACILITIES) else "user"

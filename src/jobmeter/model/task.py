@@ -1,4 +1,4 @@
-"""Diagnostic tasks: what to examine, and the result."""
+"""Diagnostic tasks: their subject, and their result."""
 
 from enum import StrEnum
 
@@ -12,41 +12,41 @@ MAX_NODES = 256
 MAX_LOG_LINES = 10_000
 MAX_LOG_BYTES = 512 * 1024
 MOST_OPEN = 100
-"""Tasks of a project that are not finished."""
+"""Most unfinished tasks of a project."""
 
 
 class TaskType(StrEnum):
-    """What a task looks at."""
+    """Subject of a task."""
 
     NODE = "node"
-    """Nodes: checks that their agents make now; samples, events and lines of the kernels stored of the range."""
+    """Nodes: checks that their agents make now; stored samples, events and kernel log lines of the range."""
     LOGS = "logs"
-    """Log lines that the task brings along."""
+    """Log lines given in the task."""
     JOB = "job"
     """A job, by every rule."""
 
 
 class TaskState(StrEnum):
-    """Where a task is."""
+    """State of a task."""
 
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
     INTERRUPTED = "interrupted"
-    """It could not be completed; ``message`` says why."""
+    """Not completed; ``message`` gives the reason."""
 
 
 class Verdict(StrEnum):
-    """The result of a task or a node."""
+    """Result of a task or a node."""
 
     HEALTHY = "healthy"
     FAULT = "fault"
     UNKNOWN = "unknown"
-    """No fault was found, and not everything could be examined."""
+    """No fault was found, but some data could not be examined."""
 
 
 class CheckStatus(StrEnum):
-    """What a check found."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -56,7 +56,7 @@ class CheckStatus(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one check of a node found. ``values`` are figures by name, in the units that the names say."""
+    """Result of one check on a node. ``values`` are figures by name, in the units that the names state."""
 
     name: str
     status: CheckStatus
@@ -65,7 +65,7 @@ class Check(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the agent of a node answered to a task; ``time`` None: it gave no answer."""
+    """Answer of a node's agent to a task; ``time`` is absent without an answer."""
 
     node: str
     cluster: str = ""
@@ -84,10 +84,10 @@ class GivenLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NewTask(msgspec.Struct, Question["DiagnosticTask"], frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A task to make. ``start`` and ``end`` in epoch ms; by default the last hour.
+    """Task to create. ``start`` and ``end`` in epoch ms; default: the last hour.
 
-    A task of type ``node`` names ``nodes``, those of ``cluster`` where one is named; one of type ``job`` names its job,
-    and one of type ``logs`` has ``logs``.
+    Type ``node`` needs ``nodes``, optionally with ``cluster``; type ``job`` needs ``job``; type ``logs`` needs
+    ``logs``.
     """
 
     type: TaskType = TaskType.NODE
@@ -99,11 +99,11 @@ class NewTask(msgspec.Struct, Question["DiagnosticTask"], frozen=True, kw_only=T
     logs: list[GivenLog] = []
     project: str | None = None
     label: str = ""
-    """The caller's own word for the type, returned unchanged."""
+    """Caller's own word for the type, returned unchanged."""
 
 
 class DiagnosticTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A task and its result. Times in epoch ms."""
+    """Task and its result. Times in epoch ms."""
 
     id: str
     type: TaskType
@@ -125,24 +125,24 @@ class DiagnosticTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     answers: list[NodeAnswer] = []
     logs: list[GivenLog] = []
     deadline: int = 0
-    """Until when agents may answer."""
+    """Time until which agents may answer."""
     attempts: int = 0
     looked: bool = False
-    """Whether stored data was evaluated."""
+    """True once stored data was evaluated."""
 
 
 class TaskPage(msgspec.Struct, frozen=True):
-    """One page of tasks, the newest first, without their results; ``total`` match in all."""
+    """Page of tasks, newest first, without their results; ``total`` match in all."""
 
     tasks: list[DiagnosticTask]
     total: int
 
 
 class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
-    """Which tasks. Empty parts match every task. ``after`` is the id of the last task of the page before.
+    """Filter of tasks. Empty parts match every task. ``after`` is the id of the previous page's last task.
 
-    ``labels`` are the callers' words for the type, or the type itself of a task without one; ``clusters`` those that
-    tasks name; ``nodes``: a task is about one of them.
+    ``labels`` are the callers' words for the type, or the type itself of a task without one. ``clusters`` are clusters
+    that tasks name. ``nodes``: a task must concern one of them.
     """
 
     projects: frozenset[str] | None = None
@@ -158,11 +158,11 @@ class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
 
 
 class NodeRequest(msgspec.Struct, frozen=True):
-    """What an agent is to do: the checks of a task, by their names."""
+    """Request to an agent: the checks of a task, by name."""
 
     task: str
     checks: list[str]
 
 
 CHECKS = ("disks", "links", "gpus", "clock", "tasks", "kernel_log", "memory")
-"""The checks that an agent makes: each reads, none changes anything."""
+"""Checks that an agent makes; all only read."""

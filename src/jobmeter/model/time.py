@@ -24,31 +24,31 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
 class Clock(Protocol):
-    """The source of time, so that tests can control it."""
+    """Source of time, replaceable in tests."""
 
     def now_ms(self) -> int:
-        """Wall-clock time in milliseconds since the epoch (UTC)."""
+        """Return the wall-clock time in milliseconds since the epoch (UTC)."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return the seconds of a clock that never goes back."""
         ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """Clock of the machine."""
 
     def now_ms(self) -> int:
-        """See ``Clock.now_ms``."""
+        """Return the wall-clock time in milliseconds since the epoch (UTC)."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """See ``Clock.monotonic``."""
+        """Return the seconds of a clock that never goes back."""
         return time.monotonic()
 
 
 class TimeRange(msgspec.Struct, frozen=True):
-    """``[start_ms, end_ms)`` in milliseconds since the epoch; ``start_ms == end_ms`` is legal and empty."""
+    """Range ``[start_ms, end_ms)`` in milliseconds since the epoch; ``start_ms == end_ms`` is legal and empty."""
 
     start_ms: int
     end_ms: int
@@ -64,42 +64,42 @@ class TimeRange(msgspec.Struct, frozen=True):
 
     @property
     def length_ms(self) -> int:
-        """How long it is."""
+        """Length in milliseconds."""
         return self.end_ms - self.start_ms
 
     def intersect(self, other: "TimeRange") -> "TimeRange | None":
-        """The overlap of both, or None where there is none."""
+        """Return the overlap of both ranges, or None."""
         start, end = max(self.start_ms, other.start_ms), min(self.end_ms, other.end_ms)
         return TimeRange(start, end) if start < end else None
 
 
 def floor_to(time_ms: int, step_ms: int) -> int:
-    """The start of the epoch-aligned step that holds ``time_ms``."""
+    """Return the start of the epoch-aligned step that contains ``time_ms``."""
     return time_ms - time_ms % step_ms
 
 
 def ceil_to(time_ms: int, step_ms: int) -> int:
-    """The first epoch-aligned step boundary at or after ``time_ms``."""
+    """Return the first epoch-aligned step boundary at or after ``time_ms``."""
     return -(-time_ms // step_ms) * step_ms
 
 
 def whole_steps(span: TimeRange, step_ms: int) -> TimeRange:
-    """The range of epoch-aligned steps that lie wholly inside a range; an empty one, at its start, where none does."""
+    """Return the range of epoch-aligned steps inside a range; an empty one at its start without any."""
     start, end = ceil_to(span.start_ms, step_ms), floor_to(span.end_ms, step_ms)
     return TimeRange(start, end) if start < end else TimeRange(span.start_ms, span.start_ms)
 
 
 def iso(time_ms: int) -> str:
-    """``2026-11-20T15:33:56Z``, with milliseconds only where there are some."""
+    """Format as ``2026-11-20T15:33:56Z``, with milliseconds unless they are 0."""
     moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
     timespec = "seconds" if time_ms % 1000 == 0 else "milliseconds"
     return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def parse_duration(text: str, field: str = "duration", bare_unit: str = "") -> int:
-    """Milliseconds of ``10s``, ``1.5h``, ``1h30m``; a bare number counts in ``bare_unit`` when one is given.
+    """Parse ``10s``, ``1.5h``, ``1h30m`` to milliseconds; a bare number counts in ``bare_unit`` if given.
 
-    Raises InvalidRequestError naming ``field`` for anything else and for what is not above zero.
+    Raises InvalidRequestError naming ``field`` for anything else and for values not above zero.
     """
     stripped = text.strip()
     if bare_unit and re.fullmatch(r"\d+(?:\.\d+)?", stripped):
@@ -114,7 +114,7 @@ def parse_duration(text: str, field: str = "duration", bare_unit: str = "") -> i
 
 
 def parse_time_ns(text: str | int, field: str = "time") -> int:
-    """As ``parse_time``, in nanoseconds."""
+    """Parse a time like ``parse_time``, to nanoseconds."""
     value = str(text).strip()
     fraction = re.search(r"[.,](\d{1,9})", value)
     if fraction is None:
@@ -124,7 +124,7 @@ def parse_time_ns(text: str | int, field: str = "time") -> int:
 
 
 def parse_time(text: str | int, field: str = "time") -> int:
-    """Milliseconds of an ISO 8601 text (UTC where it names no zone) or of a number of epoch milliseconds.
+    """Parse an ISO 8601 text (UTC without a zone) or a number of epoch milliseconds to milliseconds.
 
     Raises InvalidRequestError naming ``field``.
     """
@@ -146,5 +146,5 @@ def parse_time(text: str | int, field: str = "time") -> int:
 
 
 def within_int64(time: int) -> int:
-    """The time clamped to 64 bits; as a bound it has the same effect."""
+    """Clamp the time to 64 bits; as a bound it has equal effect."""
     return max(-(2**63), min(time, 2**63 - 1))

@@ -12,11 +12,11 @@ MOST_TRACES = 1_000
 MOST_SPANS = 10_000
 """Most spans of one answer."""
 PAGE_BYTES = 64 * 2**20
-"""Most bytes of the spans of one answer, as they are stored."""
+"""Most bytes of the stored spans of one answer."""
 
 
 class Operator(StrEnum):
-    """How an attribute is compared, as text, in the case that it has."""
+    """Comparison of an attribute as text, case-sensitive."""
 
     EQUALS = "="
     CONTAINS = "contains"
@@ -24,7 +24,7 @@ class Operator(StrEnum):
 
 
 class Holder(StrEnum):
-    """What has the attribute."""
+    """Holder of the attribute."""
 
     SPAN = "attributes"
     RESOURCE = "resource"
@@ -32,7 +32,7 @@ class Holder(StrEnum):
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute that a span must have. A value that is no text is compared as its JSON."""
+    """Attribute that a span must have. A value that is not a text is compared as JSON."""
 
     key: str
     value: str
@@ -41,19 +41,19 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceOrder(StrEnum):
-    """What traces are sorted by."""
+    """Sort key of traces."""
 
     START = "start"
     DURATION = "duration"
 
 
 class TraceFilter(msgspec.Struct, Question[TracePage], frozen=True, kw_only=True):
-    """Traces of some projects (None: all that the caller may see), or of one job of each of them.
+    """Filter of traces of some projects (None: all that the caller may see), or of one job in each.
 
-    Traces are evaluated over those of their spans that began in ``[start_ns, end_ns)``. ``names``, ``services``,
-    ``statuses``, ``kinds``, ``replicas``, ``span_ids``, ``conditions``, ``contains`` (a part of the name, in any case),
-    ``has_events`` and ``has_message`` choose the traces of which one span fits them all; durations are those of the
-    trace. Sorted by ``order``, then by project and trace; ``after`` goes on behind a (value, project, trace).
+    Traces are evaluated over their spans that began in ``[start_ns, end_ns)``. ``names``, ``services``, ``statuses``,
+    ``kinds``, ``replicas``, ``span_ids``, ``conditions``, ``contains`` (a part of the name, in any case),
+    ``has_events`` and ``has_message`` select the traces of which a single span matches all; durations are the trace's.
+    Sorted by ``order``, then by project and trace; ``after`` continues after a (value, project, trace).
     """
 
     projects: frozenset[str] | None = None
@@ -82,7 +82,7 @@ class TraceFilter(msgspec.Struct, Question[TracePage], frozen=True, kw_only=True
 
 
 class SpanFilter(msgspec.Struct, Question[list[Span]], frozen=True, kw_only=True):
-    """The spans of some traces, sorted by trace, start, span, project and job; ``after`` goes on behind one of them."""
+    """Filter of spans of some traces, by trace, start, span, project and job; ``after`` continues after a span."""
 
     projects: frozenset[str] | None = None
     traces: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
-"""What NVIDIA's XID codes mean and what to do, and how a kernel line reports one.
+"""NVIDIA's XID codes: meaning and advice, and how a kernel line reports one.
 
-Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html.
 """
 
 import re
@@ -12,7 +12,7 @@ from jobmeter.model.finding import Severity
 
 
 class Xid(msgspec.Struct, frozen=True):
-    """What a code means, how bad it is for the job, and what the vendor's catalogue says to do."""
+    """Meaning of a code, its severity for the job, and the vendor's advice."""
 
     text: str
     severity: Severity
@@ -20,14 +20,14 @@ class Xid(msgspec.Struct, frozen=True):
 
 
 class XidReport(msgspec.Struct, frozen=True):
-    """A code that a line reports, and the PCI address of the device; empty where the line names none."""
+    """Code that a line reports, and the PCI address of the device; empty if the line has none."""
 
     code: int
     device: str
 
     @property
     def meaning(self) -> Xid:
-        """The table's text for the code, or that it has none."""
+        """Entry of the code in the table, or the entry for unknown codes."""
         return XIDS.get(self.code, _UNKNOWN)
 
 
@@ -35,9 +35,9 @@ _WARNING, _CRITICAL, _INFO = Severity.WARNING, Severity.CRITICAL, Severity.INFO
 _APPLICATION = "Restart the application; look for illegal accesses in it (compute-sanitizer)."
 _RESET = "Drain the node and reset the GPU."
 _REBOOT = "Drain and reboot the node; where it comes back, hand the GPU to its vendor."
-_NOTHING = "Nothing by itself: look for the error that it follows."
+_NOTHING = "No action of its own: look for the error that it follows."
 _WATCH = "Watch it; reset the GPU at the next idle moment."
-_UNKNOWN = Xid("a code that is in no table", _WARNING, "See the vendor's catalogue for the code.")
+_UNKNOWN = Xid("an unknown code", _WARNING, "See the vendor's catalogue for the code.")
 XIDS: Mapping[int, Xid] = {
     13: Xid("graphics engine exception, usually the application's", _WARNING, _APPLICATION),
     31: Xid("memory page fault, usually the application's", _WARNING, _APPLICATION),
@@ -68,6 +68,6 @@ _LONGEST = 4_000
 
 
 def read_xid(text: str) -> XidReport | None:
-    """The XID that a line reports; None where it reports none. Only the first 4,000 characters are looked at."""
+    """Find the XID that a line reports; None without one. Only the first 4,000 characters are searched."""
     match = _LINE.search(text[:_LONGEST])
     return match and XidReport(int(match["code"] or match["only"]), match["device"] or "")

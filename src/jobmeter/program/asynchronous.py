@@ -14,32 +14,32 @@ from jobmeter.program.metrics import Metrics
 
 
 class AsyncJob:
-    """As ``Job``; its queries are awaited."""
+    """Asynchronous ``Job``: its queries are awaited."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.record, self.summary = job, job.record, job.summary
         self.id, self.name, self.project, self.state = job.id, job.name, job.project, job.state
 
     async def refresh(self) -> "AsyncJob":
-        """The same job as it is now."""
+        """Read the job again."""
         return AsyncJob(await asyncio.to_thread(self.job.refresh))
 
     async def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
-        """See ``Job.metrics``."""
+        """Read its usage over time; see ``Job.metrics``."""
         return await asyncio.to_thread(self.job.metrics, *names, **how)
 
     async def latest(self, *names: str, by: str = "replica") -> list[LatestValue]:
-        """See ``Job.latest``."""
+        """Read the newest values; see ``Job.latest``."""
         return await asyncio.to_thread(self.job.latest, *names, by=by)
 
     async def logs(self, **which: Any) -> AsyncIterator[LogEntry]:  # noqa: ANN401 - the fields of LogSearch
-        """See ``Job.logs``: the lines as they arrive."""
+        """Iterate over its log lines as they arrive; see ``Job.logs``."""
         lines = self.job.logs(**which)
         while (line := await asyncio.to_thread(next, lines, None)) is not None:
             yield line
 
     async def events(self, **which: Any) -> list[Event]:  # noqa: ANN401 - the fields of EventSearch
-        """See ``Job.events``."""
+        """Read its events; see ``Job.events``."""
         return await asyncio.to_thread(self.job.events, **which)
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class AsyncJob:
 
 
 class AsyncClient:
-    """As ``Client``, with the same arguments; ``async with`` opens and closes it."""
+    """Asynchronous ``Client`` with equal arguments; ``async with`` opens and closes it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - those of Client
         self._arguments, self._options = arguments, options
@@ -62,22 +62,22 @@ class AsyncClient:
         return self._client
 
     async def jobs(self, **which: Any) -> Jobs:  # noqa: ANN401 - the arguments of Client.jobs
-        """See ``Client.jobs``."""
+        """List the jobs that match; see ``Client.jobs``."""
         client = await self._opened()
         return await asyncio.to_thread(client.jobs, **which)
 
     async def job(self, name: str = "last") -> AsyncJob:
-        """See ``Client.job``."""
+        """Find a job; see ``Client.job``."""
         client = await self._opened()
         return AsyncJob(await asyncio.to_thread(client.job, name))
 
     async def compare(self, *names: str, metrics: Sequence[str] = (), step: str | None = None) -> Comparison:
-        """See ``Client.compare``."""
+        """Compare jobs side by side; see ``Client.compare``."""
         client = await self._opened()
         return await asyncio.to_thread(client.compare, *names, metrics=metrics, step=step)
 
     async def nodes(self) -> list[model.Node]:
-        """See ``Client.nodes``."""
+        """List the machines that agents run on."""
         client = await self._opened()
         return await asyncio.to_thread(client.nodes)
 

@@ -6,7 +6,7 @@ from typing import Self
 
 from jobmeter.cli.local import connect
 from jobmeter.cli.output import duration, moment
-from jobmeter.cli.use import began, ended
+from jobmeter.cli.resource_columns import began, ended
 from jobmeter.client.api import PAGE, Api
 from jobmeter.client.bodies import Comparison
 from jobmeter.client.searches import JobSearch
@@ -21,12 +21,12 @@ _FIELDS = ("id", "name", "type", "state", "project", "user", "created", "start",
 
 
 class Jobs(list[model.Job], Table):
-    """A list of jobs, newest first; ``total`` is how many match in all."""
+    """List of jobs, newest first; ``total`` is the number of all matches."""
 
     total: int = 0
 
     def columns(self) -> Columns:
-        """The columns of a table of jobs; times are epoch milliseconds."""
+        """Return the columns of a table of jobs; times are epoch milliseconds."""
         columns = {name: [getattr(job, name) for job in self] for name in _FIELDS}
         return {**columns, "state": [str(job.state) for job in self]}
 
@@ -40,11 +40,11 @@ _SHOWN = 100
 
 
 class Client:
-    """The jobs of a server. Safe to use from several threads.
+    """Client of a Jobmeter server. Thread-safe.
 
-    ``server`` and ``key`` are found as the command line finds them: ``JOBMETER_SERVER`` and ``JOBMETER_KEY``, else the
-    server that runs on the data folder, with its key; with ``start`` one is started there when there is none. Every
-    method raises an error of ``jobmeter.errors`` with a sentence that says what is wrong.
+    ``server`` and ``key`` default to ``JOBMETER_SERVER`` and ``JOBMETER_KEY``, else to the server that runs on the data
+    folder, with its key. If no server runs there, ``start`` starts one. Every method raises an error of
+    ``jobmeter.errors`` with a sentence that describes the problem.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Client:
         retries: int = 3,
         clock: Clock | None = None,
     ) -> None:
-        """``project``: of this project only. ``retries``: how often a query is retried."""
+        """``project`` restricts queries to one project. ``retries`` is the number of retries of a query."""
         found = connect(server, key, None if data is None else Path(data), start)
         found.close()
         self.project = project
@@ -76,10 +76,10 @@ class Client:
         limit: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Jobs:
-        """The jobs that match, newest first, however many.
+        """List all matching jobs, newest first.
 
-        ``name`` is a part of the name or the id, ``since`` how long ago they were created at most (``7d``).
-        ``progress`` is called with the number received and the number of matches, page by page.
+        ``name`` is a part of the name or the id. ``since`` is the largest age of creation (``7d``). ``progress`` is
+        called page by page with the number received and the number of matches.
         """
         created_from = self._clock.now_ms() - parse_duration(since, "since") if since else None
         found = Jobs()
@@ -104,17 +104,17 @@ class Client:
         return found
 
     def job(self, name: str = "last") -> Job:
-        """The job of that id, name or unique beginning of an id; ``last`` is the newest. Raises NotFoundError."""
+        """Find a job by id, name or unique prefix of an id; ``last`` is the newest. Raises NotFoundError."""
         found = self.api.find(name, self.project)
         return Job(self.api, self.api.job(found.id, found.project))
 
     def compare(self, *names: str, metrics: Sequence[str] = (), step: str | None = None) -> Comparison:
-        """Jobs beside each other, aligned at their start; with ``metrics`` their courses too."""
+        """Compare jobs side by side, aligned at their starts; ``metrics`` adds their values over time."""
         found = [self.api.find(name, self.project).id for name in names]
         return self.api.compare(found, metrics, step, self.project)
 
     def nodes(self) -> list[model.Node]:
-        """The machines that agents run on."""
+        """List the machines that agents run on."""
         return self.api.nodes(self.project)
 
     def close(self) -> None:

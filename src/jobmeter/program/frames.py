@@ -1,4 +1,4 @@
-"""Rows as lists of columns, as an Arrow table or as a pandas frame: whichever the user has installed."""
+"""Tables as lists of columns, Arrow tables or pandas frames, depending on the installed libraries."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,22 +11,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Columns = dict[str, list[Any]]
-"""Column by column, all of one length; ``time``, ``created``, ``start`` and ``end`` are epoch ms."""
+"""Columns by name, of equal length; ``time``, ``created``, ``start`` and ``end`` are epoch ms."""
 
 _TIMES = ("time", "created", "start", "end")
 _NUMBERS = ("rank", "exit_code")
-"""Whole numbers that may be unknown."""
+"""Columns of whole numbers that may be unknown."""
 
 
 class Table:
-    """What has columns, for the libraries of tables."""
+    """Base class of results with columns, for table libraries."""
 
     def columns(self) -> Columns:
-        """The columns, by name."""
+        """Return the columns by name."""
         raise NotImplementedError
 
     def to_arrow(self) -> "pa.Table":
-        """An Arrow table; times are timestamps of milliseconds in UTC. Raises ConfigurationError without pyarrow."""
+        """Return an Arrow table; times are UTC timestamps in milliseconds.
+
+        Raises ConfigurationError without pyarrow.
+        """
         arrow = library("pyarrow")
         kinds = dict.fromkeys(_TIMES, arrow.timestamp("ms", tz="UTC")) | dict.fromkeys(_NUMBERS, arrow.int64())
         arrays = {name: arrow.array(values, kinds.get(name)) for name, values in self.columns().items()}
@@ -34,7 +37,7 @@ class Table:
         return made
 
     def to_pandas(self) -> "pd.DataFrame":
-        """A pandas frame; times are timestamps in UTC. Raises ConfigurationError without pandas."""
+        """Return a pandas frame; times are UTC timestamps. Raises ConfigurationError without pandas."""
         pandas = library("pandas")
         series = {name: _series(pandas, name, values) for name, values in self.columns().items()}
         made: pd.DataFrame = pandas.DataFrame(series)
@@ -48,7 +51,7 @@ def _series(pandas: Any, name: str, values: Sequence[Any]) -> Any:  # noqa: ANN4
 
 
 def library(name: str) -> Any:  # noqa: ANN401 - a module
-    """A library that the user may have. Raises ConfigurationError saying how to get it."""
+    """Import an optional library. Raises ConfigurationError with the install command."""
     try:
         return import_module(name)
     except ImportError as error:

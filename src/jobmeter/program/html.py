@@ -1,4 +1,4 @@
-"""HTML for notebooks: tables and small curves, every text escaped."""
+"""HTML for notebooks: tables and small charts, with all text escaped."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -7,19 +7,19 @@ _WIDTH, _HEIGHT = 160, 24
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already."""
+    """Build a table from cells that are already HTML."""
     head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in heads)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def text(value: object) -> str:
-    """A text as HTML."""
+    """Escape a text for HTML."""
     return escape(str(value))
 
 
 def curve(points: Sequence[tuple[float, float]], start: float, end: float) -> str:
-    """Points as a line from 0 (or the lowest value, if that is below) to the highest; empty for none."""
+    """Draw points as a line from 0 (or the lowest value, if below) to the highest; empty without points."""
     if not points:
         return ""
     values = [value for _, value in points]

@@ -1,11 +1,11 @@
-"""One job in a program: its record, usage, logs and events."""
+"""Job for programs: its record, usage, logs and events."""
 
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jobmeter.cli.output import duration, moment
-from jobmeter.cli.use import began
+from jobmeter.cli.resource_columns import began
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, LogEntry
 from jobmeter.client.searches import EventSearch, LogSearch, MetricSearch
@@ -18,30 +18,30 @@ from jobmeter.program.metrics import Metrics
 
 
 class Job:
-    """A job as of its query; ``refresh`` reads it again. Times are epoch milliseconds."""
+    """Job at the time of its query; ``refresh`` reads it again. Times are epoch milliseconds."""
 
     def __init__(self, api: Api, detail: JobDetail) -> None:
         self._api = api
         self.detail = detail
         self.record = detail.job
-        """Every field that is stored of it."""
+        """Stored record with every field."""
         self.id, self.name, self.project = self.record.id, self.record.name, self.record.project
-        """The name is empty where it has none."""
+        """Identity; the name may be empty."""
         self.state = self.record.state
         """Queued, Running, Succeeded, Failed, Stopped or Unknown."""
         self.summary = detail.summary
-        """What it used over its life."""
+        """Usage over its life."""
         self.replicas = detail.replicas
-        """Each attempt of each replica."""
+        """All attempts of all replicas."""
         self.devices = detail.devices
-        """The devices that it has or had."""
+        """Devices that it has or had."""
 
     def refresh(self) -> "Job":
-        """The same job as it is now."""
+        """Read the job again."""
         return Job(self._api, self._api.job(self.id, self.project))
 
     def metrics(self, *names: str, **how: Any) -> Metrics:  # noqa: ANN401 - the fields of MetricSearch
-        """What it used over time; without names, every metric that it was measured for.
+        """Read its usage over time; without names, every metric that was measured.
 
         ``how`` are the fields of ``jobmeter.client.api.MetricSearch``: ``start``, ``end`` (ISO 8601 or epoch ms),
         ``since``, ``step`` (``5m``), ``by`` (``replica``, ``device`` or ``job``), ``aggregate``, ``statistic``,
@@ -49,19 +49,22 @@ class Job:
         """
         metric_names = names or tuple(metric.metric for metric in self.summary.metrics)
         if not metric_names:
-            raise InvalidRequestError(f"nothing was measured of {self.id} yet: name a metric", "metric")
+            raise InvalidRequestError(f"job {self.id} has no measurements yet: name a metric", "metric")
         return Metrics(self._api.metrics(self.id, MetricSearch(metrics=metric_names, project=self.project, **how)))
 
     def latest(self, *names: str, by: str = "replica") -> list[LatestValue]:
-        """The newest value of each replica, device or of the job; without names those of the core set."""
+        """Read the newest value of each replica, device or of the job; without names, of the core metrics."""
         return self._api.latest(self.id, names, by, self.project)
 
     def logs(self, **which: Any) -> Iterator[LogEntry]:  # noqa: ANN401 - the fields of LogSearch
-        """Its log lines as they arrive, oldest first. ``which`` are the fields of ``LogSearch``, such as ``level``."""
+        """Iterate over its log lines as they arrive, oldest first.
+
+        ``which`` are fields of ``LogSearch`` such as ``level``.
+        """
         return self._api.logs(self.id, LogSearch(project=self.project, **which))
 
     def events(self, **which: Any) -> list[Event]:  # noqa: ANN401 - the fields of EventSearch
-        """What happened to it, oldest first. ``which`` are the fields of ``EventSearch``, such as ``level``."""
+        """Read its events, oldest first. ``which`` are fields of ``EventSearch`` such as ``level``."""
         found, _ = self._api.newest_events(self.id, EventSearch(project=self.project, **which), sys.maxsize)
         return found[::-1]
 

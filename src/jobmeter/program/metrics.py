@@ -1,4 +1,4 @@
-"""What a job used over time, as rows, columns, Arrow, pandas, a plot, or a table in a notebook."""
+"""Metrics of a job over time: rows, columns, Arrow, pandas, a plot, or a notebook table."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Point(NamedTuple):
-    """One value: ``time`` is the start of its step in epoch milliseconds, ``rank`` None where unknown."""
+    """Value at a time: ``time`` is the start of its step in epoch milliseconds, ``rank`` None if unknown."""
 
     metric: str
     time: int
@@ -25,14 +25,14 @@ class Point(NamedTuple):
 
 
 class Metrics(frames.Table):
-    """An answer to ``Job.metrics``. What was not measured is absent; ``len`` is the number of values."""
+    """Answer to ``Job.metrics``. Unmeasured values are absent; ``len`` is the number of values."""
 
     def __init__(self, answer: MetricAnswer) -> None:
         self.answer = answer
 
     @property
     def lines(self) -> list[MetricLine]:
-        """One line for each metric and replica, device or job."""
+        """Lines of the answer: one for each metric and replica, device or job."""
         return self.answer.lines
 
     def __iter__(self) -> Iterator[Point]:
@@ -44,16 +44,16 @@ class Metrics(frames.Table):
         return sum(len(line.points) for line in self.lines)
 
     def rows(self) -> list[Point]:
-        """Every value, line by line."""
+        """Return every value, line by line."""
         return list(self)
 
     def columns(self) -> frames.Columns:
-        """The same, column by column."""
+        """Return the values column by column."""
         parts = list(zip(*self, strict=True)) or [()] * len(Point._fields)
         return {name: list(part) for name, part in zip(Point._fields, parts, strict=True)}
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
-        """Every line in one picture, of ``axes`` or new ones. Raises ConfigurationError without matplotlib."""
+        """Plot every line into ``axes`` or new ones. Raises ConfigurationError without matplotlib."""
         figures = frames.library("matplotlib.pyplot")
         moments = frames.library("numpy")
         shown: Axes = figures.subplots(figsize=(9, 3))[1] if axes is None else axes
@@ -82,7 +82,7 @@ class Metrics(frames.Table):
 
 
 _NAMED = 10
-"""Lines that a plot has a legend for, at most."""
+"""Largest number of lines for which a plot gets a legend."""
 _SHOWN = 64
 
 

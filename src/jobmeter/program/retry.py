@@ -1,4 +1,4 @@
-"""A transport that retries where the server did not answer or throttled."""
+"""Transport that retries when the server does not answer or throttles."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,9 +11,9 @@ LONGEST_WAIT_SECONDS = 30.0
 
 
 class RetryingTransport(Transport):
-    """As ``Transport``; a GET is retried up to ``retries`` times, later each time.
+    """Transport that repeats a GET up to ``retries`` times, with growing pauses.
 
-    It waits as long as the server says, at most ``LONGEST_WAIT_SECONDS``. Other methods are sent once.
+    It waits as long as the server requests, at most ``LONGEST_WAIT_SECONDS``. Other methods are sent once.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class RetryingTransport(Transport):
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """See ``Transport.request``. Raises the last refusal when no attempt was answered."""
+        """Send a request. Raises the last error when all attempts failed."""
         pause = FIRST_WAIT_SECONDS
         for _ in range(self._retries if method == "GET" else 0):
             try:

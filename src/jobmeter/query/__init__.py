@@ -1,1 +1,1 @@
-"""The one question and how it is answered."""
+"""Queries for measurements, and their evaluation."""

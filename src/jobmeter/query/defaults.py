@@ -1,4 +1,4 @@
-"""Defaults of a question's parameters."""
+"""Defaults of query parameters."""
 
 from jobmeter.model.job import Job
 from jobmeter.model.steps import STEPS
@@ -21,32 +21,32 @@ CORE_METRICS: tuple[str, ...] = (
         for name in ("utilization", "memory.usage", "memory.utilization", "power", "energy", "temperature")
     ),
 )
-"""The metrics of a job that are reported by default."""
+"""Default metrics of a job."""
 
 SUMMARY_METRICS = tuple(
     name for core in CORE_METRICS for name in ((core, "memory.peak") if core == "memory.usage" else (core,))
 )
-"""The metrics of a job's summary."""
+"""Metrics of a job's summary."""
 
 
 _LATE_MS = 30_000
-"""How long after a job's end a sample still belongs to the job."""
+"""Time in milliseconds after a job's end in which a sample still belongs to the job."""
 
 
 _UNREPORTED_MS = MINUTE
-"""How long a sample may be stored before ``last_sample`` has its time: see ``jobmeter.ingest.observe``."""
+"""Longest delay in ms until a stored sample's time is in ``last_sample``: see ``jobmeter.ingest.observe``."""
 
 
 def default_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:
-    """The smallest of ``STEPS``, in milliseconds, that cuts the range into at most ``buckets``; a day at most."""
+    """Smallest of ``STEPS``, in milliseconds, that cuts the range into at most ``buckets``; at most a day."""
     fits = (step for step in STEPS if (ceil_to(span.end_ms, step) - floor_to(span.start_ms, step)) // step <= buckets)
     return next(fits, STEPS[-1])
 
 
 def life(job: Job, now_ms: int) -> TimeRange:
-    """From a job's start to just after its end (now, while it runs): what is not recorded is taken from its samples."""
+    """Range from a job's start to just after its end (or now). Unrecorded times are taken from its samples."""
     start, end = job_start(job), job_end(job)
-    # The last reading comes after the end, which a scheduler gives in whole seconds.
+    # The last sample comes after the end, which a scheduler reports in whole seconds.
     if end is not None and now_ms < end + _LATE_MS + _UNREPORTED_MS:
         end = max(end, min(now_ms, end + _LATE_MS))
     elif end is not None and job.last_sample is not None and end < job.last_sample <= end + _LATE_MS:
@@ -56,7 +56,7 @@ def life(job: Job, now_ms: int) -> TimeRange:
 
 
 def job_created(job: Job) -> int | None:
-    """When a job was created, in epoch milliseconds, as listings sort by it; None where unknown.
+    """Creation time of a job in epoch milliseconds, by which listings sort; None if unknown.
 
     Without a recorded creation: its start, else its first sample.
     """
@@ -64,12 +64,12 @@ def job_created(job: Job) -> int | None:
 
 
 def job_start(job: Job) -> int | None:
-    """When a job began, in epoch milliseconds: its recorded start, else its first sample, else when it was created."""
+    """Start of a job in epoch milliseconds: recorded, else its first sample, else its creation."""
     return next((time for time in (job.start, job.first_sample, job.created) if time is not None), None)
 
 
 def job_end(job: Job) -> int | None:
-    """When a finished job ended: its recorded end, else its last sample. None while it runs or when unknown."""
+    """End of a finished job: recorded, else its last sample. None while it runs or if unknown."""
     if not job.state.finished:
         return None
     return job.end if job.end is not None else job.last_sample
@@ -84,10 +84,10 @@ def default_range(
     since: int | None = None,
     step_ms: int | None = None,
 ) -> TimeRange:
-    """The range of a question that names some or none of ``start``, ``end`` (epoch ms), ``since`` (ms before the end).
+    """Range of a query that gives any of ``start``, ``end`` (epoch ms) and ``since`` (ms before the end).
 
-    The default of a finished job is its whole life, its end rounded up to the step so that the last bucket is
-    complete; of a running one the last hour. Raises InvalidRequestError when the range would end before it starts.
+    The default for a finished job is its whole life, its end rounded up to the step so that the last bucket is
+    complete; for a running job the last hour. Raises InvalidRequestError if the range would end before it starts.
     """
     if end is None:
         end = _default_end(job, now_ms, start, step_ms)

@@ -1,4 +1,4 @@
-"""Runs questions: looks up what the caller may see, reads what the plan says, reduces it to lines."""
+"""Execute queries: find the visible subjects, read data as planned, reduce it to lines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -83,10 +83,10 @@ MOST_NAMES = 10_000
 
 
 class Executor:
-    """Answers questions within a scope. Every method may be called from any thread.
+    """Executes queries within a scope. Thread-safe.
 
-    A job, node or project outside of the scope is NotFoundError, as if it did not exist. An id that several visible
-    projects use is InvalidRequestError (field ``project``) until the question names one.
+    A job, node or project outside the scope gives NotFoundError, as if it did not exist. An id used by several visible
+    projects gives InvalidRequestError (field ``project``) unless the query names one.
     """
 
     def __init__(
@@ -146,18 +146,18 @@ class Executor:
         }
 
     def run(self, question: Question[R], scope: Scope) -> R:
-        """The answer to a question.
+        """Answer a question.
 
-        Raises NotFoundError, InvalidRequestError (LimitExceededError for what is too large), QueryTimeoutError or
+        Raises NotFoundError, InvalidRequestError (LimitExceededError if too large), QueryTimeoutError or
         UnavailableError.
         """
         answer: R = self._answers[type(question)](question, scope)
         return answer
 
     def from_memory(self, question: Question[R], scope: Scope) -> R | None:
-        """As ``run``, without waiting; None where it has to be run on a worker.
+        """Answer a question without waiting; None if a worker has to run it.
 
-        For an event loop's thread: what is answered here takes a fraction of a millisecond.
+        For an event loop's thread: an answer takes a fraction of a millisecond.
         """
         answer = self._from_memory.get(type(question))
         found: R | None = None if answer is None else answer(question, scope)
@@ -186,17 +186,17 @@ class Executor:
         return None if view is None else opened(view, scope)
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
-        """The job itself, without its replicas and allocations. Raises as the class says."""
+        """Return the job without its replicas and allocations. Raises as the class says."""
         return self._subjects.head(ref, scope)
 
     def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
-        """Every node of that name that the caller may see. Raises NotFoundError when there is none."""
+        """Return every node of that name that the caller may see. Raises NotFoundError without any."""
         return self._subjects.nodes(ref, scope)
 
     def latest(self, ref: JobRef | NodeRef, metrics: Sequence[str], by: By, scope: Scope) -> list[LatestValue]:
-        """The newest value of each line, at most 5 minutes older than the subject's newest sample, sorted as lines are.
+        """Return the newest value of each line, at most 5 minutes older than the subject's newest sample.
 
-        No metrics means the core set.
+        Sorted like lines. Without metrics: the core metrics.
         """
         rows = metrics_of(metrics or CORE_METRICS)
         check_by(ref, by)
@@ -218,7 +218,7 @@ class Executor:
         return sorted(found, key=lambda one: (one.metric, natural(one.replica), natural(one.node), natural(one.device)))
 
     def measured(self, ref: JobRef, scope: Scope) -> list[str]:
-        """The metrics that a job has values of, derived ones included, sorted: what can be queried of it."""
+        """List the metrics of a job, including derived ones, sorted."""
         view = self._subjects.view(ref, scope)
         own = Selector(jobs=(job_key(view.job.project, view.job.id),), limit=MOST_NAMES)
         names = sources(METRICS).union(self._store.names(own, NamePart.METRIC))
@@ -226,7 +226,7 @@ class Executor:
         return sorted(with_derived(resolved.layout.shape.metrics))
 
     def summary(self, ref: JobRef, scope: Scope) -> JobSummary:
-        """What a job used over its whole life (until now, while it runs)."""
+        """Summarise the usage of a job over its whole life (or until now)."""
         meter = self._meter()
         view = self._subjects.view(ref, scope)
         now_ms = self._clock.now_ms()
@@ -239,9 +239,9 @@ class Executor:
         return summarize(view, frame, rows, span, step_ms, now_ms)
 
     def log_pages(self, question: LogQuestion, scope: Scope, limit: int | None = None) -> Iterator[list[LogLine]]:
-        """Every line that a question selects, at most ``limit``, in lists of bounded size; its own limit says nothing.
+        """Iterate over at most ``limit`` selected lines, in lists of bounded size.
 
-        Raises as the class says, before the first list.
+        The question's own limit is ignored. Raises as the class says, before the first list.
         """
         selector = self._selector(replace(question, limit=0), scope)
         meter = Meter(self._clock, replace(self._limits, query_rows=self._limits.export_rows))
@@ -273,9 +273,7 @@ class Executor:
     def _series(self, question: Question[Any], scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
         of_jobs = isinstance(question, SeriesQuestion) and question.jobs is not None and NO_JOB not in question.jobs
         if scope.grant is not None and not of_jobs:
-            raise ForbiddenError(
-                "the key's policies allow some resources only: series are found by the jobs they allow"
-            )
+            raise ForbiddenError("the key's policies allow only some resources: query series by the jobs they allow")
         meter = self._meter()
         match question:
             case SeriesQuestion():
@@ -294,7 +292,7 @@ class Executor:
                 raise TypeError(f"no question about series: {question!r}")
 
     def _list(self, question: JobFilter, scope: Scope) -> JobPage:
-        if scope.job is not None:  # a filter would tell what the record of the shared job holds
+        if scope.job is not None:  # a filter could reveal the record of the shared job
             return JobPage([], 0)
         visible = _narrowed(question.projects, question.ids, scope)
         if visible is None:
@@ -328,7 +326,7 @@ class Executor:
         return self._registry.events(msgspec.structs.replace(question, projects=projects, jobs=jobs))
 
     def _newest_of_job(self, job: Job) -> TimeRange:
-        """Around a job's newest sample; where everything of it was measured for nobody, around its end or now."""
+        """Range around a job's newest sample; if all samples are of devices without a job, around its end or now."""
         ahead = self._clock.now_ms() + self._limits.future_seconds * SECOND
         until = job_end(job)
         until = self._clock.now_ms() if until is None else until
@@ -347,7 +345,7 @@ class Executor:
 def _narrowed(
     projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope
 ) -> tuple[frozenset[str] | None, tuple[str, ...]] | None:
-    """What of these projects and jobs (empty: all) the scope holds; None when that is nothing."""
+    """Intersect projects and jobs (empty: all) with the scope. None if nothing is left."""
     projects = scope.within(projects)
     if projects is not None and not projects:
         return None

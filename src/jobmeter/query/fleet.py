@@ -1,8 +1,8 @@
-"""The fleet at a glance: every node, its devices, who has them, and what they use. A few questions, however many nodes.
+"""Overview of the fleet: all nodes, their devices, the jobs that have them, and their use. Needs few queries.
 
-What a device uses is its newest sample of the last minutes; where it was measured for nobody that counts, else the
-busiest of the jobs on it. A device is idle when a job has it and every sample of the window is at most ``IDLE``, the
-window being that of the rule ``gpu_idle_allocated``.
+The use of a device is its newest sample of the last minutes: measured without a job if available, else the busiest of
+its jobs. A device is idle if a job has it and every sample of the window is at most ``IDLE``. The window is that of the
+rule ``gpu_idle_allocated``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,22 +35,22 @@ from jobmeter.store.base import Selector
 
 WINDOW_MS = HOLD_MS
 FRESH_MS = 5 * MINUTE
-"""Oldest value that counts as current; a device with a sample of a job in that time is still the job's."""
+"""Largest age of a current value in milliseconds. A device with a sample of a job in that time belongs to the job."""
 CPU = "node.cpu.utilization"
 MOST_JOBS = 20_000
-"""Running jobs that one look may meet."""
+"""Most running jobs in an overview."""
 _SERIES = 10
 
 Place = tuple[str, str]
-"""A node (cluster, name)."""
+"""Node: (cluster, name)."""
 DeviceKey = tuple[str, str, str]
-"""A device (cluster, node, name)."""
+"""Device: (cluster, node, name)."""
 
 
 class FleetDevice(msgspec.Struct, frozen=True):
-    """A device: ``use`` 0 to 1, None where nothing was measured lately; ``job`` a position in ``Fleet.jobs``, or None.
+    """Device: ``use`` 0 to 1, None without a recent measurement; ``job`` an index into ``Fleet.jobs``, or None.
 
-    ``idle``: see the module. ``state`` is why its agent cannot measure it, empty where it can.
+    ``idle``: see the module. ``state`` tells why its agent cannot measure it, empty if it can.
     """
 
     device: str
@@ -62,7 +62,7 @@ class FleetDevice(msgspec.Struct, frozen=True):
 
 
 class FleetNode(msgspec.Struct, frozen=True):
-    """A node and its state. ``cpu`` is its CPUs in use, 0 to 1, None: unmeasured."""
+    """Node with its state. ``cpu`` is its CPU use, 0 to 1, None if unmeasured."""
 
     node: Node
     state: NodeState
@@ -71,7 +71,7 @@ class FleetNode(msgspec.Struct, frozen=True):
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """The nodes by cluster and name, and the running jobs that have devices on them."""
+    """Nodes by cluster and name, and the running jobs that have devices on them."""
 
     now_ms: int
     nodes: Sequence[FleetNode]
@@ -79,14 +79,14 @@ class Fleet(msgspec.Struct, frozen=True):
 
 
 class FleetQuestion(msgspec.Struct, Question[Fleet], frozen=True, kw_only=True):
-    """The fleet as it is now, as far as the caller may see it. ``silent_ms``: how long a node may say nothing."""
+    """Question for the fleet that the caller may see. ``silent_ms``: longest silence of a node that is up."""
 
     projects: frozenset[str] | None = None
     silent_ms: int = SILENT_MS
 
 
 class _Found(msgspec.Struct):
-    """By node and device who has it, its newest use, and whether its whole window was idle."""
+    """Owner, newest use and idleness of each device found."""
 
     holder: dict[DeviceKey, int] = msgspec.field(default_factory=dict)
     use: dict[DeviceKey, float] = msgspec.field(default_factory=dict)
@@ -96,13 +96,13 @@ class _Found(msgspec.Struct):
     devices: dict[Place, set[str]] = msgspec.field(default_factory=dict)
 
     def saw(self, key: DeviceKey) -> DeviceKey:
-        """The same key; the node has that device."""
+        """Note that the node has the device. Returns the key."""
         self.devices.setdefault(key[:2], set()).add(key[2])
         return key
 
 
 def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Scope, meter: Meter) -> Fleet:
-    """See ``FleetQuestion``. Raises LimitExceededError past ``MOST_JOBS`` running jobs."""
+    """Answer a ``FleetQuestion``. Raises LimitExceededError for more than ``MOST_JOBS`` running jobs."""
     now_ms, projects = meter.clock.now_ms(), scope.within(question.projects)
     nodes = visible_nodes(registry, scope, projects)
     found = _Found()
@@ -119,13 +119,11 @@ def fleet(registry: Registry, source: Source, question: FleetQuestion, scope: Sc
 def _holders(
     registry: Registry, projects: frozenset[str] | None, scope: Scope, now_ms: int, found: _Found
 ) -> list[Job]:
-    """The running jobs that have devices; of each device who has it goes to ``found``."""
+    """List the running jobs that have devices, and store the owner of each device in ``found``."""
     running = frozenset({JobState.RUNNING})
     page = permitted_jobs(registry, JobFilter(projects=projects, states=running, limit=MOST_JOBS), scope, now_ms)
     if page.total > MOST_JOBS:
-        raise LimitExceededError(
-            f"the fleet is shown with up to {MOST_JOBS} running jobs, and there are more: name a project", "project"
-        )
+        raise LimitExceededError(f"the fleet has more than {MOST_JOBS} running jobs: name a project", "project")
     span = TimeRange(max(0, now_ms - FRESH_MS), now_ms + 1)
     names = [(job.project, job.id) for job in page.jobs]
     jobs: list[Job] = []
@@ -196,7 +194,7 @@ def _node(node: Node, found: _Found, inventory: Inventory, silent_ms: int, now_m
 def _device(node: Node, name: str, found: _Found, inventory: Inventory, now_ms: int) -> FleetDevice:
     key = (node.cluster, node.name, name)
     holder = found.holder.get(key)
-    # One that a job has for a shorter time than the window was not idle for its length.
+    # A device allocated for less than the window cannot have been idle for its length.
     long_enough = found.since.get(key, now_ms) <= now_ms - WINDOW_MS
     idle = holder is not None and key in found.idle and long_enough
     return FleetDevice(name, inventory.type_of(node.name, name), found.use.get(key), holder, idle)

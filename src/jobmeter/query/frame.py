@@ -1,4 +1,4 @@
-"""The columns of one question: a shape, and the buckets of its series over a range."""
+"""Frame: the shape of one query with the buckets of its series over a range."""
 
 import msgspec
 import numpy as np
@@ -15,10 +15,10 @@ from jobmeter.store.base import Memory
 
 
 class Frame(msgspec.Struct, frozen=True, eq=False):
-    """A shape, and buckets of its entries: ``columns.index`` is a position in them.
+    """Shape with the buckets of its entries: ``columns.index`` is a position in the entries.
 
-    ``limits`` are those of the job's record. ``step_ms`` is the length of the buckets, 0 where their times are no
-    multiples of it.
+    ``limits`` come from the job's record. ``step_ms`` is the length of the buckets, 0 if their times are not multiples
+    of it.
     """
 
     shape: Shape
@@ -27,7 +27,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
     step_ms: int = 0
 
     def rows(self, metric: str) -> BucketColumns:
-        """The buckets of one metric's entries."""
+        """Return the buckets of one metric's entries."""
         first, end = self.shape.range_of(metric)
         if first == 0 and end == len(self.shape.entries):
             return self.columns
@@ -35,7 +35,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False):
 
 
 def read(shape: Shape, source: Source, span: TimeRange, step_ms: int, meter: Meter) -> BucketColumns:
-    """The buckets of a shape's entries over a span; what is clipped is read within its clip alone."""
+    """Read the buckets of a shape's entries over a span; clipped entries are read only within their clip."""
     parts: list[BucketColumns] = []
     for group in shape.reads(span, in_order=span.length_ms <= RAW_IS_QUICK):  # nearly always in memory
         columns = buckets(source, group.keys, group.counters, group.span, step_ms, owned_ms=group.owned_ms, meter=meter)
@@ -44,7 +44,7 @@ def read(shape: Shape, source: Source, span: TimeRange, step_ms: int, meter: Met
 
 
 def read_memory(shape: Shape, memory: Memory, span: TimeRange, step_ms: int) -> BucketColumns | None:
-    """The buckets of a shape's entries over a span; None where they are not all in memory."""
+    """Read the buckets of a shape's entries from memory; None if some are not in memory."""
     parts: list[BucketColumns] = []
     for group in shape.reads(span, in_order=True):
         columns = _buckets(group, memory, step_ms)
@@ -55,7 +55,10 @@ def read_memory(shape: Shape, memory: Memory, span: TimeRange, step_ms: int) -> 
 
 
 def _buckets(group: Read, memory: Memory, step_ms: int) -> BucketColumns | None:
-    """As ``jobmeter.query.source.buckets``, of one piece."""
+    """Read the buckets of one group from memory; None if some are not in memory.
+
+    See ``jobmeter.query.source.buckets``.
+    """
     keys, span = group.keys, group.span
     if len(keys) > MOST_SERIES:
         return None
@@ -71,7 +74,7 @@ def _buckets(group: Read, memory: Memory, step_ms: int) -> BucketColumns | None:
 
 
 def in_order(columns: BucketColumns, group: Read) -> BucketColumns:
-    """The buckets of a read, by the shape's entries and in their order."""
+    """Sort the buckets of a read by the shape's entries."""
     if group.in_order:
         return columns
     columns = replace(columns, index=group.positions[columns.index])

@@ -1,7 +1,7 @@
-"""Where samples are missing: arithmetic on when they were taken, without the samples themselves.
+"""Detect gaps from sampling times, without sample values.
 
-A step has the times of its first and last sample and their number. So a gap from one step to another is known to
-the millisecond, and of one inside a step, how many samples are missing in it.
+A step has the times of its first and last sample and their number. So a gap between steps is known to the millisecond;
+for a gap inside a step only the number of missing samples is known.
 """
 
 from functools import cached_property
@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from jobmeter.model.batch import Bools, Float64s, Int64s
 
 FEWEST = 4
-"""Samples below which nobody can say at which interval they were taken."""
+"""Fewest samples that reveal their interval."""
 MISSING = 2
-"""Samples in a row that are missing in the shortest gap: one alone may have been taken late."""
+"""Missing samples in a row that count as a gap: a single one may have been taken late."""
 _JITTER = 0.01
-"""Share of the samples of one step that may be missing without notice: intervals are not all alike."""
+"""Share of the samples in a step that may be missing without a gap, because intervals vary."""
 _MANY = 4
 _FEWEST_STEPS = 7
-"""Of fewer steps with several samples in each, a gap in some could pass for what is usual."""
+"""Fewest steps with several samples each in which a gap is distinguishable from the usual pattern."""
 _AROUND = 31
-"""Least number of pauses that gives the usual interval: an agent may be set to another interval."""
+"""Fewest pauses that determine the usual interval, because an agent's interval may change."""
 
 
 class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """When samples were taken: ``first`` and ``last`` of each step, int64[n] ms, ascending, and their ``count``."""
+    """Sampling times: ``first`` and ``last`` of each step, int64[n] ms, ascending, and their ``count``."""
 
     first: Int64s
     last: Int64s
@@ -34,26 +34,26 @@ class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def samples(self) -> int:
-        """How many there are."""
+        """Number of samples."""
         return int(self.count.sum())
 
     @property
     def key(self) -> bytes:
-        """The times and counts as bytes: the same for what was sampled alike."""
+        """Times and counts as bytes: equal for equal sampling times."""
         return b"".join((self.first.tobytes(), self.last.tobytes(), self.count.tobytes()))
 
     @classmethod
     def of_samples(cls, time: Int64s) -> "Presence":
-        """The presence of steps with one sample each."""
+        """Build the presence of steps with one sample each."""
         return cls(time, time, np.ones(len(time), np.int64))
 
     @cached_property
     def until(self) -> Int64s:
-        """Until when the samples of each step stand for what was measured, int64[n] ms.
+        """End of the time that the samples of each step cover, int64[n] ms.
 
-        They do so up to the first sample of the next step or, where a gap begins, for one interval after the last
-        sample before the gap. Time that is missing inside a step is taken from the end of the step. A single sample
-        stands for no time.
+        They cover the time up to the first sample of the next step. Before a gap they cover one interval after the last
+        sample. Time that is missing inside a step is subtracted from the end of the step. A single sample covers no
+        time.
         """
         start, end, count, sure = _pauses(self)
         if not len(start):
@@ -75,7 +75,7 @@ class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @classmethod
     def joined(cls, first: Int64s, last: Int64s, count: Int64s, step_ms: int) -> "Presence":
-        """Of several series that stand for one, in any order: of those in the same step the fullest one counts."""
+        """Combine several series of one member, in any order: in each step the series with the most samples counts."""
         order = np.argsort(first, kind="stable")
         first, last, count = first[order], last[order], count[order]
         number = first // step_ms
@@ -86,10 +86,10 @@ class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class Gaps(msgspec.Struct, frozen=True, eq=False):
-    """Where samples are missing, in order of time, and how many: see ``jobmeter.model.quality.Gap``.
+    """Gaps in order of time, and their number: see ``jobmeter.model.quality.Gap``.
 
-    ``interval`` is the usual one in milliseconds, None where there are too few samples or steps. ``lost_ms`` is
-    how much of the time the gaps make up.
+    ``interval`` is the usual interval in milliseconds, None with too few samples or steps. ``lost_ms`` is the total
+    length of the gaps.
     """
 
     start: Int64s
@@ -104,7 +104,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
 
 
 def gaps(presence: Presence) -> Gaps:
-    """The gaps of something that is sampled at an interval of its own, which may change during its life."""
+    """Find the gaps of a member with a regular interval, which may change during its life."""
     start, end, count, sure = _pauses(presence)
     enough = FEWEST - 1 if not sure.any() or count[sure].max() == 1 else _FEWEST_STEPS
     if presence.samples < FEWEST or sure.sum() < enough:
@@ -119,16 +119,16 @@ def gaps(presence: Presence) -> Gaps:
 
 
 def _missing(length: Float64s, count: Int64s, usual: Float64s) -> tuple[NDArray[np.intp], Int64s]:
-    """Return which pauses, each of ``count`` intervals, are gaps, and how many samples are missing in each of these."""
+    """Return the pauses, each of ``count`` intervals, that are gaps, and the number of missing samples in each."""
     missing = np.rint(length / usual).astype(np.int64) - count
     found = np.flatnonzero(missing >= np.maximum(MISSING, count * _JITTER))
     return found, missing[found]
 
 
 def _pauses(presence: Presence) -> tuple[Int64s, Int64s, Int64s, Bools]:
-    """What lies between samples: inside each step, and from each to the next; and how many pauses each stands for.
+    """Return the pauses inside and between steps: start, end, number of intervals, and reliability.
 
-    And which of them give the usual interval: the mean of a step with many samples says more than one pause.
+    Reliable pauses determine the usual interval: the mean of a step with many samples is better than a single pause.
     """
     size = max(2 * len(presence.first) - 1, 0)
     start, end, count = np.empty(size, np.int64), np.empty(size, np.int64), np.ones(size, np.int64)
@@ -142,7 +142,7 @@ def _pauses(presence: Presence) -> tuple[Int64s, Int64s, Int64s, Bools]:
 
 
 def _usual(length: Float64s, sure: Bools) -> Float64s:
-    """For each pause the median of the sure ones around it, the lower one where there are two."""
+    """For each pause the median of the reliable pauses around it; of two middle ones the lower."""
     measured = length[sure]
     if len(measured) <= _AROUND:
         return np.full(len(length), np.sort(measured)[(len(measured) - 1) // 2])

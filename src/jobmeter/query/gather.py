@@ -1,4 +1,4 @@
-"""Which series answer a question: those of the job itself, and those of devices that it had."""
+"""Find the series that answer a query: the job's own, and series of devices allocated to it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -20,24 +20,27 @@ from jobmeter.store.base import Selector, Store
 EVER = TimeRange(0, MAX_TIME_MS)
 
 NodesNamed = Callable[[frozenset[str]], Sequence[Node]]
-"""Gives the nodes of some names."""
+"""Function that returns the nodes of given names."""
 _Missing = Mapping[tuple[str, Member], Sequence[TimeRange]]
-"""The (metric, device of a replica) that a job has no series of its own for, and when it had the device."""
+"""Times at which a job had a device without its own series, by (metric, device of a replica)."""
 _AllocatedSeries = Mapping[tuple[str, str, str, str], Sequence[Series]]
-"""Series of devices that belong to no job, by (project, metric, node, device)."""
+"""Series of devices without a job, by (project, metric, node, device)."""
 _MOST_NODES = 256
-"""Nodes of the whole life of a job on which series without a job are looked for; of more, those of the range alone."""
+"""Most nodes of a job's whole life that are searched for series without a job.
+
+With more, only nodes of the range are.
+"""
 
 
 class Narrowing(NamedTuple):
-    """Which of the entries are meant; empty parts mean all."""
+    """Filter of entries; empty parts match all."""
 
     replicas: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
     labels: tuple[tuple[str, str], ...] = ()
 
     def filter(self, entries: Iterable[Entry]) -> list[Entry]:
-        """The entries that it leaves."""
+        """Return the entries that match."""
         required = set(self.labels)
         return [
             entry
@@ -52,19 +55,18 @@ EVERYTHING = Narrowing()
 
 
 class JobEntries(NamedTuple):
-    """The entries of some metrics of a job.
+    """Entries of some metrics of a job.
 
-    ``lasting``: they are the same for every range, until there are other series. ``unassigned``: series without a job
-    are among those.
+    ``range_independent``: valid for every range until new series appear. ``unassigned``: includes series without a job.
     """
 
     entries: list[Entry]
-    lasting: bool
+    range_independent: bool
     unassigned: bool = False
 
 
 class _Places(NamedTuple):
-    """Nodes as (cluster, node). ``complete`` is False where the registry does not have one of them yet."""
+    """Nodes as (cluster, node). ``complete`` is False if the registry does not know one of them yet."""
 
     nodes: tuple[tuple[str, str], ...]
     complete: bool
@@ -73,7 +75,7 @@ class _Places(NamedTuple):
 def own_series(
     store: Store, job: Job, names: frozenset[str] | None, limits: Limits, since: int | None = None
 ) -> list[Series]:
-    """The series of some metrics (None: of all) that were measured for a job, as ``Selector`` selects them."""
+    """Find a job's own series of some metrics (None: of all), by a ``Selector``."""
     projects, keys = frozenset({job.project}), (job_key(job.project, job.id),)
     return store.find(Selector(projects=projects, jobs=keys, metrics=names, since=since, limit=limits.query_series))
 
@@ -87,23 +89,23 @@ def of_job(
     limits: Limits,
     nodes: NodesNamed,
 ) -> JobEntries:
-    """The entries of some metrics of a job.
+    """Find the entries of some metrics of a job.
 
-    ``own`` are the job's series; ``nodes`` gives the nodes of its project that have some names.
+    ``own`` are the job's series. ``nodes`` returns nodes of its project by name.
     """
     entries = [Entry(series, member_of(series), series.replica) for series in own]
     metrics, measured, members = of_devices(names), _measured(own), devices_of(view)
     if all(measured(name, who) for who in members for name in metrics):
-        return JobEntries(entries, lasting=True)
-    # Where none of its devices ever has a series without a job, nothing is clipped to a part of the range.
+        return JobEntries(entries, range_independent=True)
+    # If none of its devices has any series without a job, no entry is clipped to a part of the range.
     whole = len({(who.cluster, who.node) for who in members}) <= _MOST_NODES
     missing = _missing(view, own, metrics, EVER if whole else span)
     places = _places({who for _, who in missing}, nodes)
     found = _matched_allocations(store, {view.job.project}, places, metrics, span, limits)
     if whole and next(_entries_allocated(view, missing, found), None) is None:
-        return JobEntries(entries, lasting=places.complete, unassigned=True)
+        return JobEntries(entries, range_independent=places.complete, unassigned=True)
     inside = _missing(view, own, metrics, span) if whole else missing
-    return JobEntries([*entries, *_entries_allocated(view, inside, found)], lasting=False)
+    return JobEntries([*entries, *_entries_allocated(view, inside, found)], range_independent=False)
 
 
 def of_jobs(
@@ -115,9 +117,9 @@ def of_jobs(
     nodes: NodesNamed,
     most: int,
 ) -> list[Entry]:
-    """The entries of some metrics of many jobs, the members of each under ``owner_of``: two questions of the store.
+    """Find the entries of some metrics of many jobs, with members under ``owner_of``, in two store queries.
 
-    ``nodes`` gives the nodes of their projects that have some names; ``most`` is how many series there may be.
+    ``nodes`` returns nodes of their projects by name. ``most`` limits the number of series.
     """
     keys = {job_key(view.job.project, view.job.id): view for view in views}
     own: dict[int, list[Series]] = {key: [] for key in keys}
@@ -146,7 +148,7 @@ def series_of_nodes(
     span: TimeRange,
     limits: Limits,
 ) -> Sequence[Series]:
-    """Return the series of some metrics of nodes, whichever job was measured there."""
+    """Find the series of some metrics of nodes, for any job measured there."""
     selector = Selector(
         projects=projects,
         nodes=tuple((node.cluster, node.name) for node in nodes),
@@ -158,19 +160,19 @@ def series_of_nodes(
 
 
 def of_nodes(series: Iterable[Series]) -> list[Entry]:
-    """Return the entries of series of nodes."""
+    """Build the entries of series of nodes."""
     return [Entry(one, _member_of_node(one), one.replica) for one in series]
 
 
 @lru_cache(maxsize=1_000)
 def of_devices(names: frozenset[str]) -> frozenset[str]:
-    """The names of those metrics that describe a device."""
+    """Filter the names of metrics that describe a device."""
     metrics = (find(name) for name in names)
     return frozenset(metric.name for metric in metrics if metric is not None and metric.scope is Scope.DEVICE)
 
 
 def devices_of(view: JobView) -> AbstractSet[Member]:
-    """The devices that replicas of a job had at any time; series without a job may be theirs."""
+    """List the devices that replicas of a job had at any time; series without a job may belong to them."""
     latest = _latest(view, EVER)
     return {
         Member("", one.replica, one.cluster, one.node, one.device)
@@ -180,12 +182,12 @@ def devices_of(view: JobView) -> AbstractSet[Member]:
 
 
 def owner_of(job: Job) -> str:
-    """The name of a member of a job in a query over several jobs."""
+    """Name of a job's members in a query over several jobs."""
     return f"{job.project}/{job.id}"
 
 
 def member_of(series: Series) -> Member:
-    """The member that a series of a job belongs to. A replica that moved to another node stays the same member."""
+    """Member to which a series of a job belongs. A replica that moved to another node stays one member."""
     if series.device:
         return Member("", series.replica, series.cluster, series.node, series.device)
     if series.replica:
@@ -194,7 +196,7 @@ def member_of(series: Series) -> Member:
 
 
 def _member_of_node(series: Series) -> Member:
-    """As ``member_of``, for a question about several jobs: a device is one member, whichever job had it."""
+    """Member in a query over several jobs: a device is one member, whichever job had it."""
     if series.device:
         return Member("", "", series.cluster, series.node, series.device)
     if series.replica:
@@ -210,7 +212,7 @@ def _matched_allocations(
     span: TimeRange,
     limits: Limits,
 ) -> _AllocatedSeries:
-    """Series without a job of the devices of some nodes."""
+    """Find series without a job for the devices of some nodes."""
     if not places.nodes:
         return {}
     selector = Selector(
@@ -238,9 +240,9 @@ def _entries_allocated(view: JobView, missing: _Missing, found: _AllocatedSeries
 def _allocated_throughout(
     view: JobView, missing: _Missing, found: _AllocatedSeries, span: TimeRange
 ) -> Iterator[Entry]:
-    """As ``_entries_allocated`` for one of many jobs: gauges of a device that was the job's all the time need no clip.
+    """Build entries for one of many jobs: gauges of a device that the job had all the time need no clip.
 
-    So all of them are read together.
+    Without clips they can be read together.
     """
     for entry in _entries_allocated(view, missing, found):
         clip = entry.clip
@@ -254,7 +256,7 @@ def _owned(member: Member, job: Job) -> Member:
 
 
 def _missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span: TimeRange) -> _Missing:
-    """The (metric, device of a replica) that the job has no series of its own for, and when it had the device."""
+    """Times at which the job had a device without its own series, by (metric, device of a replica)."""
     measured = _measured(own)
     return {
         (name, who): clips
@@ -265,7 +267,7 @@ def _missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span
 
 
 def _measured(own: Sequence[Series]) -> Callable[[str, Member], bool]:
-    """Returns whether a job has its own series of a metric of a device."""
+    """Return a function that tells if a job has its own series of a metric and device."""
     by_node = {(series.metric, series.node, series.device) for series in own}
     # An import may name a replica's device without its node.
     by_replica = {(series.metric, series.replica, series.device) for series in own if not series.node}
@@ -273,7 +275,7 @@ def _measured(own: Sequence[Series]) -> Callable[[str, Member], bool]:
 
 
 def _times(view: JobView, span: TimeRange) -> dict[Member, list[TimeRange]]:
-    """When each device of each replica was the job's, inside or around the span; what several sources say is joined."""
+    """Times at which each replica had each device, near the span. Reports from several sources are merged."""
     latest = _latest(view, span)
     times: dict[Member, list[TimeRange]] = {}
     for one in sorted(view.allocations, key=lambda allocation: allocation.start):
@@ -289,14 +291,14 @@ def _times(view: JobView, span: TimeRange) -> dict[Member, list[TimeRange]]:
 
 
 def _latest(view: JobView, span: TimeRange) -> int:
-    """The end of an allocation without a recorded end."""
+    """End of an allocation without a recorded end."""
     if view.job.state.finished and view.job.end is not None:
         return min(span.end_ms, view.job.end + 1)
     return span.end_ms
 
 
 def _places(members: Iterable[Member], nodes: NodesNamed) -> _Places:
-    """The nodes of each; an allocation that names no cluster means that node in whichever cluster it is."""
+    """Find the nodes of members. An allocation without a cluster stands for the node of that name in any cluster."""
     places = {(who.cluster, who.node) for who in members}
     unsaid = frozenset(node for cluster, node in places if not cluster)
     found = nodes(unsaid) if unsaid else ()

@@ -1,7 +1,7 @@
-"""Questions about a resource group as a whole, and the shape of their answers.
+"""Questions about a resource group as a whole, and their answers.
 
-The nodes of a group are those whose record says so. Where none does, they are the nodes on which replicas of its jobs
-ran in the range or in the day before its end, but for nodes that belong to another group.
+The nodes of a group are those whose record names it. Without such records, they are the nodes on which replicas of its
+jobs ran in the range or in the day before its end, except nodes of another group.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ class Amounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def total(amounts: Iterable[Amounts]) -> Amounts:
-    """Return the sum of some amounts."""
+    """Sum up amounts."""
     each = list(amounts)
     types: Counter[str] = Counter()
     for one in each:
@@ -40,7 +40,7 @@ def total(amounts: Iterable[Amounts]) -> Amounts:
 
 
 class GroupNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of a group and the names of its devices' types, each once, sorted."""
+    """Node of a group with the distinct types of its devices, sorted."""
 
     name: str
     cluster: str = ""
@@ -48,9 +48,9 @@ class GroupNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """The running replicas on a node: what they are allowed, how many they are, and whose.
+    """Running replicas on a node: their limits, number and owners.
 
-    ``jobs`` are the ids of their jobs, ``users`` the users of these, each once and sorted.
+    ``jobs`` are the ids of their jobs, ``users`` the distinct users, sorted.
     """
 
     requested: Amounts = Amounts()
@@ -60,7 +60,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of a group, its size, and what runs on it."""
+    """Node of a group with its size and load."""
 
     node: Node
     state: NodeState
@@ -69,11 +69,11 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource group, and what its machines and jobs have in common.
+    """Resource group with figures about its machines and jobs.
 
-    ``nodes`` counts the machines whose records name it, ``clusters`` and ``device_types`` are theirs. ``jobs`` counts
-    all jobs that name the group, ``workspaces`` are theirs. ``created`` is when the first node or job
-    of the group was heard of; ``updated`` when a node joined it or the record of one of its jobs was written last.
+    ``nodes`` counts the machines whose records name the group, which have ``clusters`` and ``device_types``. ``jobs``
+    counts all jobs that name the group, which have ``workspaces``. ``created`` is the first report of a node or job of
+    the group. ``updated`` is the last time a node joined it or the record of one of its jobs changed.
     """
 
     name: str
@@ -87,13 +87,13 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """The resources that one user, or all together, had in a range, and their use.
+    """Resources and their use in a range, for one user or all users.
 
-    ``requested`` is what the replicas in it requested, None where unknown. ``cpu`` and ``memory`` are
-    the mean usage over what those replicas may use that were measured, ``device`` the mean utilization of the devices
-    that were; rates are bytes a second. None: not measured. ``jobs`` is their number, each once however many attempts
-    its replicas made; ``*_jobs`` are job ids, which several projects may share, a job with devices being a device
-    job; ``*_nodes`` names of nodes, without and with devices.
+    ``requested`` are the requests of the replicas, None if unknown. ``cpu`` and ``memory`` are the mean usage over the
+    limits, for measured replicas. ``device`` is the mean utilization of the measured devices. Rates are in bytes per
+    second. None: not measured. ``jobs`` counts jobs once, however many attempts they made. ``*_jobs`` are job ids,
+    which several projects may share; a job with devices is a device job. ``*_nodes`` are names of nodes without and
+    with devices.
     """
 
     user: str = ""
@@ -114,7 +114,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a group and its use, by user; ``summary`` is of all users together."""
+    """Size of a group and its use, by user; ``summary`` covers all users."""
 
     capacity: Amounts
     users: Sequence[Usage]
@@ -122,9 +122,9 @@ class GroupUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupQuestion(msgspec.Struct, Question[GroupUsage], frozen=True, kw_only=True):
-    """Request the use of a resource group in a range, by user. A ``workspace`` narrows the jobs, not the capacity.
+    """Question for the use of a resource group in a range, by user. A ``workspace`` narrows the jobs, not the capacity.
 
-    A group or workspace that no job or node in reach names is NotFoundError (``resource_group``, ``workspace``).
+    Raises NotFoundError (``resource_group``, ``workspace``) if no visible job or node names it.
     """
 
     group: GroupRef
@@ -133,14 +133,14 @@ class GroupQuestion(msgspec.Struct, Question[GroupUsage], frozen=True, kw_only=T
 
 
 class CapacityQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=True):
-    """The resources of a group over a range. Raises as ``GroupQuestion``."""
+    """Question for the resources of a group over a range. Raises as ``GroupQuestion``."""
 
     group: GroupRef
     range: TimeRange
 
 
 class RequestsQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=True):
-    """Request the limits of the replicas that are in one of ``states``, of jobs that meet the range.
+    """Question for the limits of replicas in one of ``states``, of jobs that overlap the range.
 
     Raises as ``GroupQuestion``.
     """
@@ -151,16 +151,16 @@ class RequestsQuestion(msgspec.Struct, Question[Amounts], frozen=True, kw_only=T
 
 
 class GroupNodesQuestion(msgspec.Struct, Question[Sequence[GroupNode]], frozen=True, kw_only=True):
-    """The nodes of a resource group, by name. Raises as ``GroupQuestion``."""
+    """Question for the nodes of a resource group, by name. Raises as ``GroupQuestion``."""
 
     group: GroupRef
     range: TimeRange
 
 
 class NodeLoadsQuestion(msgspec.Struct, Question[Sequence[NodeLoad]], frozen=True, kw_only=True):
-    """The nodes of a resource group and what runs on them, by cluster and name. Raises as ``GroupQuestion``.
+    """Question for the nodes of a resource group and their load, by cluster and name. Raises as ``GroupQuestion``.
 
-    ``silent_ms``: how long a node may send nothing before it counts as down.
+    ``silent_ms``: longest silence of a node that is up.
     """
 
     group: GroupRef
@@ -169,9 +169,9 @@ class NodeLoadsQuestion(msgspec.Struct, Question[Sequence[NodeLoad]], frozen=Tru
 
 
 class ResourceGroupsQuestion(msgspec.Struct, Question[Sequence[ResourceGroup]], frozen=True, kw_only=True):
-    """The resource groups that nodes and jobs name and that the caller may see whole, by name.
+    """Question for the resource groups of nodes and jobs that the caller may see entirely, by name.
 
-    With ``names``, those of them.
+    With ``names``, only those.
     """
 
     names: frozenset[str] = frozenset()

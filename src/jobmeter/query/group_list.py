@@ -1,4 +1,4 @@
-"""Lists the resource groups that the records of nodes and jobs name."""
+"""List the resource groups that the records of nodes and jobs name."""
 
 from collections.abc import Sequence
 

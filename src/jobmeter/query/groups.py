@@ -1,4 +1,4 @@
-"""Answers questions about resource groups: one question of the registry, two of the store, whatever their size."""
+"""Answer questions about resource groups with one registry query and two store queries, whatever their size."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,17 +44,17 @@ from jobmeter.settings import Limits
 from jobmeter.store.base import Selector
 
 MOST_JOBS = 100_000
-"""Jobs of one group that a question may meet."""
+"""Most jobs of a group that a question may cover."""
 _LOOK_BACK_MS = DAY
 _SERIES = 10
-"""A question about a group reads a few samples of each series: it may read so many times more of them than another."""
+"""Factor on the series limit of a group question, because it reads only a few samples of each series."""
 _NOWHERE: Place = ("", "")
-"""Where the replicas are whose node is unknown."""
+"""Node of replicas whose node is unknown."""
 _SIZES = ("node.cpu.count", "node.memory.total")
 
 
 class Groups:
-    """See ``jobmeter.query.group``. Stateless: every method may be called from any thread."""
+    """Answers questions about resource groups; see ``jobmeter.query.group``. Stateless and thread-safe."""
 
     def __init__(self, registry: Registry, clock: Clock, limits: Limits, source: Source) -> None:
         self._registry = registry
@@ -67,7 +67,7 @@ class Groups:
         question: GroupQuestion | CapacityQuestion | RequestsQuestion | GroupNodesQuestion | NodeLoadsQuestion,
         scope: Scope,
     ) -> GroupUsage | Amounts | Sequence[GroupNode] | Sequence[NodeLoad]:
-        """The answer to any of its questions."""
+        """Answer any question about groups."""
         if isinstance(question, GroupNodesQuestion):
             return self._nodes(question, scope)
         projects = self._projects(question.group, scope)
@@ -100,7 +100,7 @@ class Groups:
         names: Sequence[str],
         projects: frozenset[str] | None,
     ) -> tuple[list[Node], Parts, Readings]:
-        """The nodes of the group, and the replicas of the jobs that were there in the range."""
+        """Find the nodes of the group, and the replicas of jobs that ran there in the range."""
         views = self._views(question.group, projects, question.range)
         nodes = self._members(question.group, projects, views)
         present = [view for view in views if was_there(view.job, question.range)]
@@ -110,7 +110,7 @@ class Groups:
     def _in_state(
         self, views: Sequence[JobView], span: TimeRange, states: frozenset[JobState], projects: frozenset[str] | None
     ) -> Parts:
-        """The replicas of those jobs that are in one of some states."""
+        """Find the replicas of those jobs in one of the states."""
         jobs = [(view, allocated(view, span, states)) for view in views]
         present = [
             (view, one) for view, one in jobs if one.replicas or (not view.replicas and view.job.state in states)
@@ -146,12 +146,12 @@ class Groups:
         ]
 
     def members(self, group: GroupRef, span: TimeRange, scope: Scope) -> list[Node]:
-        """The nodes of a group. Raises NotFoundError for a group that nobody names."""
+        """Return the nodes of a group. Raises NotFoundError for an unknown group."""
         projects = self._projects(group, scope)
         return self._members(group, projects, self._views(group, projects, span))
 
     def _projects(self, group: GroupRef, scope: Scope) -> frozenset[str] | None:
-        """The projects in which the group is looked for. Raises NotFoundError for a group that nobody names there."""
+        """Return the projects in which to search for the group. Raises NotFoundError for an unknown group."""
         error = NotFoundError(f"there is no resource group {group.id!r}", "resource_group", group.id)
         if scope.job is not None:
             raise error
@@ -172,11 +172,13 @@ class Groups:
             raise NotFoundError(f"there is no workspace {workspace!r}", "workspace", workspace)
 
     def _views(self, group: GroupRef, projects: frozenset[str] | None, span: TimeRange) -> list[JobView]:
-        """The jobs of the group in the range, and in the day before its end."""
+        """Find the jobs of the group in the range and in the day before its end."""
         around = TimeRange(max(0, min(span.start_ms, span.end_ms - _LOOK_BACK_MS)), span.end_ms)
         views = self._registry.group_jobs(projects, group.id, around, self._clock.now_ms())
         if len(views) > MOST_JOBS:
-            raise LimitExceededError(f"a question may meet {MOST_JOBS} jobs of a group, it meets {len(views)}", "range")
+            raise LimitExceededError(
+                f"a question may cover {MOST_JOBS} jobs of a group, this one covers {len(views)}", "range"
+            )
         return views
 
     def _members(self, group: GroupRef, projects: frozenset[str] | None, views: Sequence[JobView]) -> list[Node]:
@@ -202,7 +204,7 @@ class Groups:
         *,
         closed: bool = False,
     ) -> tuple[Parts, Readings]:
-        """The replicas of some jobs, ``jobs`` being what the registry says that those of ``views`` had."""
+        """Find the replicas of some jobs; ``jobs`` are the registry's allocations of ``views``."""
         shape = self._shape(views, span, names, projects)
         columns = read(shape, self._source, span, WHOLE_MS, Meter(self._clock, self._limits))
         readings = Readings(Frame(shape, columns, {}))
@@ -216,7 +218,7 @@ class Groups:
     def _last(
         self, views: Sequence[JobView], span: TimeRange, names: Sequence[str], projects: frozenset[str] | None
     ) -> Readings:
-        """Metrics of jobs as they were last measured before the end of the span, however long ago."""
+        """Read metrics of jobs as last measured before the end of the span, of any age."""
         shape = self._shape(views, TimeRange(0, span.end_ms), names, projects)
         keys = SeriesKeys.of([entry.series for entry in shape.entries])
         last = self._source.previous(keys, span.end_ms, Meter(self._clock, self._limits))
@@ -235,9 +237,9 @@ class Groups:
     def _capacities(
         self, nodes: Sequence[Node], parts: Parts, projects: frozenset[str] | None, span: TimeRange
     ) -> dict[Place, Amounts]:
-        """The size of each node: what it says, else what was measured of it, else what its replicas are allowed.
+        """Determine the size of each node: by its record, else by measurement, else by the limits of its replicas.
 
-        Without any node, what the replicas are allowed that are on no node.
+        Without any node, the limits of replicas without a node.
         """
         sizes = self._sizes([node for node in nodes if not {"cores", "memory"} <= node.info.keys()], projects, span)
         found: dict[Place, Amounts] = {}
@@ -257,7 +259,7 @@ class Groups:
     def _sizes(
         self, nodes: Sequence[Node], projects: frozenset[str] | None, span: TimeRange
     ) -> Mapping[tuple[str, str, str], float]:
-        """The last measured size of each of those nodes, by (cluster, node, metric)."""
+        """Read the last measured size of each node, by (cluster, node, metric)."""
         if not nodes:
             return {}
         selector = Selector(
@@ -276,7 +278,7 @@ class Groups:
 
 
 class _Left:
-    """The limits of replicas, by the node that they are on, until they are taken."""
+    """Limits of replicas by node, until taken."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -290,7 +292,7 @@ class _Left:
                 self._devices.setdefault(node, {})[device] = "" if kind is None else kind.gpu_type
 
     def take(self, place: Place) -> Amounts:
-        """Return the limits of the replicas on a node, and the devices that jobs have there."""
+        """Take the limits of the replicas on a node, and the devices that jobs have there."""
         rows, types = self._rows.pop(place[1], []), Counter(self._devices.pop(place[1], {}).values())
         cpu, memory = (
             float(np.nansum(column[rows])) if rows else 0.0 for column in (self._parts.cpu, self._parts.memory)
@@ -299,7 +301,7 @@ class _Left:
 
 
 def _by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
-    """Nodes of several projects that are one machine, together."""
+    """Group the nodes of several projects that are one machine."""
     places: dict[Place, list[Node]] = {}
     for node in nodes:
         places.setdefault((node.cluster, node.name), []).append(node)
@@ -307,7 +309,7 @@ def _by_place(nodes: Iterable[Node]) -> dict[Place, list[Node]]:
 
 
 def _devices(info: Mapping[str, Any], allowed: Amounts) -> Mapping[str, int]:
-    """Devices by type: those that the node says it has, or as many as jobs have there where those are more."""
+    """Count devices by type: as the node's record states, or as many as jobs have there if more."""
     types = Counter(device_types(info))
     if not types:
         return allowed.device_types
@@ -317,7 +319,7 @@ def _devices(info: Mapping[str, Any], allowed: Amounts) -> Mapping[str, int]:
 
 
 def _first(*values: Any) -> float:  # noqa: ANN401 - a client may have written anything
-    """The first that is a number above zero; 0 where none is."""
+    """Return the first number above zero; 0 without one."""
     for value in values:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
             return float(value)

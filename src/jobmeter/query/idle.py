@@ -1,7 +1,7 @@
-"""How long a job's devices did nothing while it had them.
+"""Idle time of a job's devices while it had them.
 
-A device is idle while its utilization is at most ``IDLE`` for ``HOLD_MS`` or longer without a pause: what the fleet
-shows as idle now, and what the rule ``gpu_idle_allocated`` looks for. What was not measured is not idle.
+A device is idle while its utilization is at most ``IDLE`` for ``HOLD_MS`` or longer. The fleet view and the rule
+``gpu_idle_allocated`` use these values too. Unmeasured time is not idle.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,17 +25,17 @@ _MOST_STEPS, _FEWEST_STEPS, _POINTS = 1_440, 96, 1_000_000
 _LEAST_STEP_MS = MINUTE
 
 Device = tuple[str, str]
-"""A device (node, or replica where no node is known; name)."""
+"""Device: (node, or replica if the node is unknown; name)."""
 
 
 class IdleQuestion(msgspec.Struct, Question["IdleTime"], frozen=True):
-    """How long the devices of a job were idle over its life."""
+    """Question for the idle time of a job's devices over its life."""
 
     ref: JobRef
 
 
 class IdleDevice(msgspec.Struct, frozen=True):
-    """A device: how long the job had it, how much of that was measured, and how long it was idle, in milliseconds."""
+    """Device with its allocated, measured and idle time in milliseconds."""
 
     node: str
     device: str
@@ -46,7 +46,7 @@ class IdleDevice(msgspec.Struct, frozen=True):
 
 
 class IdleTime(msgspec.Struct, frozen=True):
-    """The devices of a job over its life, looked at in steps of ``step_ms``: a step with one busy sample is busy."""
+    """Devices of a job over its life, evaluated in steps of ``step_ms``: a step with one busy sample is busy."""
 
     view: JobView
     span: TimeRange
@@ -57,7 +57,7 @@ class IdleTime(msgspec.Struct, frozen=True):
 def idle_time(
     view: JobView, now_ms: int, lines_of: Callable[[MetricQuery], Iterable[Line]], types: Inventory
 ) -> IdleTime:
-    """See ``IdleQuestion``. ``lines_of`` gives the lines of a query about the job, ``types`` has its nodes."""
+    """Answer an ``IdleQuestion``. ``lines_of`` returns the lines of a query about the job; ``types`` has its nodes."""
     span = life(view.job, now_ms)
     allocated = _allocated(view, span)
     steps = int(np.clip(_POINTS // max(len(allocated), 1), _FEWEST_STEPS, _MOST_STEPS))
@@ -75,7 +75,7 @@ def idle_time(
 
 
 def _allocated(view: JobView, span: TimeRange) -> Mapping[Device, int]:
-    """How long the job had each device: time in which several replicas had it counts once."""
+    """Allocated time of each device; time shared by several replicas counts once."""
     found: dict[Device, list[tuple[int, int]]] = {}
     for one in view.allocations:
         start, end = max(one.start, span.start_ms), span.end_ms if one.end is None else min(one.end, span.end_ms)
@@ -92,7 +92,7 @@ def _union(intervals: list[tuple[int, int]]) -> int:
 
 
 def _measured(lines: Iterable[Line]) -> Iterator[tuple[Device, tuple[Int64s, Float64s]]]:
-    """By device its steps, ascending, with the highest value of any line in each."""
+    """Return the steps of each device, ascending, with the highest value of any line."""
     found: dict[Device, list[Line]] = {}
     for line in lines:
         if line.device and len(line.time):
@@ -117,13 +117,13 @@ def _device(
         time, value = measured
         measured_ms = sum(stretch.length_ms for stretch in _within(time, np.full(len(time), True), span, step_ms, 0))
         idle_ms = sum(stretch.length_ms for stretch in _within(time, value <= IDLE, span, step_ms, HOLD_MS))
-    # A device that nobody allocated was the job's while it was measured for it.
+    # A device without an allocation belonged to the job while it was measured for it.
     had_ms = measured_ms if allocated_ms is None else allocated_ms
     return IdleDevice(*key, name, had_ms, min(measured_ms, had_ms), min(idle_ms, had_ms))
 
 
 def _within(time: Int64s, true: Bools, span: TimeRange, step_ms: int, hold_ms: int) -> Iterator[TimeRange]:
-    """The stretches, cut to the span. A job of a single step has no interval but the step itself."""
+    """Return the stretches, cut to the span. In a job of a single step the step is the interval."""
     if len(time) == 1:
         found = [(int(time[0]), int(time[0]) + step_ms)] if true[0] and step_ms >= hold_ms else []
     else:

@@ -1,4 +1,4 @@
-"""The devices in nodes' records. The field is unchecked: a client may have written anything."""
+"""Devices in nodes' records. The field is unchecked: clients may write anything."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,28 +6,28 @@ from typing import Any
 from jobmeter.model.job import Node
 
 UNKNOWN = ""
-"""The type of a device of which no node says it."""
+"""Type of a device that no record names."""
 
 
 def device_types(info: Mapping[str, Any]) -> list[str]:
-    """The type of each device of a node."""
+    """List the type of each device of a node."""
     return [name for _, name in _devices(info)]
 
 
 def named_devices(info: Mapping[str, Any]) -> list[str]:
-    """The names of the devices of a node, as far as it names them."""
+    """List the names of a node's devices, if named."""
     return [device for device, _ in _devices(info) if device]
 
 
 def device_states(info: Mapping[str, Any]) -> dict[str, str]:
-    """By its name, why the node's agent cannot measure a device; without those that are measured."""
+    """Reason why the node's agent cannot measure a device, by device name; measured devices are left out."""
     stated = info.get("devices")
     listed = [one for one in stated if isinstance(one, dict)] if isinstance(stated, list) else []
     return {str(one.get("device", "")): str(one["state"]) for one in listed if one.get("state")}
 
 
 class Inventory:
-    """The types of the devices of some nodes. Nodes are found by name: one that several clusters have is ambiguous."""
+    """Device types of some nodes. Nodes are found by name: a name in several clusters is ambiguous."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._by_device: dict[tuple[str, str], set[str]] = {}
@@ -38,11 +38,11 @@ class Inventory:
                 self._by_node.setdefault(node.name, set()).add(name)
 
     def type_of(self, node: str, device: str) -> str:
-        """The type of a device; of one that the node does not list, the only type that the node has."""
+        """Type of a device; for a device missing in the record, the node's only type."""
         return _only(self._by_device.get((node, device), ())) or self.only_type(node)
 
     def only_type(self, *nodes: str) -> str:
-        """The type that all devices of those nodes have; ``UNKNOWN`` where they differ or nobody says."""
+        """Type that all devices of those nodes have; ``UNKNOWN`` if they differ or have no type."""
         return _only({name for node in nodes for name in self._by_node.get(node, ())})
 
 
@@ -52,7 +52,7 @@ def _only(names: Iterable[str]) -> str:
 
 
 def _devices(info: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(device, type) of each device; one that its agent could not open has the only type of the others."""
+    """List (device, type) of each device. A device that its agent could not open gets the only type of the others."""
     stated = info.get("devices")
     devices = stated if isinstance(stated, list) else []
     found = [

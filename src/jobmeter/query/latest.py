@@ -1,4 +1,4 @@
-"""The newest value of each line, with the time at which it was measured."""
+"""Newest value of each line, with its measurement time."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,12 +22,12 @@ from jobmeter.query.source import Source
 from jobmeter.query.table import lines_of
 
 WINDOW_MS = 5 * MINUTE
-"""A value older than the newest sample by more than this is not a latest value."""
+"""Largest age in milliseconds of a latest value, relative to the newest sample."""
 _FINEST_MS = 1
 
 
 def newest(shape: Shape, source: Source, span: TimeRange, meter: Meter) -> BucketColumns:
-    """For each entry with a sample in the span its last one, as a bucket named 0: of a counter the last increase."""
+    """Return the last sample in the span of each entry, as a bucket at time 0; of a counter the last increase."""
     columns = merge(
         [in_order(_last(source, group.keys, group.counters, group.span, meter), group) for group in shape.reads(span)]
     )
@@ -35,13 +35,12 @@ def newest(shape: Shape, source: Source, span: TimeRange, meter: Meter) -> Bucke
 
 
 def without_superseded(shape: Shape, view: JobView, by: By, columns: BucketColumns) -> BucketColumns:
-    """Leave out, of attempts and devices of a replica that followed each other, all but the last that was measured.
+    """Drop values of earlier attempts and former devices of a replica: only the last measured counts.
 
-    ``columns`` are of ``newest``: the last sample of an earlier attempt, or of a device that the replica no longer has,
-    is no latest value.
+    ``columns`` come from ``newest``.
     """
     part = shape.part
-    if by not in {By.JOB, By.REPLICA}:  # there, each device is a member of its own
+    if by not in {By.JOB, By.REPLICA}:  # with other kinds of lines each device is its own member
         numbers: dict[tuple[object, ...], int] = {}
         joined = join_restarts(shape.entries, view, By.JOB).entries
         keys = ((one.series.metric, one.member, one.series.labels) for one in joined)
@@ -69,7 +68,7 @@ def _ends(columns: BucketColumns) -> BucketColumns:
 
 
 def values(frame: Frame, metrics: Sequence[Metric], by: By, layout: Layout) -> Iterator[LatestValue]:
-    """The latest values of metrics in the lines of a layout, from a frame of ``newest`` columns."""
+    """Compute the latest values of metrics for the lines of a layout, from a frame of ``newest`` columns."""
     line, heads = layout.line, layout.heads
     for metric in metrics:
         unit = unit_of(metric, Statistic.MEAN)
@@ -90,7 +89,7 @@ def values(frame: Frame, metrics: Sequence[Metric], by: By, layout: Layout) -> I
 
 
 def _times(frame: Frame, metric: Metric, line: Int64s, lines: int) -> Int64s:
-    """For each line the time of the newest sample that the metric is made of."""
+    """For each line the time of the newest sample behind the metric."""
     times = np.zeros(lines, np.int64)
     for name in sources([metric]):
         rows = frame.rows(name)

@@ -1,4 +1,4 @@
-"""How series are laid out in the lines of an answer; cached for the next query."""
+"""Layouts: assignment of series to the lines of an answer, cached for later queries."""
 
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
@@ -20,32 +20,33 @@ from jobmeter.store.cache import Cache
 MOST_SERIES = 2_000
 MOST_SAMPLES = 100_000
 MOST_POINTS = 5_000
-"""What the event loop answers from memory at most: more than that would delay other requests."""
+"""Most points that the event loop may answer from memory: more would delay other requests."""
 _ENTRY_BYTES = 500
-"""Memory that an entry of a layout takes, about."""
+"""Approximate memory of an entry in a layout, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """A shape and the lines of its answer.
+    """Shape with the lines of its answer.
 
-    ``line`` int64[members] is the line of each member, ``heads`` the lines' names, ``order`` the lines as they are
-    listed. ``lasting`` is True when it answers any range: nothing in it is clipped to a part of one. ``apart`` are the
-    metrics of which each entry has a line of its own, and the next entry a later one: nothing is joined or sorted.
+    ``line`` int64[members] is the line of each member, ``heads`` the lines' names, ``order`` the listing order of the
+    lines. ``range_independent`` is True if the layout is valid for any range, because no entry is clipped.
+    ``one_line_per_series`` are the metrics in which each entry is one line, in ascending order: nothing has to be
+    combined or sorted.
     """
 
     shape: Shape
     line: Int64s
     heads: Sequence[Head]
     order: Sequence[int]
-    lasting: bool
-    apart: frozenset[str] = frozenset()
+    range_independent: bool
+    one_line_per_series: frozenset[str] = frozenset()
     grid: "Grid | None" = None
 
     def means(self, query: MetricQuery, memory: Memory) -> kernel.LineColumns | None:
-        """The values of plain gauges, lines by the names of the grid; None without a grid, or where not in memory.
+        """Read the means of plain gauges from memory, in the order of the grid's names.
 
-        No metric of the query is derived from others.
+        None without a grid, or if some data is not in memory. No metric of the query may be derived.
         """
         grid = self.grid
         if grid is None or query.statistic is not Statistic.MEAN:
@@ -54,16 +55,16 @@ class Layout:
 
 
 class Grid:
-    """Series that the window can join by itself: gauges, each of them the only one of its member.
+    """Series that the window can combine directly: gauges, one per member.
 
-    ``keys`` are those of the shape's entries in their order; ``names`` the lines of each metric, the metrics in the
-    order of their names and the lines as they are listed.
+    ``keys`` belong to the shape's entries in order. ``names`` are the lines of each metric: metrics by name, lines in
+    listing order.
     """
 
     __slots__ = ("_cell", "_joins", "_metrics", "keys", "names")
 
     def __init__(self, keys: SeriesKeys, cell: Int64s, metrics: Sequence[Metric], heads: Sequence[Head]) -> None:
-        """``cell`` int64[k] is the position in ``names`` of the line of each series; ``heads`` are as listed."""
+        """``cell`` int64[k] is the position in ``names`` of each series' line; ``heads`` are in listing order."""
         self.keys = keys
         self.names = [LineName(one.name, one.answer_unit, *head) for one in metrics for head in heads]
         self._cell = cell
@@ -71,7 +72,7 @@ class Grid:
         self._joins: dict[tuple[Aggregate | None, By], kernel.Grid] = {}
 
     def joined(self, how: Aggregate | None, by: By) -> kernel.Grid:
-        """How the series become lines; ``how`` None joins them as the catalogue says."""
+        """Return the grid for combining series into lines; ``how`` None uses the catalogue's way."""
         found = self._joins.get((how, by))
         if found is None:
             ways = [_JOINS[_way(metric, how, by)] for metric in self._metrics]
@@ -81,7 +82,7 @@ class Grid:
 
 
 def _way(metric: Metric, how: Aggregate | None, by: By) -> Aggregate:
-    """As ``jobmeter.query.table.lines_of`` joins the members of a line."""
+    """Return the way to combine the members of a line, as in ``jobmeter.query.table.lines_of``."""
     how = how or joined_by(metric, by)
     return (metric.on_node if how is Aggregate.WHOLE else how) or metric.over
 
@@ -95,12 +96,20 @@ _JOINS = {
 }
 
 
-def lay_out(shape: Shape, by: By, ranks: Ranks, *, lasting: bool) -> Layout:
-    """The layout of a shape in lines of one kind."""
+def lay_out(shape: Shape, by: By, ranks: Ranks, *, range_independent: bool) -> Layout:
+    """Assign the entries of a shape to lines of one kind."""
     line, heads = assign(shape, by, ranks)
     order = sorted(range(len(heads)), key=lambda at: sort_key(heads[at]))
-    apart = frozenset(name for name in shape.metrics if _is_apart(shape, name, line))
-    return Layout(shape, line, heads, order, lasting, apart, _grid(shape, line, heads, order) if lasting else None)
+    one_line_per_series = frozenset(name for name in shape.metrics if _has_one_line_per_series(shape, name, line))
+    return Layout(
+        shape,
+        line,
+        heads,
+        order,
+        range_independent,
+        one_line_per_series,
+        _grid(shape, line, heads, order) if range_independent else None,
+    )
 
 
 def _grid(shape: Shape, line: Int64s, heads: Sequence[Head], order: Sequence[int]) -> Grid | None:
@@ -120,16 +129,16 @@ def _grid(shape: Shape, line: Int64s, heads: Sequence[Head], order: Sequence[int
     return Grid(keys, cell, metrics, [heads[at] for at in order])
 
 
-def _is_apart(shape: Shape, metric: str, line: Int64s) -> bool:
+def _has_one_line_per_series(shape: Shape, metric: str, line: Int64s) -> bool:
     first, end = shape.range_of(metric)
     return bool(np.all(np.diff(line[shape.member[first:end]]) > 0))
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A layout, and what the registry said of the job's ranks and devices when it was made.
+    """Layout with the registry's ranks and devices at its creation.
 
-    ``unassigned`` is the revision of series without a job, None where the layout does not depend on them.
+    ``unassigned`` is the revision of series without a job, None if the layout does not depend on them.
     """
 
     view: JobView
@@ -140,25 +149,24 @@ class _Entry:
 
 
 class Layouts:
-    """Cached layouts by job and query. Thread safe.
+    """Cached layouts by job and query. Thread-safe.
 
-    A lasting one is valid while the job's series are the same (``validator``), while there are no other series without
-    a job (``unassigned``) where it depends on them, and while the registry has the same devices and ranks, at whatever
-    times.
+    A range-independent layout is valid while the job's series (``validator``), its series without a job
+    (``unassigned``, if it depends on them), and the registry's devices and ranks are unchanged.
     """
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
     def get(self, key: Hashable, view: JobView, validator: object, unassigned: Hashable | None) -> Layout | None:
-        """The layout of a job's series for what ``key`` stands for; None where it has to be made."""
+        """Return the cached layout of a job's series under ``key``; None if it has to be built."""
         found: _Entry | None = self._cache.get((Layouts, key), validator)
         if found is None or found.unassigned not in (None, unassigned):
             return None
         if found.view is not view:
             if (found.ranks, found.devices) != (Ranks.of(view), devices_of(view)):
                 return None
-            found.view = view  # the next comparison is one of identity
+            found.view = view  # the next comparison is then by identity
         return found.layout
 
     def put(
@@ -170,7 +178,10 @@ class Layouts:
         ranks: Ranks,
         unassigned: Hashable | None,
     ) -> None:
-        """Cache a layout that lasts, made with these ranks. ``validator`` and ``unassigned`` were taken before."""
-        if layout.lasting:
+        """Cache a range-independent layout made with these ranks.
+
+        Read ``validator`` and ``unassigned`` before building it.
+        """
+        if layout.range_independent:
             entry = _Entry(view, ranks, devices_of(view), unassigned, layout)
             self._cache.put((Layouts, key), validator, entry, _ENTRY_BYTES * len(layout.shape.entries))

@@ -1,4 +1,4 @@
-"""Which members share a line of the answer, and what the line is called."""
+"""Assign members to lines of the answer, and name the lines."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from jobmeter.query.shape import Member, Shape
 
 
 class Head(NamedTuple):
-    """The names of a line."""
+    """Names of a line."""
 
     replica: str = ""
     node: str = ""
@@ -24,14 +24,14 @@ class Head(NamedTuple):
 
 
 class Ranks(msgspec.Struct, frozen=True):
-    """The rank of replicas, and of devices of replicas, as far as the registry knows."""
+    """Ranks of replicas and of their devices, as far as the registry knows."""
 
     replica: dict[str, int]
     device: dict[tuple[str, str, str], int]
 
     @classmethod
     def of(cls, view: JobView | None) -> "Ranks":
-        """The ranks that a job's replicas and allocations state."""
+        """Read the ranks from a job's replicas and allocations."""
         if view is None:
             return cls({}, {})
         replicas = sorted(view.replicas, key=lambda replica: replica.attempt)
@@ -42,7 +42,7 @@ class Ranks(msgspec.Struct, frozen=True):
 
 
 def assign(shape: Shape, by: By, ranks: Ranks) -> tuple[Int64s, list[Head]]:
-    """For each member of the shape the number of its line, and the lines' names."""
+    """Return the line number of each member of the shape, and the lines' names."""
     places: dict[tuple[str, ...], int] = {}
     heads: list[Head] = []
     line = np.empty(len(shape.members), np.int64)
@@ -57,12 +57,12 @@ def assign(shape: Shape, by: By, ranks: Ranks) -> tuple[Int64s, list[Head]]:
 
 
 def joined_by(metric: Metric, by: By) -> Aggregate | None:
-    """How the catalogue joins the members of a line of that kind; None where it says no more than ``Metric.over``."""
+    """Return the catalogue's way to combine the members of a line of that kind; None if ``Metric.over`` applies."""
     return metric.on_node if by is By.NODE else None
 
 
 def unit_of(metric: Metric, statistic: Statistic) -> str:
-    """The unit of a line's values."""
+    """Return the unit of a line's values."""
     if statistic is Statistic.COUNT:
         return "{sample}"
     if metric.kind is Kind.COUNTER and statistic is not Statistic.MEAN:
@@ -72,7 +72,7 @@ def unit_of(metric: Metric, statistic: Statistic) -> str:
 
 @lru_cache(maxsize=65_536)
 def sort_key(head: Head) -> tuple[object, ...]:
-    """By replica, node and device, each in natural order."""
+    """Sort key by replica, node and device, each in natural order."""
     return natural(head.replica), natural(head.node), natural(head.device)
 
 
@@ -81,7 +81,7 @@ def _key(member: Member, node: str, by: By) -> tuple[str, ...]:
         case By.JOB:
             return ()
         case By.REPLICA:
-            # What a node does as a whole belongs to no replica: a line for each node.
+            # Metrics of a whole node belong to no replica: they get a line per node.
             return (member.job, member.replica) if member.replica else ("", "", member.cluster, member.node)
         case By.DEVICE:
             return tuple(member)

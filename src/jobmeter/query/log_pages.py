@@ -1,4 +1,4 @@
-"""Pages of lines that follow each other whatever is written meanwhile."""
+"""Consecutive pages of lines that stay consistent while lines are written."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -12,13 +12,13 @@ from jobmeter.query.logs import since
 from jobmeter.query.request import LogQuestion
 
 _MOST_GIVEN = 128
-"""Lines of one moment that a cursor names; of more it only has their number."""
+"""Most lines of one moment that a cursor names. With more, it only has their number."""
 
 
 class LogCursor(msgspec.Struct, frozen=True, array_like=True):
-    """Where a page ended: at the moment ``time_ns``.
+    """End of a page: at the moment ``time_ns``.
 
-    Of that moment the first ``passed`` lines are behind it, and those in ``given``, by their digests.
+    The first ``passed`` lines of that moment, and those with digests in ``given``, come before the cursor.
     """
 
     time_ns: int
@@ -27,9 +27,10 @@ class LogCursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogSearch(msgspec.Struct, Question["FoundLines"], frozen=True, kw_only=True):
-    """Query a page of at most ``question.limit`` lines; ``token`` is that of the page before, empty for the first.
+    """Question for a page of at most ``question.limit`` lines.
 
-    A token is valid for the same query and for an hour. ``field`` names it in errors.
+    ``token`` comes from the previous page, empty for the first. It is valid for an unchanged query and for an hour.
+    ``field`` names it in errors.
     """
 
     question: LogQuestion
@@ -38,7 +39,7 @@ class LogSearch(msgspec.Struct, Question["FoundLines"], frozen=True, kw_only=Tru
 
 
 class FoundLines(msgspec.Struct, frozen=True):
-    """The lines, and the token of the next page, empty where there is none."""
+    """Lines, and the token of the next page, empty on the last one."""
 
     lines: list[LogLine]
     token: str = ""
@@ -47,9 +48,9 @@ class FoundLines(msgspec.Struct, frozen=True):
 def next_lines(
     read: Callable[[LogQuestion], LogPage], question: LogQuestion, cursor: LogCursor | None
 ) -> tuple[list[LogLine], LogCursor | None]:
-    """The lines behind a cursor, and where they end; None where no line follows.
+    """Return the lines after a cursor, and the new cursor; None if no line follows.
 
-    A line that is written meanwhile comes where its time is behind the cursor; none comes twice, none is left out.
+    A line that is written meanwhile appears if its time is after the cursor. No line appears twice, none is skipped.
     """
     size = question.limit
     given = frozenset(cursor.given if cursor else ())
@@ -64,7 +65,7 @@ def next_lines(
 
 
 def digest(line: LogLine) -> int:
-    """A 64-bit digest of the identity of a line."""
+    """Compute a 64-bit digest of a line's identity."""
     time_ns, replica, attempt, stream, text = line.order
     parts = f"{line.project}\x1f{time_ns}\x1f{replica}\x1f{attempt}\x1f{stream}\x1f".encode()
     return int.from_bytes(blake2b(parts + text, digest_size=8).digest(), "little")

@@ -1,4 +1,4 @@
-"""Queries for log lines: their bounds, and whole selections page by page."""
+"""Queries for log lines: limits, and whole selections page by page."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -18,16 +18,16 @@ MAX_LINES = 10_000
 """Most lines of one page."""
 _FIRST, _LEAST = 1_000, 100
 _BYTES = 8 * 2**20
-"""About how much text one page of a whole selection has."""
+"""Approximate text size of a page of a whole selection."""
 
 
 def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSelector:
-    """The query for the store. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
+    """Build the store's query. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
     if question.limit > MAX_LINES:
         raise LimitExceededError(f"a page may have {MAX_LINES} lines, not {question.limit}", "limit")
     for field in ("limit", "offset", "attempt"):
         if (getattr(question, field) or 0) < 0:
-            raise InvalidRequestError(f"{field} must not be below 0", field)
+            raise InvalidRequestError(f"{field} must be 0 or more", field)
     filtered = {name: getattr(question, name) for name in LogFilter.__struct_fields__}
     filtered.update(
         {name: within_int64(filtered[name]) for name in ("start_ns", "end_ns") if filtered[name] is not None}
@@ -38,9 +38,9 @@ def selector_of(question: LogQuestion, subject: Job | Sequence[Node]) -> LogSele
 
 
 def pages(read: Callable[[LogSelector], LogPage], selector: LogSelector, limit: int | None) -> Iterator[list[LogLine]]:
-    """The lines of a selection from its offset on, at most ``limit`` (None: all), in lists of bounded size.
+    """Iterate over a selection from its offset on, at most ``limit`` lines (None: all), in lists of bounded size.
 
-    Each page begins at the time where the last one ended, so that the hundredth costs what the first did.
+    Each page begins at the time where the previous one ended, so that all pages cost about the same.
     """
     size = _FIRST
     while limit is None or limit > 0:
@@ -57,15 +57,15 @@ def pages(read: Callable[[LogSelector], LogPage], selector: LogSelector, limit: 
 
 
 def _behind(selector: LogSelector, lines: list[LogLine]) -> LogSelector:
-    """The same selection without the lines up to the last of these."""
+    """Continue the selection after these lines."""
     time_ns = lines[-1].time_ns
-    if lines[0].time_ns == time_ns:  # what was passed over before them may be of the same moment
+    if lines[0].time_ns == time_ns:  # lines skipped before them may be of the same moment
         return replace(selector, offset=selector.offset + len(lines))
     return since(selector, time_ns, sum(line.time_ns == time_ns for line in lines))
 
 
 def since(lines: Filter, time_ns: int, passed: int) -> Filter:
-    """The same lines from a moment on, in their order, without the first ``passed`` of that moment."""
+    """Continue a filter from a moment on, skipping the first ``passed`` lines of that moment."""
     if lines.descending:
         return replace(lines, end_ns=time_ns + 1, offset=passed)
     return replace(lines, start_ns=time_ns, offset=passed)

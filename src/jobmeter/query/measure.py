@@ -1,7 +1,6 @@
-"""Measures: reads the samples that a question is about and reduces them to lines.
+"""Read the samples of a query and reduce them to lines.
 
-Layouts of series, and results of hours that are over, are cached for the next query
-(``jobmeter.store.cache``).
+Layouts of series, and results of closed hours, are cached for later queries (``jobmeter.store.cache``).
 """
 
 from collections.abc import Hashable, Sequence
@@ -54,11 +53,11 @@ from jobmeter.settings import Limits
 from jobmeter.store.cache import Cache
 
 _SPARSE = 1.5
-"""How many more points there may be room for: a job seldom fills a range."""
+"""Factor on the allowed number of points when estimating, because a job seldom fills a range."""
 
 
 class ResolvedQuery(NamedTuple):
-    """What answers a question: the series in their lines, and what the registry says of their owner."""
+    """Series of a query in their lines, with the registry's data about their owner."""
 
     project: str
     layout: Layout
@@ -66,7 +65,7 @@ class ResolvedQuery(NamedTuple):
 
 
 class Measurements:
-    """Lines of measured values, of whomever a question is about. Every method may be called from any thread."""
+    """Computes lines of measured values for any subject. Thread-safe."""
 
     def __init__(
         self,
@@ -88,9 +87,9 @@ class Measurements:
         self._layouts, self._closed_lines, self._answers = Layouts(cache), ResultCache(cache), ResponseCache(cache)
 
     def lines(self, query: MetricQuery, scope: Scope) -> MetricResult:
-        """The answer to a question.
+        """Answer a query.
 
-        Raises NotFoundError, InvalidRequestError (LimitExceededError for what is too large), QueryTimeoutError or
+        Raises NotFoundError, InvalidRequestError (LimitExceededError if too large), QueryTimeoutError or
         UnavailableError.
         """
         meter = Meter(self._clock, self._limits)
@@ -99,15 +98,15 @@ class Measurements:
         return self._result(query, metrics, resolved, self._tables(query, metrics, resolved, meter), meter)
 
     def from_memory(self, query: MetricQuery, scope: Scope) -> MetricResult | None:
-        """As ``lines``, without waiting; None where not everything is in memory, or where it takes longer."""
+        """Answer a query without waiting; None if some data is not in memory, or if the answer takes longer."""
         selection = check(query, self._limits)
         resolved = self._resolve_cached(query, scope, selection.sources)
         return None if resolved is None else self._result_from_memory(query, selection, resolved)
 
     def encoded(self, question: EncodedQuestion, scope: Scope) -> bytes:
-        """The answer as ``encode`` writes it; a cached one where it is still valid.
+        """Return the answer as written by ``encode``; from the cache while it is valid.
 
-        Such a one spends what it cost when it was made. Raises as ``lines``.
+        A cached answer costs as much of the budget as when it was made. Raises as ``lines``.
         """
         query, meter = question.query, Meter(self._clock, self._limits)
         metrics, names, _ = check(query, self._limits)
@@ -122,7 +121,7 @@ class Measurements:
         return answer
 
     def encoded_from_memory(self, question: EncodedQuestion, scope: Scope) -> bytes | None:
-        """As ``encoded``, without waiting; None where not everything is in memory, or where it takes longer."""
+        """Return the encoded answer without waiting; None if some data is not in memory, or if it takes longer."""
         query = question.query
         selection = check(query, self._limits)
         resolved = self._resolve_cached(query, scope, selection.sources)
@@ -134,7 +133,7 @@ class Measurements:
         return None if result is None else question.encode(result)
 
     def sampled(self, question: SampledQuestion, scope: Scope) -> list[SampledLine]:
-        """The answer to a question for lines with the times of their samples. Raises as ``lines``."""
+        """Answer a question for lines with their sampling times. Raises as ``lines``."""
         query, meter = question.query, Meter(self._clock, self._limits)
         metrics, names, _ = check(query, self._limits)
         resolved = self._resolve(query, scope, names)
@@ -158,7 +157,7 @@ class Measurements:
         by: By,
         narrowing: gather.Narrowing = gather.EVERYTHING,
     ) -> ResolvedQuery:
-        """The series of some metrics of a job, in lines."""
+        """Resolve some metrics of a job to series in lines."""
         job = view.job
         key = (job.project, job.id, names, by, narrowing, series_since(span, self._limits))
         revision, unassigned = self._revisions(job)
@@ -173,13 +172,15 @@ class Measurements:
             found = gather.of_job(self._store, view, own, names, span, self._limits, nodes)
             ranks, others = Ranks.of(view), unassigned if found.unassigned else None
             joined = join_restarts(narrowing.filter(found.entries), view, by)
-            lasting = found.lasting and joined.lasting and (others is not None or not found.unassigned)
-            layout = lay_out(Shape(joined.entries), by, ranks, lasting=lasting)
+            range_independent = (
+                found.range_independent and joined.range_independent and (others is not None or not found.unassigned)
+            )
+            layout = lay_out(Shape(joined.entries), by, ranks, range_independent=range_independent)
             self._layouts.put(key, view, validator, layout, ranks, others)
         return ResolvedQuery(job.project, layout, job.limits)
 
     def _revisions(self, job: Job) -> tuple[Hashable | None, Hashable | None]:
-        """Those of the series of a job and of the series without one."""
+        """Revisions of the job's series and of the series without a job."""
         return self._store.revision((job_key(job.project, job.id),)), self._store.revision((NO_JOB,))
 
     def of_nodes(
@@ -192,13 +193,13 @@ class Measurements:
         by: By,
         narrowing: gather.Narrowing = gather.EVERYTHING,
     ) -> ResolvedQuery:
-        """The series of some metrics of nodes, in lines."""
-        # Of nodes that some resources alone make visible, another project's of the same name is none.
+        """Resolve some metrics of nodes to series in lines."""
+        # A key that sees only some resources must not see another project's node of equal name.
         own = scope.grant is not None
         projects = frozenset(node.project for node in nodes) if own else projects_of(ref.project, scope)
         found = gather.series_of_nodes(self._store, nodes, projects, names, span, self._limits)
         entries = gather.of_nodes(permitted_series(self._registry, found, scope, self._clock.now_ms()))
-        layout = lay_out(Shape(narrowing.filter(entries)), by, Ranks.of(None), lasting=False)
+        layout = lay_out(Shape(narrowing.filter(entries)), by, Ranks.of(None), range_independent=False)
         return ResolvedQuery(ref.project or "", layout, {})
 
     def _result_from_memory(
@@ -251,13 +252,13 @@ class Measurements:
         return answer
 
     def _validator(self, query: MetricQuery, resolved: ResolvedQuery) -> Validator | None:
-        """What an answer is made from, taken before it is made; None where that cannot be determined.
+        """Build a validator of the answer before computing it; None if it cannot be determined.
 
-        A short range is answered from the window: that takes no longer than looking for an earlier answer.
+        Short ranges are not cached: the window answers them as quickly as a cache.
         """
         if query.range.length_ms <= RAW_IS_QUICK or not isinstance(query.subject, JobRef):
             return None
-        keys = resolved.layout.shape.keys if resolved.layout.lasting else None
+        keys = resolved.layout.shape.keys if resolved.layout.range_independent else None
         in_memory = self._store.memory
         written = None if keys is None or in_memory is None else in_memory.written(keys)
         if written is None:
@@ -266,7 +267,7 @@ class Measurements:
         return Validator(resolved.layout, resolved.limits, written, self._clock.now_ms() // HOUR, revision)
 
     def _tables(self, query: MetricQuery, metrics: Sequence[Metric], resolved: ResolvedQuery, meter: Meter) -> Tables:
-        """The values of each metric by line; those of hours that are over are cached."""
+        """Compute the values of each metric by line; closed hours are cached."""
 
         def of(span: TimeRange) -> Tables:
             columns = read(resolved.layout.shape, self._source, span, query.step_ms, meter)
@@ -274,7 +275,7 @@ class Measurements:
             return {metric.name: self._table(frame, metric, query, resolved.layout) for metric in metrics}
 
         layout, span = resolved.layout, query.range
-        is_cached = layout.lasting and span.length_ms > RAW_IS_QUICK and all(map(is_own, metrics))
+        is_cached = layout.range_independent and span.length_ms > RAW_IS_QUICK and all(map(is_own, metrics))
         revision = self._store.revision(layout.shape.jobs) if is_cached else None
         rolled = [] if revision is None else self._store.rolled_up_ranges(layout.shape.jobs, hours_around(span))
         inside = middle(span, query.step_ms, rolled)
@@ -294,9 +295,9 @@ class Measurements:
     def _table(frame: Frame, metric: Metric, query: MetricQuery, layout: Layout) -> Table:
         if not layout.shape.measures(sources_of(metric)):
             return EMPTY
-        apart = metric.name in layout.apart
+        one_line_per_series = metric.name in layout.one_line_per_series
         how = query.aggregate or joined_by(metric, query.by)
-        return lines_of(frame, metric, query.statistic, how, layout.line, apart=apart)
+        return lines_of(frame, metric, query.statistic, how, layout.line, one_line_per_series=one_line_per_series)
 
     def _resolve(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery:
         narrowing = gather.Narrowing(query.replicas, query.devices, query.labels)
@@ -310,7 +311,7 @@ class Measurements:
         return self.of_job(view, names, query.range, query.by, narrowing)
 
     def _resolve_cached(self, query: MetricQuery, scope: Scope, names: frozenset[str]) -> ResolvedQuery | None:
-        """As ``_resolve``, without waiting: None where the job, its series or their layout are not in memory."""
+        """Resolve a query without waiting; None if the job, its series or their layout are not in memory."""
         if not isinstance(query.subject, JobRef):
             return None
         view = self._subjects.cached_view(query.subject, scope, alone=_needs_head_alone(query, names))
@@ -327,12 +328,12 @@ class Measurements:
 
 
 def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:
-    """True where neither ranks nor allocations matter: the head of a job is quicker to get than its replicas."""
+    """True if neither ranks nor allocations matter: then the job is read without replicas, which is faster."""
     return query.by is By.JOB and not gather.of_devices(names)
 
 
 def _lines(metric: Metric, query: MetricQuery, table: Table, layout: Layout) -> list[tuple[int, Line]]:
-    """Return the lines as they are listed, each with its position in the layout."""
+    """Return the lines in listing order, each with its position in the layout."""
     if not len(table):
         return []
     finite = np.isfinite(table.value)

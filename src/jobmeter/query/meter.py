@@ -1,7 +1,7 @@
-"""What a query costs, and what one request has spent over all its queries.
+"""Cost of queries, and the total cost of one request.
 
-An operation may run many queries. The server of a request opens its account in the context of the thread that
-answers it; every query there spends from the same budget. Without an account each query has its own.
+An operation may run many queries. The server opens a request's account in the context of the answering thread; every
+query there spends from the same budget. Without an account each query has its own.
 """
 
 from contextvars import ContextVar
@@ -17,11 +17,11 @@ from jobmeter.store.base import ReadBudget, Tier
 _NAMES = {None: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
 
 
-class Spent(msgspec.Struct, eq=False):
-    """Since when (the clock's monotonic seconds), and how many stored rows were read. Belongs to one request.
+class QueryCost(msgspec.Struct, eq=False):
+    """Cost of one request: its start (monotonic seconds) and the stored rows read.
 
-    ``planned`` are those that were to be read from the store: LongQuestionError beyond ``short_rows``, which is None
-    for a request that may take its time. ``counted`` are the rows that the key was charged for.
+    ``planned`` are rows that were to be read from the store: more than ``short_rows`` raise LongQuestionError.
+    ``short_rows`` is unset for a request without that limit. ``counted`` are the rows already charged to the key.
     """
 
     since: float
@@ -31,29 +31,30 @@ class Spent(msgspec.Struct, eq=False):
     short_rows: int | None = None
 
 
-ACCOUNT: ContextVar[Spent | None] = ContextVar("account", default=None)
-"""The account of the request that this thread answers now."""
+ACCOUNT: ContextVar[QueryCost | None] = ContextVar("account", default=None)
+"""Account of the request that this thread is answering."""
 
 
 @dataclass(slots=True, eq=False)
 class Meter:
-    """What one query has cost so far, and the rest of its request's budget."""
+    """Cost of one query so far, and the rest of its request's budget."""
 
     clock: Clock
     limits: Limits
     started: float = 0.0
     rows: int = 0
     tiers: set[str] = field(default_factory=set)
-    spent: Spent = field(init=False)
+    spent: QueryCost = field(init=False)
 
     def __post_init__(self) -> None:
         self.started = self.clock.monotonic()
-        self.spent = ACCOUNT.get() or Spent(self.started)
+        self.spent = ACCOUNT.get() or QueryCost(self.started)
 
     def budget(self, expected: int = 0) -> ReadBudget:
-        """What is left for a read of about so many rows.
+        """Return the remaining budget for a read of about ``expected`` rows.
 
-        Raises LimitExceededError or QueryTimeoutError when nothing is, LongQuestionError for too much for a short one.
+        Raises LimitExceededError or QueryTimeoutError when it is used up, LongQuestionError if a short question reads
+        too much.
         """
         self.spent.planned += expected
         if self.spent.short_rows is not None and self.spent.planned > self.spent.short_rows:
@@ -66,7 +67,7 @@ class Meter:
         return ReadBudget(rows=rows, seconds=seconds)
 
     def count(self, rows: int, tier: Tier | None) -> None:
-        """Note rows that were read, and from where. Raises LimitExceededError when they are more than there may be."""
+        """Count rows that were read, and their source. Raises LimitExceededError beyond the limit."""
         self.rows += rows
         self.spent.rows += rows
         if rows:
@@ -74,7 +75,7 @@ class Meter:
         self._check()
 
     def count_cached(self, rows: int, tiers: frozenset[str]) -> None:
-        """Note values that were cached from an earlier question, and what they were made from. Raises as ``count``."""
+        """Count values cached from an earlier question, and their sources. Raises as ``count``."""
         self.count(rows, None)
         self.tiers = (self.tiers - {_NAMES[None]}) | tiers
 

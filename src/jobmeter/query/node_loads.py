@@ -1,4 +1,4 @@
-"""The load of each node of a group: the running replicas on it."""
+"""Load of each node of a group: the running replicas on it."""
 
 from collections.abc import Collection
 
@@ -27,9 +27,9 @@ class _Sum(msgspec.Struct):
 
 
 def node_loads(parts: Parts, places: Collection[Place]) -> dict[Place, Load]:
-    """Return the load of each of those nodes that has replicas.
+    """Compute the load of each of those nodes that has replicas.
 
-    A replica whose cluster is unknown is on the node of its node's name.
+    A replica without a known cluster is matched by node name only.
     """
     by_name = {name: (cluster, name) for cluster, name in sorted(places, reverse=True)}
     found: dict[Place, _Sum] = {}
@@ -57,5 +57,5 @@ def node_loads(parts: Parts, places: Collection[Place]) -> dict[Place, Load]:
 
 
 def _place_of(job: Allocated, node: str) -> Place:
-    """The node of a device, with the cluster of a replica of the job there where one says it."""
+    """Node of a device, with the cluster of a replica of the job there if known."""
     return next((place for place in job.places.values() if place[1] == node), ("", node))

@@ -1,4 +1,4 @@
-"""Machines as they are now: each one once, and whether its agent still sends."""
+"""Current machines: each one once, with the state of its agent."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -14,13 +14,13 @@ from jobmeter.model.time import DAY, MINUTE
 from jobmeter.registry.base import Registry
 
 SILENT_MS = 3 * MINUTE
-"""How long a node may send nothing before it counts as down, unless a setting says otherwise."""
+"""Default for the longest silence in milliseconds of a node that is up."""
 _INTERVALS = 5
-"""As in the registry: a node may be silent for so many of its agent's intervals."""
+"""Intervals of its agent for which a node may be silent, as in the registry."""
 
 
 class NodeState(StrEnum):
-    """The state of a node. Nobody can say of a node whose agent never described itself that it is down."""
+    """State of a node. A node whose agent never described itself is never reported as down."""
 
     UP = "up"
     DOWN = "down"
@@ -28,16 +28,16 @@ class NodeState(StrEnum):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """A node and its state."""
+    """Node with its state."""
 
     node: Node
     state: NodeState
 
 
 class NodesQuestion(msgspec.Struct, Question[Sequence[NodeStatus]], frozen=True, kw_only=True):
-    """The machines that the caller may see, by cluster and name. An empty filter selects all.
+    """Question for the visible machines, by cluster and name. An empty filter selects all.
 
-    ``silent_ms``: how long a node may send nothing before it counts as down.
+    ``silent_ms``: longest silence of a node that is up.
     """
 
     names: frozenset[str] = frozenset()
@@ -60,16 +60,16 @@ def find_nodes(registry: Registry, question: NodesQuestion, scope: Scope, now_ms
 def visible_nodes(
     registry: Registry, scope: Scope, projects: frozenset[str] | None = None, names: frozenset[str] | None = None
 ) -> list[Node]:
-    """Return the records of nodes inside of the scope; ``projects`` and ``names`` narrow them down, None does not."""
+    """Return the records of nodes inside the scope; ``projects`` and ``names`` narrow them unless None."""
     if scope.job is not None:
         return []
     return [node for node in registry.nodes(scope.within(projects), names) if scope.shows_node(node)]
 
 
 def machines(nodes: Iterable[Node]) -> list[Node]:
-    """Return each machine once, by cluster and name: several projects may have a record of it.
+    """Merge records into machines, by cluster and name: several projects may have a record of one machine.
 
-    The machine is as the newest record describes it that an agent made, and was heard of when any record was.
+    The description is that of the newest record made by an agent; the last contact is the newest of all records.
     """
     records: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
@@ -87,7 +87,7 @@ def _machine(records: Sequence[Node]) -> Node:
 
 
 def state_of(node: Node, silent_ms: int, now_ms: int) -> NodeState:
-    """Return the state that follows from when a node was last heard of; a long interval allows a longer silence."""
+    """Determine the state of a node by its last contact; a long interval allows a longer silence."""
     interval = node.info.get("interval_ms")
     patience = max(silent_ms, _INTERVALS * interval if isinstance(interval, int) and 0 < interval <= DAY else 0)
     if node.last_seen is not None and now_ms - node.last_seen < patience:

@@ -1,6 +1,6 @@
-"""Listings for a key whose policies allow some resources of a project alone: the jobs that they permit, and no others.
+"""Listings for a key whose policies allow only some resources of a project.
 
-Totals, newest members and sums are those of the permitted jobs, as if no other job existed.
+Totals, newest members and sums cover only the permitted jobs, as if no other jobs existed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,20 +19,20 @@ from jobmeter.query.subjects import shown
 from jobmeter.registry.base import Registry
 
 MOST_CHECKED, MOST_VIEWED = 100_000, 5_000
-"""Most jobs that a listing checks; and where policies name clusters, so that each job's view is read."""
+"""Most jobs that a listing checks; and most if policies name clusters, because then each job's view is read."""
 _PAGE = 1_000
 _MOST_ABOUT = 256
-"""Newest jobs of a node whose lines in its system log are read, where policies allow some jobs alone."""
+"""Newest jobs of a node whose lines in its system log are shown to a key that sees only some jobs."""
 _NO_TIME = TimeRange(0, 0)
 
 JobName = tuple[str, str]
-"""A job, by (project, id)."""
+"""Job: (project, id)."""
 
 
 def permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> JobPage:
-    """Return the page of those jobs that the policies of a key permit; others are left out, and not counted.
+    """Return a page of the jobs that the key's policies permit; other jobs are not counted.
 
-    Raises LimitExceededError where too many have to be checked.
+    Raises LimitExceededError if too many have to be checked.
     """
     if scope.grant is None:
         return registry.jobs(question, now_ms)
@@ -41,9 +41,9 @@ def permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms
 
 
 def permitted_names(registry: Registry, jobs: Iterable[JobName], scope: Scope, now_ms: int) -> AbstractSet[JobName]:
-    """Return the names of those jobs that lie inside of the scope, and exist where policies narrow it.
+    """Filter the names of jobs inside the scope; if policies narrow it, also by existence.
 
-    Raises LimitExceededError where too many have to be checked.
+    Raises LimitExceededError if too many have to be checked.
     """
     names = {name for name in jobs if scope.allows(*name)}
     if scope.grant is None or not names:
@@ -54,9 +54,9 @@ def permitted_names(registry: Registry, jobs: Iterable[JobName], scope: Scope, n
 
 
 def permitted_series(registry: Registry, series: Sequence[Series], scope: Scope, now_ms: int) -> Sequence[Series]:
-    """Return the series that belong to no job, or to one that lies inside of the scope.
+    """Filter the series that belong to no job, or to a job inside the scope.
 
-    Raises LimitExceededError where too many jobs have to be checked.
+    Raises LimitExceededError if too many jobs have to be checked.
     """
     if scope.grant is None:
         return series
@@ -84,9 +84,9 @@ def permitted_projects(
 
 
 def permitted_about(registry: Registry, nodes: Sequence[Node], scope: Scope, now_ms: int) -> LogQuery | None:
-    """Return the condition that leaves out lines of nodes' system logs about jobs outside of the scope; None: none are.
+    """Build a condition that hides lines in nodes' system logs about jobs outside the scope; None if nothing is hidden.
 
-    Of jobs inside of it, the lines about the newest 256 are found.
+    Shows lines about the newest 256 permitted jobs.
     """
     if scope.grant is None:
         return None
@@ -104,7 +104,7 @@ def _every(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -
         page = registry.jobs(replace(question, offset=offset, limit=_PAGE), now_ms)
         if page.total > most:
             raise LimitExceededError(
-                f"the key's policies allow some resources only, and more than {most} jobs would have to be looked at: "
+                f"the key's policies allow only some resources, and more than {most} jobs would have to be checked: "
                 "narrow the question",
                 "limit",
             )
@@ -122,12 +122,12 @@ def _every(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -
 def projects_of_named(
     registry: Registry, projects: frozenset[str] | None, jobs: tuple[str, ...], scope: Scope, now_ms: int
 ) -> frozenset[str]:
-    """Return the projects that have jobs of those names, all of them inside of the scope.
+    """Return the projects of the named jobs, which must all be inside the scope.
 
-    Raises ForbiddenError where no jobs are named, NotFoundError for one that the scope does not show.
+    Raises ForbiddenError without names, NotFoundError for a job outside the scope.
     """
     if not jobs:
-        raise ForbiddenError("the key's policies allow some resources only: name the jobs whose events are queried")
+        raise ForbiddenError("the key's policies allow only some resources: name the jobs whose events you want")
     found: set[str] = set()
     for name in jobs:
         views = registry.job(projects, name, now_ms)

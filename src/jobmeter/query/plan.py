@@ -1,4 +1,4 @@
-"""From a query to the reads that answer it: the source of each part of its range."""
+"""Plan the reads of a query: choose the source of each part of its range."""
 
 from collections.abc import Sequence
 
@@ -8,26 +8,26 @@ from jobmeter.model.time import DAY, HOUR, MAX_TIME_MS, TimeRange, ceil_to, floo
 from jobmeter.store.base import Tier
 
 WHOLE_MS = ceil_to(MAX_TIME_MS + 1, DAY)
-"""A step of one bucket for any range, which every roll-up can fill."""
+"""Step of one bucket for any range, which every roll-up can fill."""
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A part of the range and where it is read from: a roll-up tier, or raw samples (None)."""
+    """Part of the range with its source: a roll-up tier, or raw samples (None)."""
 
     span: TimeRange
     tier: Tier | None
 
 
 def hours_around(span: TimeRange) -> TimeRange:
-    """The range widened to whole hours, for ``Store.rolled_up_ranges``: an hour that the range cuts counts."""
+    """Widen a range to whole hours for ``Store.rolled_up_ranges``."""
     return TimeRange(floor_to(span.start_ms, HOUR), ceil_to(span.end_ms, HOUR))
 
 
 def segments(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> list[Segment]:
-    """The range in parts, in order of time, each from the coarsest source that answers it exactly.
+    """Split the range into parts, in order of time, each with the coarsest exact source.
 
-    ``rolled`` are the hour-aligned parts in which roll-ups may be trusted, sorted. A tier fits when its buckets fill
-    the asked ones, and only where the range holds a whole bucket of it; raw samples answer everything else.
+    ``rolled`` are the hour-aligned parts with valid roll-ups, sorted. A tier fits if its buckets fill the requested
+    ones and the range contains one of its whole buckets. Raw samples answer everything else.
     """
     tiers = [tier for tier in sorted(Tier, reverse=True) if step_ms % tier == 0]
     parts: list[Segment] = []
@@ -43,7 +43,7 @@ def segments(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> list
 
 
 def _tile(parts: list[Segment], start_ms: int, end_ms: int, tiers: Sequence[Tier]) -> None:
-    """Add a trusted part, its middle from the coarsest tier, what is left at its ends from the next."""
+    """Add a rolled-up part: its middle from the coarsest tier, its ends from the next."""
     if not tiers:
         _add(parts, start_ms, end_ms, None)
         return
@@ -58,7 +58,7 @@ def _tile(parts: list[Segment], start_ms: int, end_ms: int, tiers: Sequence[Tier
 
 
 def _add(parts: list[Segment], start_ms: int, end_ms: int, tier: Tier | None) -> None:
-    """Add a part that is not empty, joined to the last one where both are of one source."""
+    """Add a part unless it is empty; merge it with the last one if both have one source."""
     if start_ms < end_ms:
         if parts and parts[-1].tier is tier:
             start_ms = parts.pop().span.start_ms

@@ -1,7 +1,6 @@
-"""How complete what is stored of a job is: gaps of its replicas, how the agents of its nodes fared, damaged parts.
+"""Completeness of a job's stored data: gaps of its replicas, state of its nodes' agents, damaged parts.
 
-When a sample arrived is not stored. That samples came late is derived from the agents' own metrics: how
-much waited on their disks.
+Arrival times are not stored. Late samples are derived from the agents' own metrics about data waiting on disk.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,33 +29,33 @@ from jobmeter.store.base import Selector, Store
 from jobmeter.store.damage import DamagedPart
 
 REGULAR = ("cpu.time", "cpu.usage", "memory.usage", "gpu.utilization", "npu.utilization", "cpu.utilization")
-"""Metrics that are sampled at an interval, as long as a replica runs. It is judged by the first of them that it has."""
+"""Metrics sampled at an interval as long as a replica runs. The first available one is evaluated."""
 AGENT = frozenset({"agent.samples", "agent.dropped", "agent.spool.damaged", "agent.spool.size", "agent.clock.offset"})
 MOST_GAPS, MOST_STRETCHES, MOST_NODES = 1_000, 100, 256
 STEPS = 1_000
 _FEWEST_STEPS, _POINTS = 30, 1_000_000
 _RAN_MS = MINUTE
-"""How long a replica has to have run for samples of it to be missed."""
+"""Least run time in milliseconds of a replica before missing samples are reported."""
 _LATE_MS = MINUTE
-"""What waits for less is on its way."""
+"""Least delay in milliseconds that counts as late. Shorter delays are normal transit."""
 _MOST_NAMES = 64
 _DAMAGE = frozenset({"samples", "minutes", "hours", "journal"})
 
 K = TypeVar("K")
 _Member = tuple[str, int]
-"""A replica and its attempt."""
+"""Replica and its attempt."""
 _Place = tuple[str, str]
 """Cluster and node."""
 
 
 class QualityQuestion(msgspec.Struct, Question[JobQuality], frozen=True):
-    """How complete what is stored of a job is."""
+    """Question for the completeness of a job's stored data."""
 
     ref: JobRef
 
 
 class _Read(msgspec.Struct, frozen=True, eq=False):
-    """Series in steps: ``columns`` sorted by series and time, those of series k in ``rows(k)``."""
+    """Series in steps: ``columns`` sorted by series and time; series k has the rows ``rows(k)``."""
 
     series: Sequence[Series]
     columns: BucketColumns
@@ -64,11 +63,11 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
     step_ms: int
 
     def rows(self, at: int) -> slice:
-        """Where the steps of a series are."""
+        """Slice of a series' steps."""
         return slice(self.bounds[at], self.bounds[at + 1])
 
     def grouped(self, key: Callable[[Series], K]) -> dict[K, list[int]]:
-        """The series that have steps, by a key."""
+        """Group the series that have steps by a key."""
         groups: dict[K, list[int]] = {}
         for at, one in enumerate(self.series):
             if self.bounds[at + 1] > self.bounds[at]:
@@ -76,7 +75,7 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
         return groups
 
     def presence(self, which: Sequence[int]) -> Presence:
-        """When any of those series was sampled."""
+        """Presence of any of those series."""
         at = np.concatenate([np.arange(self.bounds[one], self.bounds[one + 1]) for one in which])
         columns = self.columns
         counts = columns.count[at].astype(np.int64)
@@ -84,9 +83,9 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
 
 
 def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQuality:
-    """Answers ``QualityQuestion`` about a job that the caller may see in steps, from roll-ups where there are.
+    """Answer a ``QualityQuestion`` about a visible job, in steps, from roll-ups if available.
 
-    What it reads is bounded. Raises LimitExceededError or QueryTimeoutError.
+    Reads a bounded number of rows. Raises LimitExceededError or QueryTimeoutError.
     """
     job, now_ms, limits = view.job, meter.clock.now_ms(), meter.limits
     span = life(job, now_ms)
@@ -119,18 +118,19 @@ def quality(source: Source, view: JobView, scope: Scope, meter: Meter) -> JobQua
 
 
 def _own(store: Store, job: Job, limits: Limits) -> tuple[Sequence[Series], Sequence[str]]:
-    """The series by which replicas may be judged, and their metrics, the best first."""
+    """Find the series that can be evaluated, and their metrics, best first."""
     found = own_series(store, job, frozenset(REGULAR), limits)
     if found:
         return found, REGULAR
-    # An import of other metrics, or Flink's: any is better than none, but what a program reports has no interval.
+    # Imports and Flink have other metrics: any of them will do, except metrics reported by programs, which have no
+    # interval.
     own = Selector(jobs=(job_key(job.project, job.id),), limit=_MOST_NAMES)
     names = [name for name in store.names(own, NamePart.METRIC) if not name.startswith(("app.", "agent.", "job."))]
     return (own_series(store, job, frozenset(names), limits), names) if names else ((), ())
 
 
 def _agents(store: Store, job: Job, limits: Limits, places: Sequence[_Place]) -> list[Series]:
-    """The series of whatever measured the job: its own run, or the agents of its nodes."""
+    """Find the agents' own series: of the job's run, or of its nodes."""
     own = own_series(store, job, AGENT, limits)
     running = {(one.cluster, one.node) for one in own}
     others = tuple(place for place in places if place not in running)
@@ -149,7 +149,7 @@ def _read(source: Source, series: Sequence[Series], span: TimeRange, step_ms: in
 
 
 def _judged(series: Iterable[Series], names: Sequence[str]) -> list[Series]:
-    """Of each replica on each node one series: of the first metric that it has, of its first device."""
+    """Choose one series per replica and node: the first available metric, the first device."""
     order = {name: at for at, name in enumerate(names)}
 
     def rank(one: Series) -> tuple[int, tuple[tuple[str, str], ...], str]:
@@ -225,7 +225,7 @@ def _gaps(member: _Member, node: str, found: Gaps, away: Sequence[Stretch]) -> l
 
 
 def _ran(replica: Replica, view: JobView, now_ms: int) -> bool:
-    """Whether it ran for long enough to be measured, by its record."""
+    """True if the replica ran long enough to be measured, by its record."""
     if replica.start is None or replica.state is JobState.QUEUED:
         return False
     ended = replica.end if replica.end is not None else view.job.end
@@ -287,7 +287,7 @@ def _within(found: Gaps, stays: Sequence[Stretch]) -> list[Stretch]:
 
 
 def _waiting(first: Int64s, last: Int64s, waits: Bools) -> list[Stretch]:
-    """Steps after each other in all of whose samples something waited, where they last."""
+    """Find runs of steps in which data was always waiting, if they last."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], waits, [False])).astype(np.int8)))
     stretches = [(int(first[start]), int(last[end - 1])) for start, end in edges.reshape(-1, 2).tolist()]
     return [Stretch(start, end) for start, end in stretches if end - start >= _LATE_MS]

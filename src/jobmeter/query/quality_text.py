@@ -1,4 +1,4 @@
-"""What there is to say of a job's data, in sentences."""
+"""Describe the quality of a job's data in sentences."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,12 +7,12 @@ from jobmeter.model.quality import JobQuality, NodeQuality, Stretch
 from jobmeter.model.time import HOUR, MINUTE, SECOND, iso
 
 OFF_SECONDS = 1.0
-"""From here on a clock is wrong: less is drift."""
+"""Clock error in seconds that is reported; smaller ones are drift."""
 _NAMED = 3
 
 
 def sentences(quality: JobQuality) -> list[str]:
-    """What is missing first, then what was given up, then clocks, then what came late. Empty where all is well."""
+    """Sentences about missing data, dropped data, clocks and late data, in this order. Empty if all is well."""
     nodes = quality.nodes or ()
     return [*_damaged(quality), *_unmeasured(quality), *_gaps(quality), *_lost(nodes), *_clocks(quality), *_late(nodes)]
 
@@ -27,7 +27,7 @@ def _damaged(quality: JobQuality) -> Iterator[str]:
 def _unmeasured(quality: JobQuality) -> Iterator[str]:
     names = list(dict.fromkeys(one.replica for one in quality.replicas if not one.samples))
     if names:
-        yield f"no samples of {_some(names)} at all"
+        yield f"no samples of {_some(names)}"
 
 
 def _gaps(quality: JobQuality) -> Iterator[str]:
@@ -54,11 +54,11 @@ def _lost(nodes: Sequence[NodeQuality]) -> Iterator[str]:
     if losing:
         total = sum(sum(node.dropped.values()) for node in losing)
         reasons = sorted({reason for node in losing for reason in node.dropped})
-        yield f"{_agents(losing)} gave up {total} samples ({', '.join(reasons)})"
+        yield f"{_agents(losing)} dropped {total} samples ({', '.join(reasons)})"
     damaged = [node for node in nodes if node.damaged_bytes]
     if damaged:
         total = sum(node.damaged_bytes for node in damaged)
-        yield f"{_agents(damaged)} could not read back {total} bytes of what waited on disk"
+        yield f"{_agents(damaged)} could not read back {total} bytes of data that waited on disk"
 
 
 def _clocks(quality: JobQuality) -> Iterator[str]:

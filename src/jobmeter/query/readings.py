@@ -1,8 +1,8 @@
-"""Every stored reading of a job, block by block, for raw exports.
+"""Read every stored sample of a job, block by block, for raw exports.
 
-Nothing is bucketed, joined or converted; a counter is what was read. The series are those that a question about the
-job's metrics is answered from, the counter behind a rate and the two sides of a ratio among them, and of a device that
-was measured for nobody only what was measured while the job had it.
+Samples are neither bucketed, combined nor converted; a counter has the values that were read. The series are those
+behind a query for the job's metrics, including the counter behind a rate and both parts of a ratio. For a device
+measured without a job, only samples from the time when the job had it are included.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -20,16 +20,15 @@ from jobmeter.query.source import expected
 from jobmeter.store.base import Store
 
 _TOGETHER = 256
-"""Series read at a time. Samples in memory are one block."""
+"""Series read together. Samples in memory are one block."""
 
 
 class Readings(msgspec.Struct, frozen=True, eq=False):
-    """``entries`` are the series and the owners of their samples.
+    """Samples of ``entries``, which are series with their owners.
 
-    ``blocks`` gives their samples: ``index`` is a position in ``entries``; the samples of an entry follow one another
-    in order of time, and go on in the next block. It can be gone through once, raises LimitExceededError or
-    QueryTimeoutError, and stops the store's work when it is closed before its end. ``names`` are the metrics that may
-    occur.
+    ``blocks`` yields the samples: ``index`` is a position in ``entries``. The samples of an entry are in order of time
+    and may continue in the next block. It can be iterated once, raises LimitExceededError or QueryTimeoutError, and
+    stops the store's work when closed early. ``names`` are the metrics that may occur.
     """
 
     names: frozenset[str]
@@ -38,9 +37,9 @@ class Readings(msgspec.Struct, frozen=True, eq=False):
 
 
 class ReadingsQuestion(msgspec.Struct, Question[Readings], frozen=True, kw_only=True):
-    """The readings of some metrics of a job inside the range, of some replicas and devices; empty means all.
+    """Question for the samples of some metrics, replicas and devices of a job in the range; empty means all.
 
-    It may read ``Limits.export_rows`` and take ``Limits.export_seconds``, the consumer of the blocks included.
+    It may read ``Limits.export_rows`` and take ``Limits.export_seconds``, including the consumer's time.
     """
 
     ref: JobRef
@@ -51,12 +50,12 @@ class ReadingsQuestion(msgspec.Struct, Question[Readings], frozen=True, kw_only=
 
     @property
     def names(self) -> frozenset[str]:
-        """Every metric that may occur. Raises InvalidRequestError (field ``metric``) for one that is unknown."""
+        """Every metric that may occur. Raises InvalidRequestError (field ``metric``) for an unknown metric."""
         return sources(metrics_of(self.metrics))
 
 
 def readings(store: Store, question: ReadingsQuestion, shape: Shape, meter: Meter) -> Readings:
-    """The readings of a shape's entries; nothing is read before the first block is requested."""
+    """Return the samples of a shape's entries; reading begins with the first requested block."""
     limits = meter.limits
     own = replace(limits, query_rows=limits.export_rows, query_seconds=limits.export_seconds)
     return Readings(question.names, shape.entries, _blocks(store, shape, question.range, Meter(meter.clock, own)))
@@ -77,6 +76,6 @@ def _blocks(store: Store, shape: Shape, span: TimeRange, meter: Meter) -> Genera
 
 
 def _close(found: Iterator[SampleColumns]) -> None:
-    """Stop the store now rather than when the generator is garbage collected."""
+    """Stop the store now rather than at garbage collection."""
     if isinstance(found, Generator):
         found.close()

@@ -1,7 +1,7 @@
-"""Samples to buckets, and buckets to larger ones: array functions without I/O.
+"""Reduce samples to buckets, and buckets to larger ones: array functions without I/O.
 
 Everything works on columns sorted by (index, time), all series at once. ``BucketColumns`` can be merged in any grouping
-with the same result, because each bucket's increase is counted from the last sample before it.
+with equal results, because each bucket's increase is counted from the last sample before it.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ Positions = NDArray[np.intp]
 
 
 def bucket(columns: SampleColumns, step_ms: int, counters: Bools, references: References) -> BucketColumns:
-    """The buckets of raw samples; ``references`` moves on to the last samples of ``columns``.
+    """Build the buckets of raw samples; ``references`` is updated to the last samples of ``columns``.
 
-    ``counters`` bool[k] says which series have increases. Buckets are epoch-aligned and named by their start.
+    ``counters`` bool[k] marks series with increases. Buckets are epoch-aligned and named by their start.
     """
     if not len(columns):
         return empty()
     index, time, value = columns.index, columns.time, columns.value
-    number = time // step_ms  # far quicker than a remainder
+    number = time // step_ms  # much faster than a remainder
     starts = np.flatnonzero(_changes(index) | _changes(number))
     ends = np.r_[starts[1:], len(index)] - 1
     increase, elapsed = _growth(columns, starts, ends, counters, references)
@@ -56,13 +56,13 @@ def bucket(columns: SampleColumns, step_ms: int, counters: Bools, references: Re
 def _growth(
     columns: SampleColumns, starts: Positions, ends: Positions, counters: Bools, references: References
 ) -> tuple[Float64s, Int64s]:
-    """Per bucket the increase since the sample before it, and the time since then; 0 for what is no counter."""
+    """Per bucket the increase since the sample before it, and the time since then; 0 for gauges."""
     if not counters.any():
         return np.zeros(len(starts)), np.zeros(len(starts), np.int64)
     index, time, value = columns.index, columns.time, columns.value
     first = np.flatnonzero(_changes(index))
     series = index[first]
-    # A series without a reference is its own: no increase before its first sample is known.
+    # A series without a reference starts at its first sample: its increase before that is unknown.
     present = references.time[series] != NEVER
     grown = np.empty(len(value))
     np.subtract(value[1:], value[:-1], out=grown[1:])
@@ -77,22 +77,25 @@ def _growth(
 
 
 def growth(before: Float64s, after: Float64s) -> Float64s:
-    """How much a counter grew from one reading to the next: after a reset it counts from zero."""
+    """Growth of a counter between two readings; after a reset it counts from zero."""
     return np.where(after >= before, after - before, after)
 
 
 def coarsen(columns: BucketColumns, step_ms: int) -> BucketColumns:
-    """The same in buckets of ``step_ms``, a multiple of their length."""
+    """Merge buckets into larger ones of ``step_ms``, a multiple of their length."""
     return _merge(columns, columns.index, columns.time // step_ms * step_ms)
 
 
 def relabel(columns: BucketColumns, index: Uint32s) -> BucketColumns:
-    """Series become others: row r now belongs to ``index[r]``; rows that meet in a bucket are merged in time order."""
+    """Assign rows to other series: row r belongs to ``index[r]``.
+
+    Rows that meet in a bucket are merged in time order.
+    """
     return _merge(columns, index, columns.time)
 
 
 def merge(parts: Sequence[BucketColumns]) -> BucketColumns:
-    """Parts of one reading as one: a bucket that lies in several parts becomes one."""
+    """Merge parts of one read; a bucket in several parts becomes one."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return empty()
@@ -103,9 +106,10 @@ def merge(parts: Sequence[BucketColumns]) -> BucketColumns:
 
 
 def _woven(parts: Sequence[BucketColumns]) -> BucketColumns:
-    """The rows of all parts, by series; those of a series in the order of the parts. Each part is sorted by series.
+    """Interleave the rows of all parts by series, and within a series in the order of the parts.
 
-    Where the parts follow each other in time, as they nearly always do, nothing is left to be sorted.
+    Each part is sorted by series. If the parts follow each other in time, as they nearly always do, no sorting is
+    needed.
     """
     _, places = weave([part.index for part in parts])
     size = sum(map(len, parts))
@@ -119,10 +123,10 @@ def _woven(parts: Sequence[BucketColumns]) -> BucketColumns:
 
 
 def weave(owners: Sequence[Uint32s | Int64s]) -> tuple[Positions, list[Positions]]:
-    """Where the rows of several parts go so that all are by owner, those of an owner in the order of the parts.
+    """Positions that interleave several parts by owner, and within an owner in the order of the parts.
 
-    Each part is sorted by owner and not empty. Gives how many rows each owner has in all, then the places of each
-    part's rows.
+    Each part is sorted by owner and not empty. Returns the number of rows per owner, then the positions of each part's
+    rows.
     """
     most = max(int(owner[-1]) for owner in owners) + 1
     counts = [np.bincount(owner, minlength=most) for owner in owners]
@@ -137,12 +141,12 @@ def weave(owners: Sequence[Uint32s | Int64s]) -> tuple[Positions, list[Positions
 
 
 def take(columns: BucketColumns, rows: Positions | Bools | slice) -> BucketColumns:
-    """Some of the rows."""
+    """Select rows."""
     return BucketColumns(**{name: getattr(columns, name)[rows] for name in FIELDS})
 
 
 def empty() -> BucketColumns:
-    """No buckets."""
+    """Build empty columns."""
     none, whole = np.empty(0), np.empty(0, np.int64)
     return BucketColumns(
         np.empty(0, np.uint32), whole, np.empty(0, np.uint64), none, none, none, none, whole, none, whole, none, whole
@@ -169,8 +173,7 @@ def _merge(columns: BucketColumns, index: Uint32s, start: Int64s) -> BucketColum
 
 
 _MOSTLY = 8
-"""Where so many buckets stay as they are for each row that is merged into another, only those that change are touched.
-"""
+"""Ratio of unchanged to merged rows above which only the changed buckets are touched."""
 
 
 def _merge_some(
@@ -191,11 +194,11 @@ def _merge_some(
 def _merge_all(
     ordered: BucketColumns, index: Uint32s, start: Int64s, starts: Positions, ends: Positions
 ) -> BucketColumns:
-    """One bucket for the rows of each run from ``starts`` to ``ends``, which are in the order of (index, start)."""
+    """Merge the rows of each run from ``starts`` to ``ends``, ordered by (index, start), into one bucket."""
     last_time = np.maximum.reduceat(ordered.last_time, starts)
     newest = ends
     if np.any(ordered.last_time[ends] != last_time):
-        # Rows overlap in time (two attempts of one replica): the one that ends last has the last sample.
+        # Rows overlap in time (two attempts of one replica): the row that ends last has the last sample.
         newest = np.lexsort((ordered.last_time, start, index))[ends]
     return BucketColumns(
         index=index[starts].astype(np.uint32),
@@ -214,14 +217,14 @@ def _merge_all(
 
 
 def _changes(column: NDArray[np.generic]) -> Bools:
-    """True where a value differs from the one before it, and at the first row."""
+    """True where a value differs from its predecessor, and at the first row."""
     changed = np.ones(len(column), np.bool_)
     np.not_equal(column[1:], column[:-1], out=changed[1:])
     return changed
 
 
 def is_sorted(*keys: NDArray[np.int64] | NDArray[np.uint32]) -> bool:
-    """True when rows are sorted by the first key, then the second, and so on."""
+    """True if rows are sorted by the first key, then the second, and so on."""
     undecided = np.ones(max(len(keys[0]) - 1, 0), np.bool_)
     for key in keys:
         if np.any(undecided & (key[1:] < key[:-1])):

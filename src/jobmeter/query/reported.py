@@ -1,4 +1,4 @@
-"""What a program itself reported (``app.*``): sample by sample, as it came."""
+"""Values reported by programs (``app.*``), sample by sample, unchanged."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ PREFIX = "app."
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One value that a replica reported under a name, without the prefix ``app.``."""
+    """Reported value of a replica; its name lacks the prefix ``app.``."""
 
     name: str
     time: int
@@ -32,17 +32,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """One page of reports, and how many there are in all."""
+    """Page of reports, and the total number."""
 
     reports: Sequence[Report]
     total: int
 
 
 class ReportedQuestion(msgspec.Struct, Question[Reported], frozen=True, kw_only=True):
-    """What a job reported in a range, by time and then by name and replica, from raw samples.
+    """Question for reports of a job in a range, by time, name and replica, from raw samples.
 
-    ``names`` (with or without the prefix) narrow it; empty means all. ``latest`` gives of each name the newest value
-    before the range's end alone, whenever that was.
+    ``names`` (with or without the prefix) narrow it; empty means all. ``latest`` returns only the newest value of each
+    name before the range's end, of any age.
     """
 
     ref: JobRef
@@ -55,15 +55,15 @@ class ReportedQuestion(msgspec.Struct, Question[Reported], frozen=True, kw_only=
 
 
 def reported(store: Store, job: Job, question: ReportedQuestion, meter: Meter) -> Reported:
-    """The answer about a job that the caller may see."""
+    """Answer a ``ReportedQuestion`` about a visible job."""
     if min(question.offset, question.limit) < 0:
-        raise InvalidRequestError("a page begins at 0 or after", "offset")
+        raise InvalidRequestError("the start of a page must be 0 or more", "offset")
     series = _series(store, meter.limits, job, question)
     keys = SeriesKeys.of(series)
     if question.latest:
         columns = store.previous(keys, question.range.end_ms, meter.budget())
     else:
-        # All of it is in memory together.
+        # All of it is in memory at once.
         budget = replace(meter.budget(), rows=meter.limits.query_points)
         columns = SampleColumns.joined(list(store.read(keys, question.range, budget)))
     meter.count(len(columns), None)
@@ -95,7 +95,7 @@ def _series(store: Store, limits: Limits, job: Job, question: ReportedQuestion) 
 
 
 def _newest(names: Sequence[str], index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, Int64s, Float64s]:
-    """Of each name the row with the highest time; of several, the first replica's."""
+    """Select the newest row of each name; among equal times, the first replica's."""
     best: dict[str, int] = {}
     for row, (at, moment) in enumerate(zip(index.tolist(), time.tolist(), strict=True)):
         at_best = best.get(names[at])

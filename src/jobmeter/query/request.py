@@ -1,4 +1,4 @@
-"""The query for measurements, what makes it a valid one, and its result: the same for every dialect."""
+"""Query for measurements, its validation, and its result: common to all dialects."""
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
@@ -22,16 +22,16 @@ MAX_METRICS = 100
 
 
 class JobRef(msgspec.Struct, frozen=True):
-    """A job by its id. ``project`` None: whichever project that the caller may read has it."""
+    """Reference to a job by id. ``project`` None: any visible project."""
 
     id: str
     project: str | None = None
 
 
 class NodeRef(msgspec.Struct, frozen=True):
-    """A node by its name, or every node of a cluster by an empty one.
+    """Reference to a node by name; an empty name stands for every node of a cluster.
 
-    ``project`` None: every project that the caller may read.
+    ``project`` None: every visible project.
     """
 
     name: str
@@ -40,27 +40,27 @@ class NodeRef(msgspec.Struct, frozen=True):
 
 
 class GroupRef(msgspec.Struct, frozen=True):
-    """The nodes of a resource group. ``project`` None: every project that the caller may read."""
+    """Reference to the nodes of a resource group. ``project`` None: every visible project."""
 
     id: str
     project: str | None = None
 
 
 class By(StrEnum):
-    """What one line of the answer stands for."""
+    """Kind of line in an answer."""
 
     JOB = "job"
     REPLICA = "replica"
     DEVICE = "device"
-    """A line for each device of each replica; a metric without devices gives a line for each replica."""
+    """A line per device of each replica; a metric without devices gives a line per replica."""
     NODE = "node"
 
 
 class Statistic(StrEnum):
-    """What is reported for the samples in one bucket of one series.
+    """Statistic over the samples in one bucket of one series.
 
-    ``mean`` of a counter is its rate per second, ``increase`` demands a counter; ``min max first last sum count`` of a
-    counter speak of the raw readings.
+    ``mean`` of a counter is its rate per second; ``increase`` needs a counter; ``min max first last sum count`` of a
+    counter apply to its raw readings.
     """
 
     MEAN = "mean"
@@ -74,13 +74,13 @@ class Statistic(StrEnum):
 
 
 class MetricQuery(msgspec.Struct, Question["MetricResult"], frozen=True, kw_only=True):
-    """Which metrics of which job, node or resource group, over which range, in steps of ``step_ms``, joined how.
+    """Query for metrics of a job, node or resource group over a range, in steps of ``step_ms``.
 
-    Of a resource group the result has its nodes (see ``jobmeter.query.group``).
+    For a resource group the result covers its nodes (see ``jobmeter.query.group``).
 
-    ``aggregate`` None takes the catalogue's way of joining members (``Metric.over``, of a node ``Metric.on_node``).
-    ``replicas``, ``devices`` and ``labels`` (name, value) narrow the members down; empty means all. Buckets are
-    epoch-aligned, half open, named by their start, and have only samples inside ``[start, end)``.
+    ``aggregate`` None combines members as in the catalogue (``Metric.over``, for a node ``Metric.on_node``).
+    ``replicas``, ``devices`` and ``labels`` (name, value) filter the members; empty means all. Buckets are
+    epoch-aligned, half open, named by their start, and contain only samples inside ``[start, end)``.
     """
 
     subject: JobRef | NodeRef | GroupRef
@@ -96,9 +96,9 @@ class MetricQuery(msgspec.Struct, Question["MetricResult"], frozen=True, kw_only
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
-    """One line of an answer: ``time`` int64[k] bucket starts in ms, ascending; ``value`` float64[k], finite.
+    """Line of an answer: ``time`` int64[k] bucket starts in ms, ascending; ``value`` float64[k], finite.
 
-    Absent is absent.
+    Buckets without samples are absent.
     """
 
     metric: str
@@ -112,7 +112,7 @@ class Line(msgspec.Struct, frozen=True, eq=False):
 
 
 class LineName(NamedTuple):
-    """What a line is called; see ``Line``."""
+    """Name of a line; see ``Line``."""
 
     metric: str
     unit: str
@@ -123,15 +123,15 @@ class LineName(NamedTuple):
 
 
 class LinesInColumns(Sequence[Line]):
-    """Lines whose points lie together: ``time`` and ``value`` as ``Line`` has them, one line after the other.
+    """Lines whose points share arrays: ``time`` and ``value`` as in ``Line``, one line after the other.
 
-    ``names`` are those of the lines, ``ends`` where each ends. Empty lines are left out.
+    ``names`` are the lines' names, ``ends`` the end index of each. Empty lines are left out.
     """
 
     __slots__ = ("ends", "names", "time", "value")
 
     def __init__(self, names: Sequence[LineName], columns: LineColumns) -> None:
-        """``names`` are those of all the lines of the columns."""
+        """``names`` are the names of all lines of the columns, including empty ones."""
         self.time, self.value = columns.time, columns.value
         ends: list[int] = columns.ends.tolist()
         if len(set(ends)) < len(ends) or not all(ends[:1]):
@@ -147,7 +147,7 @@ class LinesInColumns(Sequence[Line]):
     @overload
     def __getitem__(self, at: slice) -> list[Line]: ...
     def __getitem__(self, at: int | slice) -> Line | list[Line]:
-        """One line, or a list of some."""
+        """Return a line, or a list of lines for a slice."""
         if isinstance(at, slice):
             return [self[place] for place in range(*at.indices(len(self)))]
         name, end = self.names[at], self.ends[at]
@@ -159,8 +159,8 @@ class LinesInColumns(Sequence[Line]):
 class MetricResult(msgspec.Struct, frozen=True, eq=False):
     """Lines sorted by (metric, replica in natural order, node, device in natural order). No line is empty.
 
-    ``samples`` is how many stored rows were read for it, or values that an earlier question left; ``tiers`` tells which
-    sources they came from (``raw``, ``minute``, ``hour``).
+    ``samples`` is the number of stored rows read, or of cached values. ``tiers`` lists their sources (``raw``,
+    ``minute``, ``hour``).
     """
 
     query: MetricQuery
@@ -171,7 +171,7 @@ class MetricResult(msgspec.Struct, frozen=True, eq=False):
 
 
 class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True, eq=False):
-    """The answer to a question as ``encode`` writes it, in one way for all questions of that ``form``."""
+    """Question for an answer as written by ``encode``; ``form`` identifies the encoding."""
 
     query: MetricQuery
     form: str
@@ -179,34 +179,34 @@ class EncodedQuestion(msgspec.Struct, Question[bytes], frozen=True, eq=False):
 
 
 class HeadQuestion(msgspec.Struct, Question[Job], frozen=True):
-    """One job without its replicas and allocations."""
+    """Question for a job without its replicas and allocations."""
 
     ref: JobRef
 
 
 class JobQuestion(msgspec.Struct, Question[JobView], frozen=True):
-    """One job with its replicas and allocations."""
+    """Question for a job with its replicas and allocations."""
 
     ref: JobRef
 
 
 class JobViewsQuestion(msgspec.Struct, Question[list[JobView]], frozen=True):
-    """Several jobs, (project, id), with their replicas and without allocations; those that the caller may see."""
+    """Question for several jobs, as (project, id), with replicas but no allocations; invisible jobs are left out."""
 
     jobs: tuple[tuple[str, str], ...]
 
 
 class LogQuestion(LogFilter, Question[LogPage], frozen=True, kw_only=True):
-    """Log lines of one job, or of the system log of one node. ``node`` leaves out a job's lines of other nodes."""
+    """Question for log lines of one job, or of the system log of one node. ``node`` filters a job's lines by node."""
 
     ref: JobRef | NodeRef
     node: str = ""
 
 
 class MetricSelection(NamedTuple):
-    """The catalogue's rows of the requested metrics, each once, and the names of their ``sources``.
+    """Catalogue entries of the distinct requested metrics, and the names of their ``sources``.
 
-    ``own``: each is computed from its own samples alone.
+    ``own``: each is computed only from its own samples.
     """
 
     metrics: tuple[Metric, ...]
@@ -215,7 +215,7 @@ class MetricSelection(NamedTuple):
 
 
 def check(query: MetricQuery, limits: Limits) -> MetricSelection:
-    """The metrics of a query, from the catalogue.
+    """Validate a query and return its metrics.
 
     Raises InvalidRequestError naming the field that is wrong, LimitExceededError for too many buckets.
     """
@@ -225,7 +225,7 @@ def check(query: MetricQuery, limits: Limits) -> MetricSelection:
         raise InvalidRequestError(f"step {query.step_ms} ms must be at least 1 ms", "step")
     if query.aggregate is Aggregate.RATIO:
         raise InvalidRequestError(
-            "aggregate must be mean, sum, min or max: ratio is the catalogue's choice", "aggregate"
+            "aggregate must be mean, sum, min or max: ratio is reserved for the catalogue", "aggregate"
         )
     if query.statistic is Statistic.INCREASE:
         _check_counters(selection.metrics)
@@ -242,7 +242,7 @@ def _selection(metrics: tuple[Metric, ...]) -> MetricSelection:
 
 
 def is_own(metric: Metric) -> bool:
-    """True for a metric that is computed from its own samples alone."""
+    """True for a metric that is computed only from its own samples."""
     return not (metric.ratio or metric.rate_of or metric.difference)
 
 
@@ -253,35 +253,35 @@ def _check_counters(metrics: Sequence[Metric]) -> None:
 
 
 def check_by(subject: JobRef | NodeRef | GroupRef, by: By) -> None:
-    """Refuse lines that the samples of nodes cannot be determined in (field ``by``)."""
+    """Refuse kinds of lines that samples of nodes cannot give (field ``by``)."""
     if not isinstance(subject, JobRef) and by not in {By.NODE, By.DEVICE}:
         raise InvalidRequestError(f"by {by} does not apply to a node: use node or device", "by")
 
 
 def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
-    """The catalogue's row of each name, each once. InvalidRequestError (field ``metric``) for an unknown one."""
+    """Look up distinct names in the catalogue. Raises InvalidRequestError (field ``metric``) for an unknown one."""
     unique = tuple(dict.fromkeys(names))
     if not 1 <= len(unique) <= MAX_METRICS:
         raise InvalidRequestError(
-            f"a question names 1 to {MAX_METRICS} metrics, this one names {len(unique)}", "metric"
+            f"a question must name 1 to {MAX_METRICS} metrics, this one names {len(unique)}", "metric"
         )
     return tuple(_metric(name) for name in unique)
 
 
 def bucket_count(span: TimeRange, step_ms: int) -> int:
-    """How many buckets meet the range."""
+    """Number of buckets that overlap the range."""
     if span.start_ms == span.end_ms:
         return 0
     return -(-span.end_ms // step_ms) - span.start_ms // step_ms
 
 
 def sources(metrics: Iterable[Metric]) -> frozenset[str]:
-    """The names of everything that those metrics are, or may be derived from."""
+    """Names of all metrics from which those may be derived, including themselves."""
     return frozenset().union(*map(sources_of, metrics))
 
 
 def sources_of(metric: Metric) -> frozenset[str]:
-    """The names of everything that one metric is, or may be derived from."""
+    """Names of all metrics from which one may be derived, including itself."""
     return _SOURCES.get(metric.name) or frozenset({metric.name})
 
 
@@ -293,7 +293,7 @@ def _sources(metric: Metric) -> frozenset[str]:
 
 _SOURCES = {metric.name: _sources(metric) for metric in METRICS}
 _SINGLE: dict[tuple[str, ...], MetricSelection] = {(metric.name,): _selection((metric,)) for metric in METRICS}
-"""Of one metric of the catalogue, as most queries are."""
+"""Selections of single metrics, which most queries use."""
 
 
 def _metric(name: str) -> Metric:
@@ -304,8 +304,8 @@ def _metric(name: str) -> Metric:
 
 
 def series_since(span: TimeRange, limits: Limits) -> int:
-    """Since when a series must have samples to answer a range, in epoch milliseconds: the same for a day of ranges.
+    """Earliest last sample in epoch milliseconds of series that can answer a range: equal for all ranges of a day.
 
-    A sample may be dated after it was written by as much as the pipeline lets through.
+    A sample's time may be ahead of its arrival by as much as the pipeline permits.
     """
     return max(floor_to(span.start_ms - limits.future_seconds * SECOND, DAY), 0)

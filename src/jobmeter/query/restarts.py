@@ -1,11 +1,11 @@
-"""Restarts: the devices that a replica had one after another are one member of its job.
+"""Restarts: devices that a replica had one after another become one member of its job.
 
-A replica that restarts on another node, or on other devices, never has the old and the new ones together. Counted as
-members of their own, both would be added up in the bucket of the restart. So its stays, one for each attempt and node,
-follow each other, and the devices of a stay take the places of those before: by their name, else in their order.
+A replica that restarts on another node, or on other devices, never has the old and the new ones together. As separate
+members, both would be added up in the bucket of the restart. So its stays, one for each attempt and node, follow each
+other. The devices of a stay replace earlier ones by name, else by order.
 
-Samples without attempts (of an import, for example) show one attempt on several nodes, or on several devices one after
-another. They follow each other too, unless allocations say that the replica had them at the same time.
+Samples without attempts (from an import, for example) show one attempt on several nodes, or on several devices one
+after another. They follow each other too, unless allocations state that the replica had them simultaneously.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,12 +21,12 @@ from jobmeter.query.request import By
 from jobmeter.query.shape import Entry, Member
 
 _Time = tuple[int, int]
-"""From when until when a replica had something, in ms; the end is exclusive."""
+"""Time in which a replica had something: start and exclusive end in ms."""
 _NodeKey = tuple[str, str]
 
 
 class _Use(NamedTuple):
-    """A device in one attempt of a replica."""
+    """Device in one attempt of a replica."""
 
     attempt: int
     cluster: str
@@ -35,16 +35,16 @@ class _Use(NamedTuple):
 
 
 class JoinedEntries(NamedTuple):
-    """Entries by what they are members of. ``lasting``: no allocation had a say in it, whose times may change."""
+    """Entries with their members. ``range_independent``: no allocation, whose times may change, affected them."""
 
     entries: list[Entry]
-    lasting: bool
+    range_independent: bool
 
 
 def join_restarts(entries: Sequence[Entry], view: JobView, by: By) -> JoinedEntries:
-    """Return entries in which the devices that a replica of a job had one after another are the same member.
+    """Merge the devices that a replica of a job had one after another into one member.
 
-    With ``By.NODE`` only those of one node, with ``By.DEVICE`` none: each device has a line of its own there.
+    With ``By.NODE`` only devices of one node are merged; with ``By.DEVICE`` each device keeps its own line.
     """
     attempts = {(one.name, one.node): one.attempt for one in sorted(view.replicas, key=lambda one: one.attempt)}
     uses = [None if by is By.DEVICE or not one.member.device else _use(one, attempts) for one in entries]
@@ -53,20 +53,20 @@ def join_restarts(entries: Sequence[Entry], view: JobView, by: By) -> JoinedEntr
         if use is not None:
             replicas.setdefault(_group(entry, by), {}).setdefault(use, entry.member)
     members: dict[tuple[tuple[str, str, str], _Use], Member] = {}
-    lasting, times = True, _times(view)
+    range_independent, times = True, _times(view)
     for group, found in replicas.items():
         if len(found) > 1:
             replica = _Replica(group[0], times)
             replica.follow(found)
-            lasting = lasting and replica.lasting
+            range_independent = range_independent and replica.range_independent
             members |= {(group, use): member for use, member in replica.members(found) if member != found[use]}
     if not members:
-        return JoinedEntries(list(entries), lasting=True)
+        return JoinedEntries(list(entries), range_independent=True)
     joined = [
         entry if use is None else replace(entry, member=members.get((_group(entry, by), use), entry.member))
         for entry, use in zip(entries, uses, strict=True)
     ]
-    return JoinedEntries(joined, lasting)
+    return JoinedEntries(joined, range_independent)
 
 
 def _group(entry: Entry, by: By) -> tuple[str, str, str]:
@@ -76,16 +76,16 @@ def _group(entry: Entry, by: By) -> tuple[str, str, str]:
 
 def _use(entry: Entry, attempts: Mapping[tuple[str, str], int]) -> _Use:
     series, member = entry.series, entry.member
-    # A series of the device itself has no attempt: it is that of the replica on the device's node.
+    # A series of the device has no attempt: it belongs to the replica on the device's node.
     attempt = series.attempt if series.job else attempts.get((entry.replica, member.node), 0)
     return _Use(attempt, member.cluster, member.node, member.device)
 
 
 def _times(view: JobView) -> Mapping[tuple[str, str, str], _Time]:
-    """When each replica had each device, by (replica, node, device): from the first time to the last."""
+    """Time in which each replica had each device, by (replica, node, device): from first to last."""
     found: dict[tuple[str, str, str], _Time] = {}
     for one in view.allocations:
-        # What samples say ends with the last sample.
+        # Times by samples end with the last sample.
         end = MAX_TIME_MS if one.end is None else one.end + (one.source is AllocationSource.IMPORT)
         key = one.replica, one.node, one.device
         start, last = found.get(key, (one.start, end))
@@ -95,14 +95,14 @@ def _times(view: JobView) -> Mapping[tuple[str, str, str], _Time]:
 
 @dataclass(slots=True)
 class _Place:
-    """Places of a replica at one time, and their successors: the uses of one member."""
+    """Successive uses of one member."""
 
     uses: list[_Use] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Lane:
-    """Stays that follow each other: ``attempt`` and ``time`` are of the last one."""
+    """Successive stays: ``attempt`` and ``time`` belong to the last one."""
 
     places: list[_Place] = field(default_factory=list)
     attempt: int = -1
@@ -111,17 +111,17 @@ class _Lane:
 
 
 class _Replica:
-    """The stays of one replica, and the places in which their devices follow each other."""
+    """Stays of one replica, and the order in which their devices replace each other."""
 
     def __init__(self, name: str, times: Mapping[tuple[str, str, str], _Time]) -> None:
         self._name = name
         self._times = times
         self._lanes: list[_Lane] = []
-        self.lasting = True
-        """False once an allocation decided."""
+        self.range_independent = True
+        """False once an allocation affected the result."""
 
     def follow(self, uses: Iterable[_Use]) -> None:
-        """Let each stay follow an earlier one, where there is one that it does not overlap."""
+        """Append each stay to an earlier one that it does not overlap."""
         stays: dict[tuple[int, str, str], list[str]] = {}
         for use in sorted(uses, key=self._order):
             stays.setdefault(use[:3], []).append(use.device)
@@ -137,7 +137,7 @@ class _Replica:
             _take_places(lane, [[_Use(attempt, cluster, node, device) for device in row] for row in rows])
 
     def members(self, found: Mapping[_Use, Member]) -> Iterator[tuple[_Use, Member]]:
-        """The member of each use: that of the last one in its place."""
+        """Yield the member of each use: the member of the last use in its place."""
         taken: set[Member] = set()
         for place in sorted((place for lane in self._lanes for place in lane.places), key=lambda one: len(one.uses)):
             own = [found[use] for use in reversed(place.uses)]
@@ -151,28 +151,28 @@ class _Replica:
         return use.attempt, -1 if time is None else time[0], natural(use.node), natural(use.device)
 
     def _ended(self, lane: _Lane, attempt: int, time: _Time | None) -> bool:
-        """Return True where the stays of a lane were over before another one, of that attempt and time."""
+        """True if the stays of a lane ended before another stay of that attempt and time."""
         if lane.attempt != attempt:
             return True
         if lane.time is None or time is None:
-            return bool(self._name)  # a replica is in one place; what has no name may be several
-        self.lasting = False
+            return bool(self._name)  # a named replica runs in one place; unnamed ones may be several
+        self.range_independent = False
         return lane.time[1] <= time[0]
 
     def _rows(self, node: str, devices: Sequence[str]) -> list[list[str]]:
-        """The devices of a stay, those that it had one after another together. They are in the order of their begin."""
+        """Group the devices of a stay that it had one after another, in order of their start."""
         rows: list[list[str]] = []
         ends: list[int] = []
         for device in devices:
             time = self._time(node, device)
             row = next((at for at, end in enumerate(ends) if time is not None and end <= time[0]), None)
-            # One sample says nothing of how long it had the device.
+            # A single sample does not tell how long it had the device.
             end = MAX_TIME_MS if time is None or time[1] - time[0] <= 1 else time[1]
             if row is None:
                 rows.append([device])
                 ends.append(end)
             else:
-                self.lasting = False
+                self.range_independent = False
                 rows[row].append(device)
                 ends[row] = end
         return rows
@@ -189,7 +189,7 @@ class _Replica:
 
 
 def _take_places(lane: _Lane, rows: Iterable[list[_Use]]) -> None:
-    """Put each row of uses into the place of an earlier one: of that device name, else the first free one."""
+    """Put each row of uses into an earlier place: by device name, else into the first free one."""
     free = dict(enumerate(lane.places))
     waiting: list[list[_Use]] = []
     for row in rows:

@@ -1,6 +1,6 @@
-"""Values of hours that are over, joined to lines and cached: of a long range only its ends are worked out again.
+"""Cache of line values for closed hours: for a long range only its ends are recomputed.
 
-They are valid for one revision of the store (``Store.revision``) and one layout of a job's series. Only metrics
+Values are valid for one revision of the store (``Store.revision``) and one layout of a job's series. Only metrics
 computed from their own samples are cached: a derived metric may differ between a part of a range and the whole.
 """
 
@@ -17,13 +17,13 @@ from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
 
 _STRETCH = 4
-"""A cached part serves a query while it is at most this many times as long."""
+"""Largest length of a cached part as a multiple of the query's."""
 
 Tables = Mapping[str, Table]
 
 
 class Part(msgspec.Struct, frozen=True, eq=False):
-    """The tables of a part of a range by metric, made from ``tiers``; ``fresh``: just now."""
+    """Tables of a part of a range by metric, computed from ``tiers``; ``fresh``: not from the cache."""
 
     span: TimeRange
     tables: Tables
@@ -32,14 +32,14 @@ class Part(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def rows(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return sum(map(len, self.tables.values()))
 
 
 class ResultCache:
-    """Cached tables by layout and query. Thread safe.
+    """Cached tables by layout and query. Thread-safe.
 
-    A layout is identified by the object itself: a repeated query gets the same one.
+    A layout is identified by the object: a repeated query gets the identical one.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -48,7 +48,7 @@ class ResultCache:
     def get(
         self, layout: Layout, part_key: Hashable, span: TimeRange, revision: Hashable, make: Callable[[], Part]
     ) -> Part:
-        """The part of a question over a span of whole steps; ``part_key`` is everything else that it depends on."""
+        """Return the values of a span of whole steps; ``part_key`` is everything else that they depend on."""
         name, validator = (ResultCache, id(layout), part_key), (layout, revision)
         part: Part | None = self._cache.get(name, validator)
         if part is not None:
@@ -62,7 +62,7 @@ class ResultCache:
 
 
 def middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRange | None:
-    """The longest part of a range in whole steps of hours that are rolled up, where that is worth caching."""
+    """Longest part of a range in whole steps of rolled-up hours, if worth caching."""
     if not any(step_ms % tier == 0 for tier in Tier):
         return None
     parts = [whole_steps(inside, step_ms) for one in rolled if (inside := one.intersect(span)) is not None]
@@ -71,12 +71,12 @@ def middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRa
 
 
 def ends(span: TimeRange, inside: TimeRange) -> tuple[TimeRange, TimeRange]:
-    """What is before and what is after a part of a range; either may be empty."""
+    """Ranges before and after a part of a range; either may be empty."""
     return TimeRange(span.start_ms, inside.start_ms), TimeRange(inside.end_ms, span.end_ms)
 
 
 def woven(tables: Sequence[Table]) -> Table:
-    """The rows of tables that follow each other in time, by owner; each of them is sorted."""
+    """Interleave the rows of successive tables by owner; each table is sorted."""
     filled = [table for table in tables if len(table)]
     if len(filled) < 2:
         return filled[0] if filled else tables[0]

@@ -1,8 +1,8 @@
-"""Cache of buckets of hours that are over: of a day, only its last hours are read again.
+"""Cache of buckets of closed hours: for a day, only its last hours are read again.
 
-They are valid for one revision of the store (``Store.revision``). Lines need whole steps, so whole steps are
-cached, coarsened already; what a range cuts off at its ends is cached as it was read, an hour or a day at a time, and
-where it cuts into a minute, so are the raw samples of that hour.
+Buckets are valid for one revision of the store (``Store.revision``). Lines need whole steps, so these are cached in the
+query's step. The ends of a range are cached as read, an hour or a day at a time. If a range cuts a minute, the raw
+samples of that hour are cached too.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -16,10 +16,10 @@ from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
 
 _STRETCH = 4
-"""A cached part serves a query while it is at most this many times as long."""
+"""Largest length of a cached part as a multiple of the query's."""
 
 _FEW = 256
-"""Series of which an hour of raw samples is not much."""
+"""Largest number of series for which an hour of raw samples is small."""
 
 ReadRows = Callable[[TimeRange], BucketColumns]
 ReadSamples = Callable[[TimeRange], SampleColumns]
@@ -31,16 +31,16 @@ class _Part(msgspec.Struct, frozen=True, eq=False):
 
 
 class Trusted(msgspec.Struct, frozen=True):
-    """A span whose samples are all rolled up, at a revision of the store."""
+    """Span whose samples are all rolled up, at a revision of the store."""
 
     span: TimeRange
     revision: Hashable
 
 
 class RollupCache:
-    """Roll-up rows by (series, step), in the cache. Safe to use from any thread.
+    """Cached roll-up rows by (series, step). Thread-safe.
 
-    Series are identified by their ``SeriesKeys`` object itself: a repeated query has the same one.
+    Series are identified by the ``SeriesKeys`` object: a repeated query gets the identical one.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -49,9 +49,9 @@ class RollupCache:
     def read(
         self, keys: SeriesKeys, span: TimeRange, tier: Tier, step_ms: int, usable: "Trusted", rows: ReadRows
     ) -> Iterator[BucketColumns]:
-        """The buckets of ``step_ms`` over a span of one tier, in order of time; ``rows`` reads what is unknown.
+        """Return the buckets of ``step_ms`` over a span of one tier, in order of time; ``rows`` reads missing ones.
 
-        The first and the last of them have only what lies inside of the span.
+        The first and last bucket contain only data inside the span.
         """
         whole = whole_steps(span, step_ms)
         if not whole.length_ms:
@@ -62,7 +62,7 @@ class RollupCache:
         yield from self._ends(keys, TimeRange(whole.end_ms, span.end_ms), tier, step_ms, usable, rows)
 
     def samples(self, keys: SeriesKeys, span: TimeRange, revision: Hashable, rows: ReadSamples) -> SampleColumns:
-        """The raw samples of a span inside one ``stretch``; the whole of it is read where it is unknown."""
+        """Return the raw samples of a span inside one ``stretch``; if missing, the whole stretch is read."""
         whole = stretch(keys, span)
         name = (RollupCache, id(keys), None, whole.start_ms)
         found: SampleColumns | None = self._cache.get(name, (keys, revision))
@@ -101,7 +101,7 @@ class RollupCache:
             name = (RollupCache, id(keys), tier, start)
             usable: _Part | None = self._cache.get(name, (keys, trusted.revision))
             if usable is None or usable.span.start_ms > covered.start_ms or usable.span.end_ms < covered.end_ms:
-                # The start of a range moves with every query: read what the next ones need as well.
+                # The start of a range moves with every query, so read data for the next queries too.
                 whole = chunk.intersect(trusted.span) if len(keys) <= _FEW else None
                 if whole is None or whole.intersect(covered) != covered:
                     whole = covered
@@ -115,7 +115,7 @@ class RollupCache:
 
 
 def stretch(keys: SeriesKeys, span: TimeRange) -> TimeRange:
-    """Span read together where a range cuts an hour that is over: its start moves with every query."""
+    """Span to read when a range cuts a closed hour, because its start moves with every query."""
     length = HOUR if len(keys) <= _FEW else 5 * MINUTE
     start = floor_to(span.start_ms, length)
     return TimeRange(start, start + length)

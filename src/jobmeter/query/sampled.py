@@ -1,7 +1,7 @@
-"""Lines of a job with the times of the samples behind their points: what a rule needs to judge by samples.
+"""Lines of a job with the times of the samples behind their points, for rules.
 
-A bucket's start says neither when its samples were taken nor how many there were. Coverage, durations and gaps are
-computed from the samples' own times instead.
+A bucket's start tells neither the times of its samples nor their number. Coverage, durations and gaps are computed from
+the samples' own times instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,20 +19,20 @@ from jobmeter.query.request import Line, MetricQuery
 
 
 class SampledLine(msgspec.Struct, frozen=True, eq=False):
-    """A line of an answer, and when the samples behind each of its points were taken."""
+    """Line of an answer with the sampling times behind each point."""
 
     line: Line
     presence: Presence
 
 
 class SampledQuestion(msgspec.Struct, Question[Sequence[SampledLine]], frozen=True, eq=False):
-    """The lines that answer a query, each with the times of its samples."""
+    """Question for the lines of a query with their sampling times."""
 
     query: MetricQuery
 
 
 class Sampling:
-    """The times of the samples in a frame, for each of the lines that its entries are laid out in."""
+    """Sampling times in a frame, by line."""
 
     def __init__(self, frame: Frame, layout: Layout) -> None:
         self._frame = frame
@@ -42,10 +42,10 @@ class Sampling:
         self._known: dict[bytes, Presence] = {}
 
     def of(self, metric: str, line: int, time: Int64s) -> Presence:
-        """Return when the samples of a line were taken; ``time`` are the starts of the buckets that have a point.
+        """Return the sampling times of a line; ``time`` are the starts of the buckets that have a point.
 
-        Of several series in one bucket (attempts of a replica, parts) the one with the most samples counts. Lines that
-        were sampled alike, as most metrics of a member are, share one object.
+        Of several series in one bucket (attempts of a replica, parts) the one with the most samples counts. Lines with
+        equal sampling times, as for most metrics of a member, share one object.
         """
         found = self._of(metric, line, time)
         return self._known.setdefault(found.key, found)
@@ -64,7 +64,7 @@ class Sampling:
         return _at(time, start, found)
 
     def _of_line(self, metric: str) -> dict[int, list[int]]:
-        """Return the entries whose samples a metric of each line is made from."""
+        """Return the entries of each line whose samples a metric is computed from."""
         if metric not in self._entries:
             by_line: dict[int, list[int]] = {}
             shape, line = self._frame.shape, self._layout.line
@@ -72,13 +72,13 @@ class Sampling:
                 added: dict[int, list[int]] = {}
                 for at in range(*shape.range_of(source)):
                     added.setdefault(int(line[shape.member[at]]), []).append(at)
-                by_line = {**added, **by_line}  # what was measured itself goes before what it could be derived from
+                by_line = {**added, **by_line}  # measured samples take precedence over derivations
             self._entries[metric] = by_line
         return self._entries[metric]
 
 
 def _at(time: Int64s, start: Int64s, found: Presence) -> Presence:
-    """Return the presence in the buckets at ``time``; a bucket that is not found has one sample at its start."""
+    """Select the presence in the buckets at ``time``; a missing bucket gets one sample at its start."""
     place = np.minimum(np.searchsorted(start, time), max(len(start) - 1, 0))
     if not len(start):
         return Presence(time, time, np.ones(len(time), np.int64))
@@ -91,7 +91,7 @@ def _at(time: Int64s, start: Int64s, found: Presence) -> Presence:
 
 
 def _sources(metric: str) -> Iterator[str]:
-    """Yield the metric itself, and after it the one by whose samples it is known where nobody measured it."""
+    """Yield the metric, then the metric that replaces it if it was not measured."""
     row = CATALOG[metric]
     yield metric
     if row.rate_of:

@@ -1,7 +1,7 @@
-"""Questions about series as they are stored: which there are, what they are called, and their raw readings.
+"""Questions about stored series: their list, their names, and their raw samples.
 
-Nothing is joined, converted or made a rate: a counter is what was read. The client chooses among the series and does
-the arithmetic. Series outside of the caller's scope do not exist, neither as series nor by a name of theirs.
+Samples are neither combined, converted nor turned into rates; a counter has the values that were read. The client
+selects series and does the arithmetic. Series outside the caller's scope do not exist, neither as series nor by name.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ from jobmeter.query.source import Source, buckets, expected
 from jobmeter.store.base import Selector, Store
 
 _SAMPLES_A_POINT = 4
-"""Raw samples that one query may have in memory, for each point that an answer may have."""
+"""Raw samples that a query may hold in memory per point that an answer may have."""
 
 
 class FoundSeries(msgspec.Struct, frozen=True):
-    """Series, in no order, and the milliseconds that it took to find them."""
+    """Series in any order, and the milliseconds that the search took."""
 
     series: Sequence[Series]
     milliseconds: int = 0
 
 
 class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only=True):
-    """The series of some metrics (None: of all) and, where they are given, of some job keys and (cluster, node) pairs.
+    """Question for the series of some metrics (None: of all), optionally of job keys and (cluster, node) pairs.
 
-    ``since_ms`` leaves out those last written before, where that time is known.
+    ``since_ms`` leaves out series last written before, if that time is known.
     """
 
     metrics: frozenset[str] | None = None
@@ -43,7 +43,7 @@ class SeriesQuestion(msgspec.Struct, Question[FoundSeries], frozen=True, kw_only
 
 
 class NamesQuestion(msgspec.Struct, Question[list[str]], frozen=True, kw_only=True):
-    """What occurs as ``part`` of any series: the first ``limit`` names that begin with ``prefix``, sorted."""
+    """Question for values of ``part`` in any series: the first ``limit`` names that begin with ``prefix``, sorted."""
 
     part: NamePart
     prefix: str = ""
@@ -51,23 +51,23 @@ class NamesQuestion(msgspec.Struct, Question[list[str]], frozen=True, kw_only=Tr
 
 
 class Samples(msgspec.Struct, frozen=True, eq=False):
-    """Raw readings; ``columns.index`` is a position among the series of the query."""
+    """Raw samples; ``columns.index`` is a position among the series of the query."""
 
     columns: SampleColumns
     milliseconds: int = 0
 
 
 class SamplesQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
-    """Every reading of those series inside the range."""
+    """Question for every sample of those series in the range."""
 
     series: tuple[Series, ...]
     range: TimeRange
 
 
 class Buckets(msgspec.Struct, frozen=True, eq=False):
-    """The readings reduced to steps, from any source that answers exactly; see ``Samples``.
+    """Samples reduced to steps, from any exact source; see ``Samples``.
 
-    ``samples`` is how many stored rows were read for it.
+    ``samples`` is the number of stored rows read.
     """
 
     columns: BucketColumns
@@ -76,7 +76,7 @@ class Buckets(msgspec.Struct, frozen=True, eq=False):
 
 
 class BucketsQuestion(msgspec.Struct, Question[Buckets], frozen=True, kw_only=True):
-    """The readings of those series in epoch-aligned steps: their number, sum, least, greatest, first and last."""
+    """Question for the samples of those series in epoch-aligned steps: number, sum, least, greatest, first and last."""
 
     series: tuple[Series, ...]
     range: TimeRange
@@ -84,14 +84,14 @@ class BucketsQuestion(msgspec.Struct, Question[Buckets], frozen=True, kw_only=Tr
 
 
 class LastQuestion(msgspec.Struct, Question[Samples], frozen=True, kw_only=True):
-    """The last reading of each of those series that has one at or after ``since_ms``."""
+    """Question for the last sample of each of those series at or after ``since_ms``."""
 
     series: tuple[Series, ...]
     since_ms: int = 0
 
 
 def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter) -> FoundSeries:
-    """See ``SeriesQuestion``. Raises LimitExceededError where more match than one question may read."""
+    """Answer a ``SeriesQuestion``. Raises LimitExceededError if more series match than a question may read."""
     jobs = question.jobs
     if scope.job is not None:
         own = _own(scope)
@@ -110,14 +110,14 @@ def find(store: Store, question: SeriesQuestion, scope: Scope, meter: Meter) -> 
 
 
 def names(store: Store, question: NamesQuestion, scope: Scope) -> list[str]:
-    """See ``NamesQuestion``."""
+    """Answer a ``NamesQuestion``."""
     jobs = None if scope.job is None else _own(scope)
     selector = Selector(projects=scope.projects, jobs=jobs, limit=question.limit)
     return store.names(selector, question.part, question.prefix)
 
 
 def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter) -> Samples:
-    """See ``SamplesQuestion``. Raises LimitExceededError or QueryTimeoutError."""
+    """Answer a ``SamplesQuestion``. Raises LimitExceededError or QueryTimeoutError."""
     _check(question.series, scope)
     most = _SAMPLES_A_POINT * meter.limits.query_points
     parts: list[SampleColumns] = []
@@ -134,17 +134,17 @@ def samples(store: Store, question: SamplesQuestion, scope: Scope, meter: Meter)
 
 
 def in_steps(source: Source, question: BucketsQuestion, scope: Scope, meter: Meter) -> Buckets:
-    """See ``BucketsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
+    """Answer a ``BucketsQuestion``. Raises LimitExceededError or QueryTimeoutError."""
     _check(question.series, scope)
-    readings = np.zeros(len(question.series), np.bool_)
+    is_counter = np.zeros(len(question.series), np.bool_)
     columns = buckets(
-        source, SeriesKeys.of(question.series), readings, question.range, question.step_ms, owned_ms=0, meter=meter
+        source, SeriesKeys.of(question.series), is_counter, question.range, question.step_ms, owned_ms=0, meter=meter
     )
     return Buckets(columns, meter.rows, _milliseconds(meter))
 
 
 def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Samples:
-    """See ``LastQuestion``. Raises QueryTimeoutError."""
+    """Answer a ``LastQuestion``. Raises QueryTimeoutError."""
     _check(question.series, scope)
     if not question.series:
         return Samples(SampleColumns.empty())
@@ -154,14 +154,14 @@ def last(store: Store, question: LastQuestion, scope: Scope, meter: Meter) -> Sa
 
 
 def _check(series: Sequence[Series], scope: Scope) -> None:
-    """A series that the caller may not see is one that does not exist."""
+    """Raise NotFoundError for series that the caller may not see."""
     for one in series:
         if not scope.allows(one.project, one.job):
             raise NotFoundError(f"there is no series of {one.metric}", "series", one.metric)
 
 
 def _own(scope: Scope) -> tuple[int, ...]:
-    """The keys of the one job that a share token is for."""
+    """Return the job keys of a share token."""
     return tuple(job_key(project, scope.job or "") for project in scope.projects or ())
 
 

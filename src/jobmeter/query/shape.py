@@ -1,7 +1,7 @@
-"""What a question is about, apart from its range: the series that answer it, and what each of them stands for.
+"""Shape of a query, independent of its range: the series that answer it, and their members.
 
-A shape is the same from one query to the next, so that it is cached (``jobmeter.query.layout``) while neither the
-job's record nor its series change; a request then costs array operations alone.
+A shape is cached (``jobmeter.query.layout``) while neither the job's record nor its series change. Later queries then
+need only array operations.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,9 +19,9 @@ from jobmeter.model.time import TimeRange
 
 
 class Member(NamedTuple):
-    """The smallest subject of a metric: a device of a replica, a replica, a node, a job.
+    """Smallest subject of a metric: a device of a replica, a replica, a node, a job.
 
-    ``job`` is empty unless several jobs meet in one question (that of a node).
+    ``job`` is empty unless several jobs occur in one query (for a node).
     """
 
     job: str
@@ -32,10 +32,11 @@ class Member(NamedTuple):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One stored series in its part for the question.
+    """Stored series with its role in the query.
 
-    ``replica`` is the replica of its samples; for a device's own series the one that the device was allocated to.
-    ``clip`` is the time of that allocation: samples outside belong to others. None for a series of the subject itself.
+    ``replica`` is the replica of its samples; for a device's own series the replica to which the device was allocated.
+    ``clip`` is the time of that allocation: samples outside belong to others. It is absent for a series of the subject
+    itself.
     """
 
     series: Series
@@ -45,10 +46,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True, eq=False):
-    """Entries that can be read together: ``positions`` uint32[k] in the shape's entries, and their keys in that order.
+    """Entries that can be read together: ``positions`` uint32[k] in the shape's entries, with their keys in order.
 
-    ``counters`` bool[k] says which are counters. ``span`` is what to read, and since ``owned_ms`` its samples are
-    theirs. ``in_order`` is True when the positions are 0, 1, 2 and so on.
+    ``counters`` bool[k] marks counters. ``span`` is the range to read; samples before ``owned_ms`` belong to others.
+    ``in_order`` is True if the positions are 0, 1, 2 and so on.
     """
 
     positions: Uint32s
@@ -60,13 +61,13 @@ class Read(msgspec.Struct, frozen=True, eq=False):
 
 
 class Shape:
-    """Entries, sorted by metric, and their members.
+    """Entries, sorted by metric, and their members. Immutable.
 
-    ``members`` are the members of all entries, ``nodes`` the last node of each; ``member`` int64[k] is
-    the position of each entry's; ``part`` int64[k] numbers the (metric, member, labels) that an entry belongs to, so
-    that attempts of one replica share a number, and ``part_member`` gives the member of each such number. ``of_job``
-    bool[k] is False for series of no job; ``jobs`` are the job keys of all entries. ``keys`` are the keys
-    of all entries, where they can be read together and are gauges; else None. Nothing of it changes after construction.
+    ``members`` are the members of all entries, ``nodes`` the last node of each. ``member`` int64[k] is the member
+    position of each entry. ``part`` int64[k] numbers the (metric, member, labels) of an entry, so that attempts of one
+    replica share a number. ``part_member`` gives the member of each part number. ``of_job`` bool[k] is False for series
+    without a job. ``jobs`` are the job keys of all entries. ``keys`` are the keys of all entries if they can be read
+    together and are gauges; else None.
     """
 
     __slots__ = (
@@ -89,7 +90,7 @@ class Shape:
     )
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        """Take entries in any order; the attempts of one member then follow one another."""
+        """Take entries in any order; the attempts of one member become adjacent."""
         self.entries = _sorted(entries)
         places: dict[Member, int] = {}
         parts: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
@@ -124,34 +125,34 @@ class Shape:
 
     @property
     def metrics(self) -> Iterable[str]:
-        """The metrics of all entries."""
+        """Metrics of all entries."""
         return self._ranges.keys()
 
     @property
     def devices(self) -> Int64s:
-        """int64[k]: numbers of the devices of members, by entry. A member that restarted may have had several."""
+        """Numbers of the devices of members by entry, int64[k]. A member that restarted may have had several."""
         if self._devices is None:
             numbers: dict[tuple[str, ...], int] = {}
             self._devices = np.array([numbers.setdefault(_device(one), len(numbers)) for one in self.entries], np.int64)
         return self._devices
 
     def range_of(self, metric: str) -> tuple[int, int]:
-        """The positions of a metric's entries: first and end."""
+        """Positions of a metric's entries: first and end."""
         return self._ranges.get(metric, (0, 0))
 
     def measures(self, names: AbstractSet[str]) -> bool:
-        """Whether there is an entry of one of those metrics."""
+        """True if there is an entry of one of those metrics."""
         return not names.isdisjoint(self._ranges)
 
     def alone(self, metric: str) -> bool:
-        """True when each member has one entry of the metric at most, so that none have to be joined."""
+        """True if each member has at most one entry of the metric, so that none have to be combined."""
         return metric in self._alone
 
     def reads(self, span: TimeRange, *, in_order: bool = False) -> Iterator[Read]:
-        """The reads that the entries need over a span; what is clipped is read within its clip alone.
+        """Reads that the entries need over a span; clipped entries are read only within their clip.
 
-        ``in_order``: where all can be read together, as they are listed. An engine reads them more quickly in the order
-        of their keys; memory has none.
+        ``in_order``: if all can be read together, keep the listing order. An engine reads faster in the order of keys;
+        memory has no preference.
         """
         whole = self._as_listed if in_order else self._whole
         if whole is not None:
@@ -163,7 +164,7 @@ class Shape:
                 yield Read(*self._together(group), inside, 0 if clip is None else clip.start_ms)
 
     def _name_node(self, place: int, entry: Entry) -> None:
-        """The node of the last attempt stays; of devices that followed each other the last one is the member."""
+        """Set the node of a member: the node of its last attempt; of successive devices the last one is the member."""
         attempt, node = entry.series.attempt, entry.member.node or entry.series.node
         if place == len(self.nodes):
             self.nodes.append(node)
@@ -178,7 +179,7 @@ class Shape:
         return self._together(groups[0][1])
 
     def _groups(self) -> Iterator[tuple[TimeRange | None, list[int]]]:
-        """Within a group each stored series occurs once, and all are clipped alike."""
+        """Group the entries by clip, so that each stored series occurs once in a group."""
         found: dict[tuple[TimeRange | None, int], list[int]] = {}
         repeats: dict[tuple[TimeRange | None, Series], int] = {}
         for at, entry in enumerate(self.entries):
@@ -190,7 +191,7 @@ class Shape:
 
     def _together(self, positions: Sequence[int]) -> tuple[Uint32s, SeriesKeys, NDArray[np.bool_]]:
         keys = SeriesKeys.of([self.entries[at].series for at in positions])
-        # In the order of their keys an engine reads them as they lie.
+        # An engine reads faster in the order of keys.
         order = np.lexsort((keys.series, keys.job))
         counters = np.array([is_counter(self.entries[at].series.metric) for at in positions], np.bool_)
         return np.array(positions, np.uint32)[order], keys.where(order), counters[order]
@@ -202,7 +203,7 @@ def _device(entry: Entry) -> tuple[str, ...]:
 
 
 def _sorted(entries: Sequence[Entry]) -> list[Entry]:
-    """By metric and part, a part's attempts in order, the parts in the engine's order, to save sorting."""
+    """Sort by metric and part; a part's attempts in order, the parts in the engine's order, to save sorting."""
     first: dict[tuple[str, Member, tuple[tuple[str, str], ...]], int] = {}
     keyed = [((one.series.metric, one.member, one.series.labels), one) for one in entries]
     for key, one in keyed:
@@ -214,7 +215,7 @@ def _sorted(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _listed(positions: Uint32s, keys: SeriesKeys, counters: NDArray[np.bool_]) -> tuple[Uint32s, SeriesKeys, Bools]:
-    """The same in the order of the positions, which are all of them."""
+    """Sort all positions into listing order."""
     order = np.argsort(positions)
     return positions[order], keys.where(order), counters[order]
 

@@ -1,4 +1,4 @@
-"""Reads the samples of a query from its sources, and makes buckets of them."""
+"""Read the samples of a query from their sources, and make buckets of them."""
 
 from collections.abc import Hashable, Iterator, Sequence
 
@@ -19,17 +19,17 @@ from jobmeter.store.cache import Cache
 _BUCKETS_A_POINT = 4
 _INTERVAL_MS = 10 * SECOND
 RAW_IS_QUICK = 2 * HOUR
-"""Up to this length reading raw samples is faster than looking up which hours are rolled up."""
+"""Length up to which reading raw samples is faster than looking up rolled-up hours."""
 
 
 Last = tuple[Bools, References]
-"""Which series are counters, and the last sample of each."""
+"""Counter flags of the series, and the last sample of each."""
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A part of a source: raw samples, or roll-up rows of a tier (with their own increases).
+    """Part of a source: raw samples, or roll-up rows of a tier (with their own increases).
 
-    Without a tier, buckets are those of raw samples in the query's step, counted from the given references.
+    Without a tier, buckets come from raw samples in the query's step, counted from the given references.
     """
 
     span: TimeRange
@@ -38,14 +38,14 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def expected(keys: SeriesKeys, span: TimeRange, every_ms: int = _INTERVAL_MS) -> int:
-    """How many rows a read is likely to give: samples at the usual interval, or those of a tier."""
+    """Estimated rows of a read: samples at the usual interval, or rows of a tier."""
     return len(keys) * (span.length_ms // every_ms)
 
 
 class Source:
-    """The samples of a store: roll-ups where they answer exactly, raw samples elsewhere.
+    """Samples of a store: from roll-ups if they answer exactly, else raw.
 
-    Rows of roll-ups are cached while the store's revision is the same.
+    Rows of roll-ups are cached per revision of the store.
     """
 
     def __init__(self, store: Store, cache: Cache) -> None:
@@ -55,11 +55,11 @@ class Source:
     def pieces(
         self, keys: SeriesKeys, span: TimeRange, step_ms: int, meter: Meter, last: Last | None = None
     ) -> Iterator[Piece]:
-        """Everything of those series in the span, each sample once, the parts of one series in order of time.
+        """Yield all data of series in the span, each sample once, the parts of one series in order of time.
 
-        Roll-up rows come only where their buckets fill those of ``step_ms``. Where ``last`` is given, raw samples may
-        come in buckets already; the references are then moved on, and the caller moves them on over every other piece
-        before it takes the next.
+        Roll-up rows are used only if their buckets fill the buckets of ``step_ms``. With ``last``, raw samples may come
+        as buckets; the references are then updated, and the caller updates them over every other piece before it takes
+        the next.
         """
         recent = self._recent(keys, span, step_ms, last) if span.length_ms <= RAW_IS_QUICK else None
         if recent is not None:
@@ -95,7 +95,7 @@ class Source:
     def _raw(
         self, keys: SeriesKeys, span: TimeRange, rolled: Sequence[TimeRange], revision: Hashable | None, meter: Meter
     ) -> Iterator[SampleColumns]:
-        """Raw samples; those of hours that are rolled up change with the revision alone, and are cached."""
+        """Read raw samples. In rolled-up hours they change only with the revision, so those are cached."""
         whole = stretch(keys, span)
         over = span.end_ms <= whole.end_ms and any(
             part.start_ms <= whole.start_ms and whole.end_ms <= part.end_ms for part in rolled
@@ -123,17 +123,18 @@ class Source:
             yield from self._closed.read(keys, span, tier, step_ms, trusted, rows)
 
     def previous(self, keys: SeriesKeys, before_ms: int, meter: Meter) -> SampleColumns:
-        """See ``Store.previous``."""
+        """Read the last sample of each series before a time; see ``Store.previous``."""
         return self.store.previous(keys, before_ms, meter.budget())
 
 
 def buckets(
     source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, step_ms: int, *, owned_ms: int, meter: Meter
 ) -> BucketColumns:
-    """The buckets of some series over a span, from whatever parts the source gives.
+    """Read the buckets of some series over a span, from all parts of the source.
 
-    ``counters`` bool[k] says which are counters. A counter's first increase is counted from the last sample before the
-    span, or from the first one inside where that sample was taken before ``owned_ms`` and so was somebody else's.
+    ``counters`` bool[k] marks counters. A counter's first increase is counted from the last sample before the span. If
+    that sample was taken before ``owned_ms`` and so belonged to another owner, it is counted from the first sample
+    inside.
     """
     if not len(keys) or not span.length_ms:
         return merge([])
@@ -175,7 +176,7 @@ def _own(
     owned_ms: int,
     meter: Meter,
 ) -> BucketColumns:
-    """Roll-up rows without the growth that their first bucket counts from a sample before ``owned_ms``."""
+    """Remove from roll-up rows the growth that their first bucket counts from a sample before ``owned_ms``."""
     foreign = columns.last_time - columns.elapsed < owned_ms
     rows = np.flatnonzero(foreign & (columns.elapsed > 0) & (references.time[columns.index] == NEVER))
     if not len(rows):
@@ -185,7 +186,7 @@ def _own(
     reference = np.full(len(rows), np.nan)
     reference[before.index] = before.value
     rest = columns.increase[rows] - growth(reference, columns.first[rows])
-    # Where the sample before has expired, its share cannot be distinguished: the bucket then has no rate at all.
+    # If the sample before has expired, its share is unknown: the bucket then has no rate.
     finite = np.isfinite(rest)
     increase, elapsed = columns.increase.copy(), columns.elapsed.copy()
     increase[rows] = np.where(finite, np.maximum(rest, 0.0), 0.0)

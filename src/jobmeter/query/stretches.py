@@ -1,4 +1,4 @@
-"""Stretches of time in which a condition was met, from points that stand for the interval behind them."""
+"""Stretches of time in which a condition held, from points that represent the interval after them."""
 
 from collections.abc import Iterator
 
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from jobmeter.model.batch import Bools, Int64s
 
 GAP_INTERVALS = 3
-"""A pause of more intervals than this ends a stretch (Omnistat: gap > 3 steps)."""
+"""Intervals without points after which a stretch ends (Omnistat: gap > 3 steps)."""
 
 _ROUNDING = 1e-3
-"""Milliseconds that sums of times may be off by."""
+"""Tolerance in milliseconds for rounding in sums of times."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """A time in which a condition was met: positions ``first`` to ``last``, inclusive, and ``[start, end)`` in ms."""
+    """Time in which a condition held: positions ``first`` to ``last``, inclusive, and ``[start, end)`` in ms."""
 
     first: int
     last: int
@@ -25,25 +25,25 @@ class Stretch(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        """How long, in ms."""
+        """Length in ms."""
         return self.end - self.start
 
 
 def usual_interval(time: Int64s) -> int:
-    """The median distance of ascending times, in ms; 0 for fewer than two."""
+    """Median distance of ascending times in ms; 0 for fewer than two."""
     distance = time[1:] - time[:-1]
     if not len(distance):
         return 0
-    # A tenth of what NumPy's own median takes of so few; that one is floored here, too.
+    # A tenth of the time of NumPy's median for few values; the result is floored.
     middle = len(distance) // 2
     ordered = np.partition(distance, (middle - 1 + len(distance) % 2, middle))
     return int(ordered[middle - 1 + len(distance) % 2] + ordered[middle]) // 2
 
 
 def sustained(time: Int64s, true: Bools, sustain_ms: float) -> list[Stretch]:
-    """The stretches in which a condition was true without a pause for at least ``sustain_ms``.
+    """Find the stretches in which a condition held without a pause for at least ``sustain_ms``.
 
-    A point stands for the interval that follows it; a gap of more than three intervals is a pause.
+    A point represents the interval that follows it; a gap of more than three intervals is a pause.
     """
     if len(time) < 2 or not true.any():
         return []
@@ -59,12 +59,12 @@ def sustained(time: Int64s, true: Bools, sustain_ms: float) -> list[Stretch]:
 
 
 def steady_stretches(time: Int64s, until: Int64s, true: Bools, hold_ms: float, share: float) -> list[Stretch]:
-    """Return the stretches of at least ``hold_ms`` in which a condition was seen to hold for ``share`` of the time.
+    """Find the stretches of at least ``hold_ms`` in which a condition was observed for ``share`` of the time.
 
-    A point stands for the time from ``time`` to ``until``, int64[n] each; what lies between two points was not seen.
-    A stretch begins and ends with points at which the condition holds. It bridges exceptions and unseen time of at
-    most the rest of the hold time (``1 - share`` of it), single points, and unseen time of up to three intervals. The
-    stretches do not overlap and are in order of time.
+    A point represents the time from ``time`` to ``until``, int64[n] each; the time between two points is unobserved. A
+    stretch begins and ends with points at which the condition holds. It bridges exceptions and unobserved time of at
+    most the rest of the hold time (``1 - share`` of it), single points, and unobserved time of up to three intervals.
+    The stretches do not overlap and are in order of time.
     """
     if not true.any():
         return []
@@ -73,7 +73,7 @@ def steady_stretches(time: Int64s, until: Int64s, true: Bools, hold_ms: float, s
         return []
     places = np.flatnonzero(true)
     rest = (1 - share) * hold_ms
-    # Of the time between two points at which it holds: how much was seen, and seen otherwise.
+    # Between two points at which it holds: the observed time, and the time observed not to hold.
     between = time[places[1:]] - until[places[:-1]]
     seen = np.cumsum(width)[places[1:] - 1] - np.cumsum(width)[places[:-1]]
     unseen = between - seen
@@ -91,13 +91,13 @@ def steady_stretches(time: Int64s, until: Int64s, true: Bools, hold_ms: float, s
 def _densest(
     time: Int64s, until: Int64s, width: Int64s, places: NDArray[np.intp], hold_ms: float, share: float
 ) -> Iterator[Stretch]:
-    """Yield the longest part of some points, all of them true, that fills ``share`` of its time; then what is left."""
+    """Yield the longest part of some true points that fills ``share`` of its time; then repeat on the rest."""
     pending = [places]
     while pending:
         own = pending.pop()
         if not len(own) or until[own[-1]] - time[own[0]] < hold_ms:
             continue
-        # A part from i to j fills its share where what it sums up to is not below what was there before it.
+        # A part from i to j fills its share if its prefix sum is not below the sum before it.
         before = np.concatenate(([0.0], np.cumsum(width[own], dtype=np.float64)))
         start = before[:-1] - share * (time[own] - time[own[0]])
         end = before[1:] - share * (until[own] - time[own[0]])

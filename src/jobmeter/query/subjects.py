@@ -1,4 +1,4 @@
-"""Who a question is about: jobs and nodes, as far as the caller may see them."""
+"""Subjects of queries: jobs and nodes that the caller may see."""
 
 from collections.abc import Sequence
 
@@ -16,15 +16,15 @@ _REPLICA = ("name", "attempt", "rank", "pod_id", "start", "end")
 _EXTRA = {"pai-dlc": ("SanityCheckResults",)}
 """Results of health checks, which PAI-DLC's GetJobSanityCheckResult shows to the holder of a token.
 
-https://help.aliyun.com/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobsanitycheckresult
+https://help.aliyun.com/en/pai/developer-reference/api-pai-dlc-2020-12-03-getjobsanitycheckresult.
 """
 
 
 class Subjects:
-    """Jobs and nodes within a scope. Every method may be called from any thread.
+    """Finds jobs and nodes within a scope. Thread-safe.
 
-    A job, node or project outside of the scope is NotFoundError, as if it did not exist. An id that several visible
-    projects use is InvalidRequestError (field ``project``) until the question names one.
+    A job, node or project outside the scope gives NotFoundError, as if it did not exist. An id used by several visible
+    projects gives InvalidRequestError (field ``project``) unless the query names one.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -32,20 +32,20 @@ class Subjects:
         self._clock = clock
 
     def head(self, ref: JobRef, scope: Scope) -> Job:
-        """The job itself, without its replicas and allocations. Raises as the class says."""
+        """Return the job without its replicas and allocations. Raises as the class says."""
         if scope.grant is not None and scope.grant.clusters:
             return self.view(ref, scope).job
         found = self._registry.job_head(projects_of(ref.project, scope), ref.id, self._clock.now_ms())
         return _only([job for job in found if scope.shows(job, ())], ref)
 
     def view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView:
-        """The job with its replicas and allocations, ``alone`` without them. Raises as the class says."""
+        """Return the job with its replicas and allocations, ``alone`` without them. Raises as the class says."""
         if alone:
             return JobView(job=self.head(ref, scope), replicas=[], allocations=[])
         return _only_view(self._registry.job(projects_of(ref.project, scope), ref.id, self._clock.now_ms()), ref, scope)
 
     def cached_head(self, ref: JobRef, scope: Scope) -> Job | None:
-        """As ``head``, non-blocking; None where it is not in memory."""
+        """Return the job's head without blocking; None if it is not in memory."""
         if scope.grant is not None and scope.grant.clusters:
             view = self.cached_view(ref, scope)
             return None if view is None else view.job
@@ -53,7 +53,7 @@ class Subjects:
         return None if found is None else _only([job for job in found if scope.shows(job, ())], ref)
 
     def cached_view(self, ref: JobRef, scope: Scope, *, alone: bool = False) -> JobView | None:
-        """As ``view``, non-blocking; None where it is not in memory."""
+        """Return the job's view without blocking; None if it is not in memory."""
         if alone:
             head = self.cached_head(ref, scope)
             return None if head is None else JobView(job=head, replicas=[], allocations=[])
@@ -61,7 +61,7 @@ class Subjects:
         return None if found is None else _only_view(found, ref, scope)
 
     def nodes(self, ref: NodeRef, scope: Scope) -> list[Node]:
-        """Every node of that name that the caller may see. Raises NotFoundError when there is none."""
+        """Return every node of that name that the caller may see. Raises NotFoundError without any."""
         if scope.job is not None:
             raise NotFoundError(f"there is no node {ref.name!r}", "node", ref.name)
         names = frozenset({ref.name}) if ref.name else None
@@ -78,19 +78,19 @@ class Subjects:
         return nodes
 
     def nodes_of(self, project: str, names: frozenset[str]) -> Sequence[Node]:
-        """The nodes of those names in a project, for any scope: a caller who sees a job sees its nodes."""
+        """Return the nodes of those names in a project, for any scope: a caller who sees a job sees its nodes."""
         return self._registry.nodes(frozenset({project}), names)
 
 
 def shown(view: JobView, scope: Scope) -> bool:
-    """True when the job lies inside of the scope."""
+    """True if the job lies inside the scope."""
     return scope.shows(view.job, () if scope.grant is None else {replica.cluster for replica in view.replicas})
 
 
 def opened(view: JobView, scope: Scope) -> JobView:
-    """What the caller sees of a job: with a share token for its measurements, only what they are named and placed by.
+    """Reduce a job to the fields that the caller may see: a share token sees only names and places.
 
-    A field that is added to a job stays closed until it is named.
+    New fields of a job stay hidden until they are listed.
     """
     if scope.job is None or scope.record:
         return view
@@ -106,7 +106,7 @@ def opened(view: JobView, scope: Scope) -> JobView:
 
 
 def projects_of(named: str | None, scope: Scope) -> frozenset[str] | None:
-    """The projects to search: the named one where the scope includes it, else all of the scope."""
+    """Projects to search: the named one if the scope includes it, else all of the scope."""
     return scope.within(None if named is None else frozenset({named}))
 
 
@@ -120,5 +120,5 @@ def _only(jobs: Sequence[Job], ref: JobRef) -> Job:
         raise NotFoundError(f"there is no job {ref.id!r}", "job", ref.id)
     if len(jobs) > 1:
         projects = ", ".join(sorted(job.project for job in jobs))
-        raise InvalidRequestError(f"several projects have a job {ref.id!r} ({projects}): name one", "project")
+        raise InvalidRequestError(f"several projects have a job {ref.id!r} ({projects}): choose one project", "project")
     return jobs[0]

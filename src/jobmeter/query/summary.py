@@ -1,4 +1,4 @@
-"""What a job used over its whole life, in one object."""
+"""Summary of a job's usage over its whole life."""
 
 from collections.abc import Sequence
 
@@ -19,10 +19,10 @@ from jobmeter.query.table import Table, lines_of
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job used. Times in epoch milliseconds; ``duration_ms`` None where its start is unknown.
+    """Usage of a job. Times in epoch milliseconds; ``duration_ms`` is absent if its start is unknown.
 
-    ``metrics`` are those of the core set that were measured. ``gpu_energy_joules`` is the energy of all its GPUs,
-    None where nobody measured it.
+    ``metrics`` are the measured core metrics. ``gpu_energy_joules`` is the energy of all its GPUs, absent if
+    unmeasured.
     """
 
     state: JobState
@@ -39,7 +39,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
 def summarize(
     view: JobView, frame: Frame, metrics: Sequence[Metric], span: TimeRange, step_ms: int, now_ms: int
 ) -> JobSummary:
-    """The summary of a job, from a frame with its buckets of ``step_ms`` over ``span``."""
+    """Summarise a job from a frame with its buckets of ``step_ms`` over ``span``."""
     whole = replace(frame, columns=coarsen(frame.columns, WHOLE_MS))
     found = [_metric(frame, whole, metric, span, step_ms) for metric in metrics]
     present = [one for one in found if one is not None]
@@ -71,7 +71,7 @@ def _metric(frame: Frame, whole: Frame, metric: Metric, span: TimeRange, step_ms
         return None
     counter = metric.kind is Kind.COUNTER
     mean = lines_of(whole, metric, Statistic.MEAN, None, one_line)
-    # A rate has no reading of its own that could be the highest: the highest bucket stands for it.
+    # A rate has no single reading that could be the highest: the highest bucket represents it.
     rate = _is_rate(frame, metric)
     moments, statistic = (frame, Statistic.MEAN) if rate else (whole, Statistic.MAX)
     highest = lines_of(moments, metric, statistic, Aggregate.MAX, one_line)
@@ -93,7 +93,7 @@ def _metric(frame: Frame, whole: Frame, metric: Metric, span: TimeRange, step_ms
 
 
 def _is_rate(frame: Frame, metric: Metric) -> bool:
-    """Whether the values of a metric in this frame come from a counter."""
+    """True if the values of a metric in this frame come from a counter."""
     if metric.kind is Kind.COUNTER:
         return True
     if len(frame.rows(metric.name)):

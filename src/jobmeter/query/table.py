@@ -1,6 +1,6 @@
-"""From a frame's buckets to the values of an answer: statistics, derivations, and the joining of members.
+"""Compute the values of an answer from a frame's buckets: statistics, derivations, and combining members.
 
-A table has one value for each (member or line, bucket) that has one. What is missing has no row.
+A table has one value for each (member or line, bucket) with data. Missing values have no row.
 """
 
 import msgspec
@@ -17,9 +17,9 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Table(msgspec.Struct, frozen=True, eq=False):
-    """``owner`` int64[n] (a member, a line), ``time`` int64[n] bucket starts in ms, ``value`` float64[n].
+    """Values: ``owner`` int64[n] (a member or line), ``time`` int64[n] bucket starts in ms, ``value`` float64[n].
 
-    Sorted by (owner, time), each pair once, unless said otherwise.
+    Sorted by (owner, time), each pair once, unless stated otherwise.
     """
 
     owner: Int64s
@@ -30,11 +30,11 @@ class Table(msgspec.Struct, frozen=True, eq=False):
         return len(self.time)
 
     def where(self, rows: Bools | NDArray[np.intp]) -> "Table":
-        """Some of the rows."""
+        """Select rows."""
         return Table(self.owner[rows], self.time[rows], self.value[rows])
 
     def of(self, line: Int64s) -> "Table":
-        """The same rows, those of each owner under ``line[owner]``: no longer sorted, and several of one pair."""
+        """Assign the rows of each owner to ``line[owner]``. The result is unsorted and may repeat pairs."""
         return Table(line[self.owner], self.time, self.value)
 
 
@@ -48,17 +48,17 @@ def lines_of(
     how: Aggregate | None,
     line: Int64s,
     *,
-    apart: bool = False,
+    one_line_per_series: bool = False,
 ) -> Table:
-    """The values of a metric by line; ``line`` int64[members] says to which line each member belongs.
+    """Compute the values of a metric by line; ``line`` int64[members] assigns members to lines.
 
-    ``how`` None joins the members of a line as the catalogue says, ``WHOLE`` as those of one job. ``apart``: see
-    ``jobmeter.query.layout.Layout``.
+    ``how`` None combines the members of a line as in the catalogue, ``WHOLE`` as members of one job.
+    ``one_line_per_series``: see ``jobmeter.query.layout.Layout``.
     """
     if how is Aggregate.WHOLE:
         how = metric.on_node
     measured = _measured(frame, metric, statistic)
-    if apart and is_own(metric):
+    if one_line_per_series and is_own(metric):
         return measured.of(line)
     if metric.ratio is None:
         return join(measured.of(line), how or metric.over, frame.step_ms)
@@ -72,9 +72,9 @@ def lines_of(
 
 
 def join(table: Table, how: Aggregate, step_ms: int = 0) -> Table:
-    """Rows of one (owner, time), in any order, as one row.
+    """Combine the rows of each (owner, time), in any order, into one row.
 
-    ``step_ms``: every time is a multiple of it; None where unknown.
+    ``step_ms``: every time is a multiple of it; 0 if unknown.
     """
     if not len(table):
         return table
@@ -98,9 +98,9 @@ def join(table: Table, how: Aggregate, step_ms: int = 0) -> Table:
 
 
 def _on_grid(table: Table, step_ms: int, *, mean: bool) -> Table | None:
-    """Sums or means of the rows of each (owner, time), added up in a field for each pair that there could be.
+    """Sum or average the rows of each (owner, time) in a dense field of all possible pairs.
 
-    None where there could be so many more pairs than there are rows that sorting them is quicker.
+    None if the field would be so sparse that sorting is faster.
     """
     first, owners = int(table.time.min()), int(table.owner.max()) + 1
     width = (int(table.time.max()) - first) // step_ms + 1
@@ -127,7 +127,7 @@ _REDUCE: dict[Aggregate, np.ufunc] = {
 
 
 def _measured(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
-    """The metric by member, without a limit's help: its own samples, else a counter's rate, else a difference."""
+    """Return the metric by member, without using limits: its own samples, else a counter's rate, else a difference."""
     own = _direct(frame, metric, statistic)
     if metric.rate_of:
         derived = _rate(frame, CATALOG[metric.rate_of], statistic, metric.rate_but)
@@ -139,7 +139,7 @@ def _measured(frame: Frame, metric: Metric, statistic: Statistic) -> Table:
 
 
 def _rate(frame: Frame, counter: Metric, statistic: Statistic, but: Labels) -> Table:
-    """A counter's rate as a gauge: a bucket has one rate, which is its mean, its least and its last."""
+    """Return a counter's rate as a gauge: a bucket has one rate, which is its mean, its least and its last."""
     if statistic is Statistic.COUNT:
         return _direct(frame, counter, Statistic.COUNT, but)
     rates = _direct(frame, counter, Statistic.MEAN, but)
@@ -151,7 +151,10 @@ def _rate(frame: Frame, counter: Metric, statistic: Statistic, but: Labels) -> T
 
 
 def _difference(frame: Frame, pair: tuple[str, str], statistic: Statistic) -> Table:
-    """The whole less the rest: least where the rest is most. The whole is the mean of its bucket, but for a sum."""
+    """Return the whole less the rest: the least uses the rest's greatest.
+
+    The whole is the bucket's mean, except for a sum.
+    """
     whole_metric, rest_metric = (CATALOG[name] for name in pair)
     rest = _direct(frame, rest_metric, _OPPOSITE.get(statistic, statistic))
     if statistic is Statistic.COUNT:
@@ -165,9 +168,9 @@ _OPPOSITE = {Statistic.MIN: Statistic.MAX, Statistic.MAX: Statistic.MIN}
 
 
 def _direct(frame: Frame, metric: Metric, statistic: Statistic, but: Labels = ()) -> Table:
-    """The samples of the metric itself, by member: attempts merged, labelled parts joined as the catalogue says.
+    """Return the metric's own samples by member: attempts merged, labelled parts combined as in the catalogue.
 
-    Parts that bear a label of ``but`` are left out.
+    Parts with a label of ``but`` are left out.
     """
     rows = frame.rows(metric.name)
     if but and len(rows):
@@ -187,7 +190,7 @@ def _direct(frame: Frame, metric: Metric, statistic: Statistic, but: Labels = ()
 
 
 def _statistic(columns: BucketColumns, kind: Kind, statistic: Statistic) -> tuple[Float64s, Bools]:
-    """The statistic of each bucket, and where there is one (a counter's first sample ever has no rate)."""
+    """Return the statistic of each bucket, and a mask of valid ones (a counter's first sample has no rate)."""
     valid = np.ones(len(columns), np.bool_)
     if statistic is Statistic.INCREASE or (statistic is Statistic.MEAN and kind is Kind.COUNTER):
         valid = columns.elapsed > 0
@@ -211,7 +214,7 @@ _COLUMN = {
 
 
 def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
-    """Where a shared device was measured as a whole, the rows that its jobs had of it besides are left out."""
+    """Drop a job's rows of a shared device if the device was also measured as a whole."""
     ours = frame.shape.of_job[rows.index]
     if ours.all() or not ours.any():
         return rows
@@ -221,7 +224,7 @@ def _undisputed(frame: Frame, rows: BucketColumns) -> BucketColumns:
 
 
 def _pairs(frame: Frame, pair: tuple[str, str], statistic: Statistic, measured: Table) -> tuple[Table, Table]:
-    """Usage and limit of the members that have no measured ratio, row by row; a limit is the mean of its bucket."""
+    """Return usage and limit, row by row, of members without a measured ratio; a limit is the mean of its bucket."""
     usage_metric, limit_metric = (CATALOG[name] for name in pair)
     usage = _of_others(_measured(frame, usage_metric, statistic), measured)
     if statistic is Statistic.COUNT:
@@ -235,14 +238,14 @@ def _pairs(frame: Frame, pair: tuple[str, str], statistic: Statistic, measured: 
 
 
 def _meet(one: Table, other: Table) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Positions of the rows of both that are of the same (owner, time)."""
+    """Positions of rows with equal (owner, time) in both tables."""
     mine, theirs = _numbers(one.owner, one.time, other.owner, other.time)
     _, at, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
     return at, there
 
 
 def _numbers(owner: Int64s, time: Int64s, other_owner: Int64s, other_time: Int64s) -> tuple[Int64s, Int64s]:
-    """One whole number for each (owner, time), the same in both tables."""
+    """Number each (owner, time) equally in both tables."""
     _, place = np.unique(np.r_[time, other_time], return_inverse=True)
     width = int(place.max()) + 1 if len(place) else 1
     numbers = np.r_[owner, other_owner] * width + place
@@ -250,12 +253,12 @@ def _numbers(owner: Int64s, time: Int64s, other_owner: Int64s, other_time: Int64
 
 
 def _of_others(table: Table, one: Table) -> Table:
-    """The rows of owners that the other table does not have."""
+    """Select rows whose owners are missing in the other table."""
     return table.where(~np.isin(table.owner, one.owner))
 
 
 def _both(one: Table, other: Table) -> Table:
-    """Rows of both, of different owners: no longer sorted."""
+    """Concatenate tables of different owners; the result is unsorted."""
     if not len(other):
         return one
     return Table(np.r_[one.owner, other.owner], np.r_[one.time, other.time], np.r_[one.value, other.value])

@@ -1,4 +1,4 @@
-"""Questions about traces, within what the caller may see."""
+"""Questions about traces within the caller's scope."""
 
 from typing import TypeVar
 
@@ -16,12 +16,12 @@ _Filter = TypeVar("_Filter", TraceFilter, SpanFilter)
 
 
 def traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> TracePage:
-    """One page. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
+    """Return a page of traces. Raises LimitExceededError (field ``limit``), InvalidRequestError naming the field."""
     if question.limit > MOST_TRACES:
         raise LimitExceededError(f"a page may have {MOST_TRACES} traces, not {question.limit}", "limit")
     for field in ("limit", "offset"):
         if getattr(question, field) < 0:
-            raise InvalidRequestError(f"{field} must not be below 0", field)
+            raise InvalidRequestError(f"{field} must be 0 or more", field)
     start_ns, end_ns = (None if one is None else within_int64(one) for one in (question.start_ns, question.end_ns))
     visible = _narrowed(replace(question, start_ns=start_ns, end_ns=end_ns), scope)
     page = (
@@ -32,7 +32,7 @@ def traces(store: Store, question: TraceFilter, scope: Scope, meter: Meter) -> T
 
 
 def spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> list[Span]:
-    """The spans of some traces. Raises LimitExceededError (field ``limit``)."""
+    """Return the spans of some traces. Raises LimitExceededError (field ``limit``)."""
     if question.limit > MOST_SPANS:
         raise LimitExceededError(f"an answer may have {MOST_SPANS} spans, not {question.limit}", "limit")
     visible = _narrowed(question, scope)
@@ -42,9 +42,9 @@ def spans(store: Store, question: SpanFilter, scope: Scope, meter: Meter) -> lis
 
 
 def _narrowed(question: _Filter, scope: Scope) -> _Filter | None:
-    """The query restricted to the projects of the scope; None when none is left."""
+    """Restrict the query to the projects of the scope; None if nothing is left."""
     projects = scope.within(question.projects)
-    # Spans may have data that a share token for metrics must not show.
+    # Spans may contain data that a share token for metrics must not show.
     if scope.job is not None or (projects is not None and not projects):
         return None
     return replace(question, projects=projects)

@@ -1,7 +1,7 @@
-"""What users were allocated and what they used: amounts and rates by user, from the jobs of a group and their samples.
+"""Allocation and usage by user, computed from the jobs of a group and their samples.
 
-The range is one bucket. A replica counts with the mean of its samples in the range. A rate of use is the sum of usage
-over the sum of limits, over the replicas that have both. Without samples there is no rate.
+The range is one bucket. A replica counts with the mean of its samples in the range. A usage ratio is the sum of usage
+over the sum of limits, over the replicas that have both. Without samples there is no ratio.
 """
 
 from collections import Counter
@@ -41,14 +41,14 @@ METRICS = (
 LIMITS = ("cpu.limit", "memory.limit")
 DEVICES = ("gpu.utilization", "npu.utilization")
 _LATE_MS = 5 * MINUTE
-"""A job without a record lives for so long after its last sample."""
+"""Time in milliseconds that a job without a record lives after its last sample."""
 
 Place = tuple[str, str]
-"""A node (cluster, name), or a device (node, name)."""
+"""Node (cluster, name), or device (node, name)."""
 
 
 class Allocated(msgspec.Struct):
-    """What one job had in a range: its replicas with the node of each, and the devices, as (node, device)."""
+    """Allocation of one job in a range: its replicas with their nodes, and the devices, as (node, device)."""
 
     job: Job
     replicas: dict[str, Replica] = msgspec.field(default_factory=dict)
@@ -57,7 +57,7 @@ class Allocated(msgspec.Struct):
 
     @property
     def promised_devices(self) -> int | None:
-        """See ``promised_devices``."""
+        """Devices requested for each replica; see ``promised_devices``."""
         return promised_devices(self.job)
 
     @property
@@ -67,12 +67,12 @@ class Allocated(msgspec.Struct):
         return len(self.devices) if promised is None else promised * len(self.places)
 
     def allowed(self, limit: str) -> float:
-        """The limits of one replica in the record; NaN where it has none."""
+        """Recorded limit of one replica; NaN without one."""
         return recorded_limit(self.job, limit) or np.nan
 
 
 def promised_devices(job: Job) -> int | None:
-    """Devices requested for each replica of a job; None where its record does not say it."""
+    """Devices requested for each replica of a job; None if its record does not tell."""
     for name in ("gpu.limit", "npu.limit"):
         if name in job.limits:
             return int(job.limits[name])
@@ -80,7 +80,7 @@ def promised_devices(job: Job) -> int | None:
 
 
 def recorded_limit(job: Job, limit: str) -> float | None:
-    """One of ``LIMITS`` of a replica as the job's record or its instance type states it; None where neither does."""
+    """Limit of a replica from the job's record or instance type, one of ``LIMITS``; None if absent from both."""
     stated, kind = job.limits.get(limit), job.instance_type
     if stated is None and kind is not None:
         stated = kind.cpu if limit == "cpu.limit" else kind.memory
@@ -88,7 +88,7 @@ def recorded_limit(job: Job, limit: str) -> float | None:
 
 
 def allocated(view: JobView, span: TimeRange, states: frozenset[JobState] | None = None) -> Allocated:
-    """A job's allocations in the span by the registry; with ``states``, only of replicas in one of these."""
+    """Allocations of a job in the span by the registry; with ``states``, only of replicas in one of these."""
     found = Allocated(view.job)
     for replica in sorted(view.replicas, key=lambda one: one.attempt):
         if replica.start is None or replica.start < span.end_ms:
@@ -110,7 +110,7 @@ def allocated(view: JobView, span: TimeRange, states: frozenset[JobState] | None
 
 
 def was_there(job: Job, span: TimeRange) -> bool:
-    """True when the job ran at some time in the span."""
+    """True if the job ran at some time in the span."""
     if job.state is JobState.QUEUED or (job.start is not None and job.start >= span.end_ms):
         return False
     late = 0 if job.state.finished else _LATE_MS
@@ -123,7 +123,7 @@ def _lives(job: Job, replica: Replica, span: TimeRange) -> bool:
 
 
 class Readings:
-    """Values of metrics by member of a frame whose range is one bucket; NaN where there is none."""
+    """Values of metrics by member of a frame whose range is one bucket; NaN if missing."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
@@ -131,7 +131,7 @@ class Readings:
         self.sampled: set[int] = set(np.unique(frame.shape.member[frame.columns.index]).tolist())
 
     def of(self, name: str, statistic: Statistic = Statistic.MEAN) -> Float64s:
-        """float64[members] of the metric's means, or of another statistic."""
+        """Means of the metric, or another statistic, float64[members]."""
         values = np.full(len(self.frame.shape.members), np.nan)
         table = lines_of(self.frame, CATALOG[name], statistic, None, self._each)
         values[table.owner] = table.value
@@ -139,7 +139,7 @@ class Readings:
 
 
 class Parts:
-    """The replicas of all jobs: the limits of each, and its job."""
+    """Replicas of all jobs: the limits of each, and its job."""
 
     def __init__(
         self,
@@ -150,10 +150,10 @@ class Parts:
         *,
         closed: bool = False,
     ) -> None:
-        """Adds replicas and devices that have samples but are not in the registry, unless ``closed``.
+        """Add replicas and devices that have samples but are not in the registry, unless ``closed``.
 
-        ``earlier`` gives the last readings of some metrics of some jobs before the end of the range: of limits, for
-        replicas without any in ``readings``, and of devices, for unfinished jobs without devices.
+        ``earlier`` returns the last samples of some metrics of some jobs before the end of the range. It is used for
+        limits of replicas without any in ``readings``, and for devices of unfinished jobs without devices.
         """
         self.jobs = jobs
         self._readings = readings
@@ -166,7 +166,7 @@ class Parts:
             self._notice(jobs[int(self.member_job[at])], at)
         self._notice_devices()
         for one in jobs:
-            if not one.places:  # every job has a replica, possibly without a name
+            if not one.places:  # every job has a replica, possibly unnamed
                 one.places[""] = ("", "")
         self.places: list[Place] = [place for one in jobs for place in one.places.values()]
         self.job: Int64s = np.repeat(np.arange(len(jobs)), [len(one.places) for one in jobs])
@@ -188,7 +188,7 @@ class Parts:
             one.devices.add((member.node, member.device))
 
     def _notice_devices(self) -> None:
-        """Adds the devices of an unfinished job at the time of their last samples."""
+        """Add the devices of an unfinished job at the time of their last samples."""
         without = [
             at
             for at, one in enumerate(self.jobs)
@@ -207,14 +207,14 @@ class Parts:
                 one.devices.add((member.node, member.device))
 
     def _parts_of(self, frame: Frame) -> Int64s:
-        """int64[members] of the part that each member of a frame is; -1 for none."""
+        """Part of each member of a frame, int64[members]; -1 for none."""
         members = frame.shape.members
         return np.array([self._numbers.get((self._owners[one.job], one.replica), -1) for one in members], np.int64)
 
     def _allowed(self) -> tuple[Float64s, ...]:
-        """By part, of each of ``LIMITS``: the mean of the measured limit, else its last reading, else the record's.
+        """Limits by part, for each of ``LIMITS``: the mean measured limit, else its last sample, else the recorded one.
 
-        NaN where there is none.
+        NaN if unknown.
         """
         found = [self._measured(self._readings, limit, Statistic.MEAN) for limit in LIMITS]
         missing = np.unique(self.job[np.isnan(found).any(axis=0)]).tolist()
@@ -226,7 +226,7 @@ class Parts:
         return tuple(found)
 
     def _measured(self, readings: Readings, limit: str, statistic: Statistic) -> Float64s:
-        """By part the measured limit; NaN where there is none."""
+        """Measured limit by part; NaN if missing."""
         allowed = np.full(len(self.places), np.nan)
         measured, part = readings.of(limit, statistic), self._parts_of(readings.frame)
         rows = np.flatnonzero((measured > 0) & (part >= 0))
@@ -234,7 +234,7 @@ class Parts:
         return allowed
 
     def amounts(self, jobs: Iterable[int]) -> Amounts:
-        """The limits of the replicas of some of the jobs."""
+        """Sum the limits of the replicas of some jobs."""
         chosen = list(jobs)
         types: Counter[str] = Counter()
         for at in chosen:
@@ -247,25 +247,25 @@ class Parts:
         )
 
     def _device_types(self, one: Allocated) -> Iterable[str]:
-        """The type of each device that a job requested: as its record says, else as the nodes say."""
+        """Type of each device that a job requested: by its record, else by the nodes."""
         count, kind = one.requested_devices, one.job.instance_type
         if kind is not None and kind.gpu_type:
             return repeat(kind.gpu_type, count)
         types = [self._inventory.type_of(node, device) for node, device in sorted(one.devices)][:count]
-        # The type of a requested device without samples is certain only when the nodes have one type.
+        # The type of a requested device without samples is certain only if the nodes have a single type.
         other = self._inventory.only_type(*{node for _, node in one.places.values()})
         return chain(types, repeat(other, count - len(types)))
 
 
 def _fill(values: Float64s, others: Float64s) -> None:
-    """Takes the other values where there are none."""
+    """Fill missing values from others."""
     np.copyto(values, others, where=np.isnan(values))
 
 
 def by_user(
     parts: Parts, readings: Readings, with_devices: frozenset[str], workspace: str = ""
 ) -> tuple[list[Usage], Usage]:
-    """The usage of each user, by name, and that of all together, of one workspace where it is named.
+    """Compute the usage of each user, by name, and the total, optionally for one workspace.
 
     ``with_devices`` names the nodes that have devices.
     """
@@ -310,7 +310,7 @@ def _usage(
 
 
 def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> dict[str, Float64s]:
-    """By user (below 0: none) each rate of use; NaN without samples."""
+    """Compute each usage ratio by user (below 0: none); NaN without samples."""
     user = job_user[parts.member_job]
     devices = np.column_stack([readings.of(name) for name in DEVICES])
     device = np.where(np.isfinite(devices[:, 0]), devices[:, 0], devices[:, 1])
@@ -326,9 +326,9 @@ def _rates(parts: Parts, readings: Readings, job_user: Int64s, users: int) -> di
 
 
 def _of_allowed(allowed: Float64s, parts: Parts, readings: Readings, name: str, user: Int64s, users: int) -> Float64s:
-    """Usage over limits. A measured utilization is used as it is, weighted by the limit.
+    """Usage over limits. A measured utilization is used directly, weighted by the limit.
 
-    A user whose measured replicas have no limits has the mean of their measured utilizations.
+    A user whose measured replicas have no limits gets the mean of their measured utilizations.
     """
     utilization, used = readings.of(f"{name}.utilization"), readings.of(f"{name}.usage")
     mine = np.full(len(user), np.nan)
@@ -348,7 +348,7 @@ def _mean(values: Float64s, user: Int64s, users: int) -> Float64s:
 
 
 def _sums(values: Float64s, user: Int64s, users: int) -> tuple[Float64s, NDArray[np.intp]]:
-    """By user the sum of the values that there are, and their number."""
+    """Sum of the finite values by user, and their number."""
     valid = np.isfinite(values) & (user >= 0)
     total = np.bincount(user[valid], values[valid], users).astype(np.float64, copy=False)
     return total, np.bincount(user[valid], minlength=users)

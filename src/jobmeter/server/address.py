@@ -1,4 +1,4 @@
-"""Where a server listens: its socket, and what TLS is spoken with."""
+"""Bind the server's listening socket, and set up TLS."""
 
 import socket
 import ssl
@@ -9,7 +9,7 @@ from jobmeter.settings import Settings
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound socket that does not listen yet. Raises ConfigurationError when the address cannot be had."""
+    """Return a bound socket that does not listen yet. Raises ConfigurationError when the address is not available."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -18,7 +18,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise ConfigurationError(f"--host {host!r} is not an address of this machine: {error}") from error
     bound = socket.socket(family, kind, protocol)
     try:
-        # Never SO_REUSEPORT: a second server on the same port has to fail, not to share its requests.
+        # Never SO_REUSEPORT: a second server on the same port must fail, not share the requests.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
@@ -28,7 +28,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def url_of(bound: socket.socket, settings: Settings) -> str:
-    """Where a client on this machine reaches the server."""
+    """URL at which a client on this machine reaches the server."""
     host, port = bound.getsockname()[:2]
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - every address includes the local one
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
@@ -37,7 +37,7 @@ def url_of(bound: socket.socket, settings: Settings) -> str:
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """What TLS 1.2 and 1.3 are spoken with; None without a certificate. Raises ConfigurationError."""
+    """TLS context for versions 1.2 and 1.3; None without a certificate. Raises ConfigurationError."""
     certificate, key = tls_files(settings)
     if certificate is None or key is None:
         return None
@@ -48,7 +48,7 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def tls_files(settings: Settings) -> tuple[Path | None, Path | None]:
-    """The certificate and its key, checked; (None, None) without TLS. Raises ConfigurationError."""
+    """Return the certificate and key files after checking them; (None, None) without TLS. Raises ConfigurationError."""
     if not settings.tls_cert and not settings.tls_key:
         return None, None
     if not (settings.tls_cert and settings.tls_key):

@@ -1,8 +1,8 @@
-"""Threads that answer, and whose question is next: expensive questions of some keys leave room for those of others.
+"""Admission control: worker threads, and fair queues that decide which question runs next.
 
-A question begins as a short one. One that turns out to read much is stopped and waits among the long ones, of which
-few are under way at a time: however many there are, short ones find a thread, a connection and the processor. Among
-either kind the key with the least recent use is next. Waiting work occupies no thread.
+Every question starts in the short queue. A question that reads more than ``SHORT_ROWS`` is stopped and moves to the
+long queue. Few long questions run at a time, so short questions always find a thread, a connection and a processor. In
+each queue the key with the least recent use comes next. A queued question occupies no thread.
 """
 
 import asyncio
@@ -18,25 +18,25 @@ import msgspec
 from jobmeter.access.limit import Allowance, Budget
 from jobmeter.errors import LongQuestionError, ThrottledError
 from jobmeter.model.time import Clock
-from jobmeter.query.meter import ACCOUNT, Spent
-from jobmeter.server.fair import FairQueue, Place
+from jobmeter.query.meter import ACCOUNT, QueryCost
+from jobmeter.server.fair import FairQueue, QueueEntry
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 SHORT, LONG = 12, 4
-"""Questions of either kind under way at one time, of all keys together."""
+"""Short and long questions that may run at one time, over all keys."""
 SHORT_ROWS = 50_000
-"""Stored rows that a short question may read; one that reads more is a long one."""
+"""Stored rows that a short question may read. A question that reads more becomes a long one."""
 EXPORTS = 4
-"""Raw exports at one time, of all keys together: each occupies a connection to the engine until its end."""
+"""Raw exports that may run at one time, over all keys. Each occupies a connection to the engine until its end."""
 
 
 class Lane:
-    """Threads for one kind of work. ``run`` belongs to the event loop's thread; ``close`` to any."""
+    """Thread pool for one kind of work. Call ``run`` on the event loop's thread; ``close`` on any thread."""
 
     def __init__(self, name: str, threads: int, waiting: int) -> None:
-        """``waiting`` is how many calls may wait for a thread before more are refused."""
+        """Start a pool in which at most ``waiting`` calls queue for a thread; further calls are refused."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"jobmeter-{name}")
         self._most = threads + waiting
         self._busy = 0
@@ -44,7 +44,7 @@ class Lane:
 
     @property
     def busy(self) -> int:
-        """Calls that run or wait."""
+        """Number of calls that run or wait."""
         return self._busy
 
     async def run(
@@ -55,11 +55,11 @@ class Lane:
         admitted: bool = False,
         skipped: Callable[[], object] = lambda: None,
     ) -> T:
-        """Call the function on a thread of the lane; ``skipped`` where it is never called after all.
+        """Call the function on a thread of the lane; call ``skipped`` instead if the function never starts.
 
-        Cancelling takes a call that still waits out of the queue; one that runs ends by its own time budget, and
-        ``drop`` gets what it gives. Raises ThrottledError when too many wait already, unless it
-        was ``admitted``.
+        Cancelling removes a call that still waits from the queue. A running call ends by its own time budget, and
+        ``drop`` gets its result. Raises ThrottledError when too many calls wait already, unless the call was
+        ``admitted``.
         """
         if not admitted and self._busy >= self._most:
             raise ThrottledError(f"the server has {self._busy} requests of this kind under way, try again", 1000)
@@ -68,7 +68,7 @@ class Lane:
         except RuntimeError:  # the lane was closed
             skipped()
             raise
-        # The future alone says whether the thread has begun: no flag that the function sets does so in time.
+        # Only the future knows whether the thread has begun: a flag set by the function would come too late.
         future.add_done_callback(lambda done: skipped() if done.cancelled() else None)
         try:
             return await asyncio.wrap_future(future)
@@ -78,34 +78,34 @@ class Lane:
             raise
 
     def submit(self, function: Callable[[], T]) -> "Future[T]":
-        """Call the function on a thread of the lane when one is free; it is never refused."""
+        """Call the function on a thread of the lane when one is free. Never refuses."""
         context = contextvars.copy_context()
         future = self._pool.submit(context.run, function)
         self._busy += 1
         loop = asyncio.get_running_loop()
-        # Counted down when the thread is free again, which is later than a cancelled caller thinks.
+        # Counted down when the thread is free again, which may be after its caller was cancelled.
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._done) if not loop.is_closed() else None)
         return future
 
     def close(self) -> None:
-        """Let running calls end and drop those that wait."""
+        """Let running calls end and drop the waiting calls."""
         self._pool.shutdown(cancel_futures=True)
 
     def _done(self) -> None:
         self._busy -= 1
 
 
-class Slot:
-    """A question of a key that is under way. It is over at the end of its answer, which may be long."""
+class Ticket:
+    """Permission to run one question. It ends with the question's answer, which may take long to send."""
 
-    def __init__(self, admission: "Admission", waiting: "Waiting[Any]") -> None:
+    def __init__(self, admission: "Admission", waiting: "QueuedQuestion[Any]") -> None:
         self._admission = admission
         self._waiting = waiting
         self._seconds = 0.0
         self._over = False
 
     def work(self, function: Callable[[], R]) -> R:
-        """Call the function, on the account of this question."""
+        """Call the function and charge its cost to this question."""
         began = self._admission.clock.monotonic()
         token = ACCOUNT.set(self._waiting.spent)
         try:
@@ -115,70 +115,70 @@ class Slot:
             self._seconds += self._admission.clock.monotonic() - began
 
     def whole(self, function: Callable[[], R]) -> R:
-        """As ``work``, where that is all of it."""
+        """Call the function, charge its cost and end the ticket."""
         try:
             return self.work(function)
         finally:
             self.end()
 
-    def lasting(self) -> None:
-        """What is left of it is bounded otherwise: it may read what it likes."""
+    def lift_row_limit(self) -> None:
+        """Lift the row limit: the rest of the question's work is limited by its date range or by other bounds."""
         self._waiting.spent.short_rows = None
 
     def end(self) -> None:
-        """Charge for the question, and let the next one go. A no-op the second time."""
+        """Charge for the question and admit the next one. A second call does nothing."""
         if not self._over:
             self._admission.count(self._waiting.key, self._waiting.spent, self._seconds)
         self.give_up()
 
     def give_up(self) -> None:
-        """Let the next question go: this one did not begin. A no-op once it is over."""
+        """Admit the next question without charging. Does nothing after the end."""
         if not self._over:
             self._over = True
             self._waiting.queue.leave(self._waiting.key)
 
 
-class Waiting(msgspec.Struct, Generic[R], frozen=True):
-    """A question that has to wait for its turn in the queue; ``go`` answers it, and ends the turn."""
+class QueuedQuestion(msgspec.Struct, Generic[R], frozen=True):
+    """Question that waits in the queue. ``run`` answers it and ends its ticket."""
 
     queue: FairQueue
     key: str
-    go: Callable[[Slot], R]
-    spent: Spent
+    run: Callable[[Ticket], R]
+    spent: QueryCost
 
 
 class MemoryAttempt:
-    """A block that tries a question from memory. Its cost is counted at its end.
+    """Context manager that tries a question from memory and charges its cost at the end.
 
-    Where ``answered`` is False then the question goes on on a worker, and its cost is counted there.
+    With ``answered`` False the question continues on a worker, which charges the cost.
     """
 
     __slots__ = ("_admission", "_began", "_key", "_spent", "_token", "answered")
 
-    def __init__(self, admission: "Admission", key: str, spent: Spent) -> None:
+    def __init__(self, admission: "Admission", key: str, spent: QueryCost) -> None:
         self._admission = admission
         self._key = key
         self._spent = spent
         self.answered = True
 
     def __enter__(self) -> Self:
-        """Open the account of the question."""
+        """Open the question's account."""
         self._began = self._admission.clock.monotonic()
         self._token = ACCOUNT.set(self._spent)
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
-        """Close it."""
+        """Close the account. Charge the cost unless the question continues on a worker."""
         ACCOUNT.reset(self._token)
         if self.answered or failed is not None:
             self._admission.count(self._key, self._spent, self._admission.clock.monotonic() - self._began)
 
 
 class Admission:
-    """Questions under way and waiting, by key. Safe to use from any thread; ``wait`` belongs to an event loop's."""
+    """Running and queued questions by key. Thread-safe, except ``wait``, which belongs to the event loop."""
 
     def __init__(self, clock: Clock, budget: Budget, report: Callable[[int, float], object] = lambda *_: None) -> None:
-        """``report`` gets the stored rows and the seconds of each question that is over."""
+        """``report`` gets the stored rows and the seconds of each finished question."""
         self.clock = clock
         self._report = report
         self._rows = Allowance(clock, budget.rows, "stored rows")
@@ -187,53 +187,56 @@ class Admission:
         self._long = FairQueue(LONG, budget.concurrent, clock)
 
     def check(self, key: str) -> None:
-        """Raises ThrottledError when the key has spent what it may spend in a minute."""
+        """Raise ThrottledError if the key has used up its budget for the current minute."""
         self._rows.check(key)
         self._seconds.check(key)
 
-    def account(self) -> Spent:
-        """The account of a request that begins now."""
-        return Spent(self.clock.monotonic())
+    def account(self) -> QueryCost:
+        """Open a cost account for a request that begins now."""
+        return QueryCost(self.clock.monotonic())
 
-    def from_memory(self, key: str, spent: Spent) -> "MemoryAttempt":
-        """The block in which a question is tried from memory, without a turn."""
+    def from_memory(self, key: str, spent: QueryCost) -> "MemoryAttempt":
+        """Return a context manager that tries a question from memory, outside the queues."""
         return MemoryAttempt(self, key, spent)
 
-    def begin(self, key: str, spent: Spent, go: Callable[[Slot], R]) -> R | Waiting[R]:
-        """What ``go`` gives, where the question can be answered now; else what is to be waited for."""
-        waiting = Waiting(self._short, key, go, spent)
+    def begin(self, key: str, spent: QueryCost, run: Callable[[Ticket], R]) -> R | QueuedQuestion[R]:
+        """Answer the question now if the queue admits it; else return it for ``wait``."""
+        waiting = QueuedQuestion(self._short, key, run, spent)
         if not self._short.enter(key):
             return waiting
-        return self.go_on(waiting, self._turn(waiting))
+        return self.run_queued(waiting, self._ticket(waiting))
 
-    def go_on(self, waiting: Waiting[R], turn: Slot) -> R | Waiting[R]:
-        """What the question gives whose turn has come; what is to be waited for, where it turns out to be long."""
+    def run_queued(self, waiting: QueuedQuestion[R], ticket: Ticket) -> R | QueuedQuestion[R]:
+        """Answer an admitted question. Returns it for the long queue when it turns out to be long."""
         try:
-            return waiting.go(turn)
+            return waiting.run(ticket)
         except LongQuestionError:
-            return Waiting(self._long, waiting.key, waiting.go, waiting.spent)
+            return QueuedQuestion(self._long, waiting.key, waiting.run, waiting.spent)
 
-    async def wait(self, waiting: Waiting[R]) -> Slot:
-        """The question's turn. Raises ThrottledError when too many of its key wait already."""
+    async def wait(self, waiting: QueuedQuestion[R]) -> Ticket:
+        """Wait in the queue until the question is admitted.
+
+        Raises ThrottledError when its key has too many in the queue.
+        """
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        place = Place(waiting.key, lambda: _resolve(loop, turn))
-        waiting.queue.wait(place)
+        admitted: asyncio.Future[None] = loop.create_future()
+        entry = QueueEntry(waiting.key, lambda: _resolve(loop, admitted))
+        waiting.queue.wait(entry)
         try:
-            await turn
+            await admitted
         except asyncio.CancelledError:
-            waiting.queue.give_up(place)
+            waiting.queue.give_up(entry)
             raise
-        return self._turn(waiting)
+        return self._ticket(waiting)
 
-    def _turn(self, waiting: Waiting[R]) -> Slot:
-        # The time that it waited is not its own.
+    def _ticket(self, waiting: QueuedQuestion[R]) -> Ticket:
+        # The time in the queue does not count as use.
         waiting.spent.since = self.clock.monotonic()
         waiting.spent.short_rows = SHORT_ROWS if waiting.queue is self._short else None
-        return Slot(self, waiting)
+        return Ticket(self, waiting)
 
-    def count(self, key: str, spent: Spent, seconds: float) -> None:
-        """Charge the key for what a question cost since it was charged last."""
+    def count(self, key: str, spent: QueryCost, seconds: float) -> None:
+        """Charge the key for the question's cost since the last charge."""
         rows, spent.counted = spent.rows - spent.counted, spent.rows
         self._rows.spend(key, rows)
         self._seconds.spend(key, seconds)
@@ -243,20 +246,20 @@ class Admission:
 async def admitted_run(
     admission: Admission,
     lane: Lane,
-    work: Callable[[], R | Waiting[R]],
-    unwanted: Callable[[R | Waiting[R]], object] = lambda _: None,
-    during: Callable[[Callable[[], R | Waiting[R]]], R | Waiting[R]] = lambda part: part(),
+    work: Callable[[], R | QueuedQuestion[R]],
+    unwanted: Callable[[R | QueuedQuestion[R]], object] = lambda _: None,
+    during: Callable[[Callable[[], R | QueuedQuestion[R]]], R | QueuedQuestion[R]] = lambda part: part(),
 ) -> R:
-    """Work on the lane, and each time it has to wait for its turn, go on there when that comes.
+    """Run the work on the lane; each time it has to queue, wait and continue when it is admitted.
 
-    ``unwanted`` gets what came of it when the caller was cancelled meanwhile: a thread works to its end, and its key
-    pays for that. ``during`` calls each part of the work, on its thread.
+    ``unwanted`` gets the result if the caller was cancelled meanwhile: a thread works to its end and its key pays for
+    that. ``during`` wraps each part of the work, on the worker's thread.
     """
     result = await lane.run(partial(during, work), unwanted)
-    while isinstance(result, Waiting):
-        turn = await admission.wait(result)
-        part = partial(during, partial(admission.go_on, result, turn))
-        result = await lane.run(part, unwanted, admitted=True, skipped=turn.give_up)
+    while isinstance(result, QueuedQuestion):
+        ticket = await admission.wait(result)
+        part = partial(during, partial(admission.run_queued, result, ticket))
+        result = await lane.run(part, unwanted, admitted=True, skipped=ticket.give_up)
     return result
 
 
@@ -265,13 +268,13 @@ def _drop(done: "Future[T]", drop: Callable[[T], object]) -> None:
         drop(done.result())
 
 
-def _resolve(loop: asyncio.AbstractEventLoop, turn: "asyncio.Future[None]") -> None:
+def _resolve(loop: asyncio.AbstractEventLoop, admitted: "asyncio.Future[None]") -> None:
     if not loop.is_closed():
-        loop.call_soon_threadsafe(lambda: None if turn.done() else turn.set_result(None))
+        loop.call_soon_threadsafe(lambda: None if admitted.done() else admitted.set_result(None))
 
 
 class ConcurrencyLimiter:
-    """Raw exports under way: few at one time, fewer of one key. Safe to use from any thread."""
+    """Limit on raw exports: a few at one time, fewer for each key. Thread-safe."""
 
     def __init__(self, of_a_key: int, most: int = EXPORTS) -> None:
         self._of_a_key = of_a_key
@@ -280,7 +283,7 @@ class ConcurrencyLimiter:
         self._taken: dict[str, int] = {}
 
     def take(self, key: str) -> Callable[[], None]:
-        """Take one; gives what gives it back, once. Raises ThrottledError when none is free."""
+        """Take a permit and return the function that releases it. Raises ThrottledError when none is free."""
         with self._lock:
             own = self._taken.get(key, 0)
             if own >= self._of_a_key:

@@ -1,4 +1,4 @@
-"""The composition root: settings in, a running application out."""
+"""Composition root: builds a running application from settings."""
 
 import logging
 from collections.abc import Awaitable, Sequence
@@ -37,7 +37,7 @@ from jobmeter.server.exchange import AsgiScope, Receive, Send
 from jobmeter.server.figures import finding_metrics, server_metrics
 from jobmeter.server.live import Hub
 from jobmeter.server.memory import Tidying
-from jobmeter.server.missing import Anew, check_complete
+from jobmeter.server.missing import Recreate, check_complete
 from jobmeter.server.native.router import NativeRouter
 from jobmeter.server.opening import Opening
 from jobmeter.server.pages import PageRouter
@@ -60,18 +60,18 @@ from jobmeter.store.window.store import WindowedStore
 _log = logging.getLogger("jobmeter.server")
 
 READ_THREADS, WRITE_THREADS, CONTROL_THREADS = 24, 16, 4
-"""Registry readers beyond the running queries, so that a new caller can always be authenticated."""
+"""Threads of each lane. Readers exceed the running queries, so that a new caller can always be authenticated."""
 WAITING = 512
 NONCES, ENDED_SESSIONS, AUDIT = "nonces", "ended-sessions", "audit.log"
 WINDOW_SECONDS = 7_200
 CACHE_SHARE = 6
-"""The part of ``window_bytes`` that the cache of questions has."""
+"""Divisor of ``window_bytes``: the query cache gets a sixth."""
 SENDER_SHARE = 6
-"""The part of it that the cache of what senders send again has; the window has the rest."""
+"""Divisor of ``window_bytes``: the cache of repeated sender data gets a sixth; the window gets the rest."""
 
 
 class Application(msgspec.Struct, frozen=True):
-    """The ASGI application of a server, and what stands behind it. ``close`` when the last request is answered."""
+    """ASGI application of a server with its services. Call ``close`` after the last request is answered."""
 
     edge: Edge
     services: Services
@@ -89,7 +89,7 @@ class Application(msgspec.Struct, frozen=True):
         self.services.shipping.start()
 
     def close(self) -> None:
-        """Finish what was taken in, then let go of everything. Nothing that was acknowledged depends on it."""
+        """Finish accepted work, then release all resources. Acknowledged data is durable even without this call."""
         for work in self.background:
             work.stop()
         self.services.shipping.stop()
@@ -107,23 +107,24 @@ class Application(msgspec.Struct, frozen=True):
         try:
             self.services.usage.flush()
         except JobmeterError as error:
-            _log.warning("the calls of the last second were not counted: %s", error.message)
+            _log.warning("the API calls of the last second were not counted: %s", error.message)
 
 
 def build(
     settings: Settings,
     clock: Clock | None = None,
-    anew: Anew = Anew(),  # noqa: B008 - frozen
+    recreate: Recreate = Recreate(),  # noqa: B008 - frozen
     opening: Opening | None = None,
 ) -> Application:
-    """A server's application on its store and registry, which are opened and migrated.
+    """Build the application; open and migrate its store and registry.
 
-    ``anew`` says what may be missing that belongs to what is there; ``opening`` is the engine where it is being opened
-    already. Raises ConfigurationError or UnavailableError when one of them cannot be opened, or is missing.
+    ``recreate`` lists the missing parts that may be created again. ``opening`` is the engine if it is already being
+    opened. Raises ConfigurationError or UnavailableError when the store or the registry is missing or cannot be
+    opened.
     """
     clock = clock or SystemClock()
     if KERNEL.missing:
-        _log.warning("the compiled kernel is missing, NumPy does its work more slowly: %s", KERNEL.missing)
+        _log.warning("the compiled kernel is missing; NumPy replaces it and is slower: %s", KERNEL.missing)
     with ExitStack() as opened:
         opening = opening or Opening(partial(open_store, settings.store_dsn, clock))
         opened.callback(opening.close)
@@ -133,7 +134,7 @@ def build(
         engine = opening.store()
         opened.callback(engine.close)
         store = _windowed(engine, settings, clock)
-        check_complete(settings, registry, store, anew)
+        check_complete(settings, registry, store, recreate)
         application = assemble(settings, clock, registry, store, shared=is_shared(settings.store_dsn))
         opened.pop_all()
     return application
@@ -142,9 +143,9 @@ def build(
 def assemble(
     settings: Settings, clock: Clock, registry: Registry, store: Store, *, shared: bool = False
 ) -> Application:
-    """The application on a store and a registry that are open already; ``Application.close`` closes them.
+    """Build the application on an open store and registry; ``Application.close`` closes them.
 
-    ``shared``: other servers may work on the same ones.
+    With ``shared`` other servers may use the same store and registry.
     """
     budget = parse_budget(settings.query_budgets)
     proxies = TrustedProxies.parse(settings.trusted_proxies)
@@ -202,7 +203,7 @@ def assemble(
 
 
 def _works(services: Services, *, shared: bool) -> list[Work]:
-    """The background work; where it matters, on one of several servers at a time."""
+    """List the background work. Work that must not run twice takes a lease when servers share a registry."""
     registry, store, clock, settings = services.registry, services.store, services.clock, services.settings
     executor, thresholds = services.executor, services.thresholds
     running = RunningJobs(executor, registry, thresholds, clock, shared=shared)
@@ -223,12 +224,12 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
 
 
 def _routers(services: Services) -> Sequence[Router]:
-    """The routers, in the order in which they are matched."""
+    """List the routers in the order in which they are matched."""
     return [
         NativeRouter(services),
         HealthRouter(services),
         *(DialectRouter(dialect, services) for dialect in dialects()),
-        PageRouter(),  # behind the dialects: calls of CloudMonitor come to the page's path
+        PageRouter(),  # after the dialects, because CloudMonitor calls use the page's path
         RootRouter(services, dialects()),
     ]
 
@@ -242,19 +243,19 @@ def _lanes() -> Lanes:
 
 
 def _windowed(engine: Store, settings: Settings, clock: Clock) -> Store:
-    """The engine with a hot window in front, unless there is to be none."""
+    """Put a hot window in front of the engine, unless the settings disable it."""
     seconds, shared = settings.window_seconds, is_shared(settings.store_dsn)
     if seconds is None:
         seconds = 0 if shared else WINDOW_SECONDS
         if shared:
             _log.info(
-                "the newest samples are not kept in memory, as other servers may write to the same engine; "
-                "if none does, JOBMETER_WINDOW_SECONDS=%d makes questions about them quick",
+                "the newest samples are not cached in memory because other servers may write to the same engine; "
+                "if no other server does, set JOBMETER_WINDOW_SECONDS=%d to speed up recent queries",
                 WINDOW_SECONDS,
             )
     elif seconds and shared:
         _log.warning(
-            "the newest samples are held in memory: answers lack what another server writes to the same engine"
+            "the newest samples are cached in memory: answers lack samples that other servers write to the same engine"
         )
     if not seconds:
         return engine

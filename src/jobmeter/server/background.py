@@ -1,4 +1,4 @@
-"""Background work of a server: roll-ups, filling the window, expired events, jobs and nodes that fell silent."""
+"""Background work of a server: roll-ups, filling the window, expiring events, detecting silent jobs and nodes."""
 
 import logging
 import secrets
@@ -12,7 +12,7 @@ import msgspec
 
 from jobmeter.errors import JobmeterError
 from jobmeter.model.time import MINUTE, SECOND, Clock
-from jobmeter.query.meter import ACCOUNT, Spent
+from jobmeter.query.meter import ACCOUNT, QueryCost
 from jobmeter.registry.base import Registry
 from jobmeter.server.telemetry import Telemetry
 from jobmeter.store.base import Store
@@ -23,32 +23,32 @@ _log = logging.getLogger("jobmeter.server")
 INTERVAL_SECONDS = 60.0
 PRUNE_SECONDS = 6 * 3600.0
 FILL_BATCH = 256
-"""Series that are read while writers wait."""
+"""Series read in one batch. Writers wait during a batch."""
 _FILL_SECONDS, _RETRY_SECONDS, _FILLED_SECONDS = 0.01, 10.0, 3_600.0
 _BEGIN_SECONDS = 0.25
-"""After a start: who waits for its first answer has the engine to themselves."""
+"""Delay after a start, in seconds. The first queries get the engine to themselves."""
 _LONGEST_INTERVAL = 10.0
 LEASE_MS = 5 * MINUTE
-"""Length of a lease: longer than clocks of servers differ."""
+"""Length of a lease in milliseconds. Longer than the clocks of servers differ."""
 LATE_MS = 15 * MINUTE
-"""An hour is rolled up when it has been over for this long: most late samples have come by then."""
+"""Age in milliseconds at which an hour is rolled up. Most late samples have arrived by then."""
 
 
 class Work(Protocol):
-    """Something to do again and again."""
+    """Background work that repeats at an interval."""
 
     name: str
-    """Its name in logs and counts."""
+    """Name in logs and metrics."""
     interval: float
     """Seconds between two rounds."""
 
     def round(self) -> None:
-        """Do it once."""
+        """Do the work once."""
         ...
 
 
 class Periodic(msgspec.Struct):
-    """See ``Work``: a function."""
+    """Background work that calls a function."""
 
     name: str
     interval: float
@@ -56,7 +56,10 @@ class Periodic(msgspec.Struct):
 
 
 class Background(threading.Thread):
-    """Does one kind of work until ``stop``. A failure is logged and counted; the next round tries again."""
+    """Thread that repeats one kind of work until ``stop``.
+
+    Failures are logged and counted; the next round tries again.
+    """
 
     def __init__(self, work: Work, telemetry: Telemetry) -> None:
         super().__init__(name=f"jobmeter-{work.name}", daemon=True)
@@ -65,12 +68,12 @@ class Background(threading.Thread):
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """The thread's work."""
+        """Run rounds until the thread is stopped."""
         while not self._stopped.wait(self._work.interval):
             self.round()
 
     def round(self) -> None:
-        """One round."""
+        """Do the work once; log and count a failure."""
         try:
             self._work.round()
         except JobmeterError as error:
@@ -81,7 +84,7 @@ class Background(threading.Thread):
             self._telemetry.failed(self._work.name)
 
     def stop(self) -> None:
-        """End after the round that is under way."""
+        """Stop after the current round."""
         self._stopped.set()
         if self.is_alive():
             self.join()
@@ -89,8 +92,8 @@ class Background(threading.Thread):
 
 @contextmanager
 def accounted(clock: Clock) -> Iterator[None]:
-    """A block whose queries together have the budget of one request."""
-    account = ACCOUNT.set(Spent(clock.monotonic()))
+    """Run the queries of a block on the budget of one request."""
+    account = ACCOUNT.set(QueryCost(clock.monotonic()))
     try:
         yield
     finally:
@@ -98,7 +101,7 @@ def accounted(clock: Clock) -> Iterator[None]:
 
 
 def roll_ups(store: Store, clock: Clock, telemetry: Telemetry) -> Work:
-    """Rolls hours up once a minute."""
+    """Work that rolls up hours once a minute."""
 
     def roll_up() -> None:
         until_ms = clock.now_ms() - LATE_MS
@@ -108,7 +111,7 @@ def roll_ups(store: Store, clock: Clock, telemetry: Telemetry) -> Work:
 
 
 def pruning(registry: Registry, clock: Clock) -> Work:
-    """Deletes old events of nodes four times a day."""
+    """Work that deletes old node events four times a day."""
 
     def prune() -> None:
         deleted = registry.prune(clock.now_ms())
@@ -119,11 +122,11 @@ def pruning(registry: Registry, clock: Clock) -> Work:
 
 
 class Leased:
-    """See ``Work``: one that of several servers on one registry only one does at a time.
+    """Background work that only one server of a shared registry does at a time.
 
-    A round takes a lease, which it renews until the round is over. A server that dies holds it for
-    ``LEASE_MS`` at most, by the clocks of the others. A server that cannot reach the registry for as long as that may
-    still be at work while another one begins.
+    A round takes a lease and renews it until the round is over. The lease of a server that dies ends after
+    ``LEASE_MS``, by the clocks of the others. A server that cannot reach the registry for that long may still be
+    working when another one begins.
     """
 
     def __init__(self, work: Work, leases: Registry, clock: Clock, length_ms: int = LEASE_MS) -> None:
@@ -136,7 +139,7 @@ class Leased:
         self._owner = secrets.token_hex(8)
 
     def round(self) -> None:
-        """Do it, unless another server is at it."""
+        """Do the work unless another server holds the lease."""
         if not self._take():
             return
         over = threading.Event()
@@ -147,7 +150,7 @@ class Leased:
         finally:
             over.set()
             renewing.join()
-            with suppress(JobmeterError):  # it ends by itself
+            with suppress(JobmeterError):  # the lease expires without our help
                 self._leases.give_back_lease(self.name, self._owner)
 
     def _take(self) -> bool:
@@ -159,21 +162,21 @@ class Leased:
             try:
                 leased = self._take()
             except JobmeterError as error:
-                _log.warning("the lease of %s was not renewed: %s", self.name, error.message)
+                _log.warning("the lease for %s was not renewed: %s", self.name, error.message)
                 continue
             except Exception:  # noqa: BLE001 - what goes wrong once may go right before the lease is over
-                _log.exception("the lease of %s was not renewed", self.name)
+                _log.exception("the lease for %s was not renewed", self.name)
                 continue
             if not leased:
-                _log.error("another server began with %s while this one is at it", self.name)
+                _log.error("another server started %s while this server was still working on it", self.name)
 
 
 class SilenceCheck:
-    """See ``Work``. Marks what was silent for ``least_seconds`` while this server could hear it.
+    """Background work that marks jobs or nodes that were silent for ``least_seconds``.
 
-    ``mark`` gets the time, since when silence counts, and for how long it has to last (milliseconds); it gives how many
-    it marked, which ``report`` gets. Silence before the server's start does not count. Nor does silence before a round
-    that failed, or during a time in which the server did not run (a suspended machine, a clock that jumped).
+    ``mark`` gets the current time, the time since which silence counts, and the least silence in milliseconds. It
+    returns the number of marked entries for ``report``. Silence counts only while this server could receive data: not
+    before its start, before a failed round or while the process did not run (a suspended machine, a clock that jumped).
     """
 
     def __init__(
@@ -194,7 +197,7 @@ class SilenceCheck:
         self._last_ms = 0
 
     def round(self) -> None:
-        """Mark what is due."""
+        """Mark jobs or nodes that have been silent for too long."""
         now_ms = self._clock.now_ms()
         since_ms, last_ms, self._since_ms, self._last_ms = self._since_ms, self._last_ms, None, now_ms
         if since_ms is None or not last_ms <= now_ms < last_ms + self._least_ms:
@@ -206,19 +209,19 @@ class SilenceCheck:
 
 
 def losses(registry: Registry, clock: Clock, least_seconds: int) -> SilenceCheck:
-    """Marks the jobs lost whose runs stopped renewing their leases."""
-    report = partial(_log.warning, "%d jobs are marked lost: their runs stopped renewing their leases")
+    """Work that marks jobs as lost when their runs stop renewing their leases."""
+    report = partial(_log.warning, "%d jobs were marked as lost: their runs stopped renewing their leases")
     return SilenceCheck("losses", registry.mark_lost, report, clock, least_seconds)
 
 
 def node_watch(registry: Registry, clock: Clock, least_seconds: int) -> SilenceCheck:
-    """Records events of nodes that stopped sending, and of those that send again."""
+    """Work that records events of nodes that stop or resume sending."""
     report = partial(_log.info, "%d events of nodes that stopped or resumed sending were recorded")
     return SilenceCheck("nodes", registry.mark_nodes, report, clock, least_seconds)
 
 
 class Filling:
-    """See ``Work``. After a start brings the newest samples from the engine into memory, some series at a time."""
+    """Background work that loads the newest samples from the engine into memory after a start, in batches."""
 
     name = "fill"
 
@@ -230,7 +233,7 @@ class Filling:
         self._filled = False
 
     def round(self) -> None:
-        """Take in some more; after a failure, a while later."""
+        """Load the next batch; after a failure, retry later."""
         if self._filled:
             return
         self.interval = _RETRY_SECONDS
@@ -239,4 +242,4 @@ class Filling:
         series = len(self._store.window)
         if self._filled and series:
             passed = self._clock.monotonic() - self._began
-            _log.info("the newest samples of %d series were brought to memory in %.1f s", series, passed)
+            _log.info("loaded the newest samples of %d series into memory in %.1f s", series, passed)

@@ -1,7 +1,7 @@
-"""Backup of a running server, and restore into an empty data folder.
+"""Back up a running server, and restore into an empty data folder.
 
-``manifest.json`` has size and SHA-256 of each file, so that a restore finds damage before it begins. It is written
-last: a backup without one was made by an earlier program, or was not finished.
+``manifest.json`` lists the size and SHA-256 of each file, so that a restore detects damage before it begins. The
+manifest is written last. A backup without a manifest is unfinished or comes from an earlier program.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ _FORMAT = "jobmeter-backup"
 
 
 def back_up(services: Services, directory: Path) -> None:
-    """Write registry, telemetry and the key that seals secrets into a folder that is empty or not there yet.
+    """Write the registry, the telemetry and the secret key into a folder that is empty or does not exist yet.
 
-    The registry comes last, so that every job whose samples were copied is in it.
-    Raises InvalidRequestError (``directory``) for a folder that cannot be one of a backup, ConflictError for one that
-    holds something, UnavailableError when writing fails.
+    The registry comes last, so that it contains every job whose samples were copied. Raises InvalidRequestError
+    (``directory``) for an unusable folder, ConflictError for a folder that is not empty, UnavailableError when writing
+    fails.
     """
     _check_apart(directory, _own_folders(services.settings))
     try:
@@ -53,55 +53,55 @@ def back_up(services: Services, directory: Path) -> None:
 
 
 def _own_folders(settings: Settings) -> Sequence[Path]:
-    """The folders of a server's own files."""
+    """Folders that hold the server's own files."""
     store = settings.store_dsn.removeprefix("chdb://").partition("?")[0]
     return [settings.data] if store == settings.store_dsn else [settings.data, Path(store)]
 
 
 def _check_apart(directory: Path, own: Sequence[Path]) -> None:
-    """Raise InvalidRequestError where a backup would lie in what it copies, or around it; links are followed."""
+    """Raise InvalidRequestError if the backup folder overlaps a copied folder. Links are followed."""
     if "\0" in str(directory):
-        raise InvalidRequestError("directory may not hold the character NUL", "directory")
+        raise InvalidRequestError("directory must not contain the character NUL", "directory")
     try:
         target = directory.resolve()
         for folder in (one.resolve() for one in own):
             if target.is_relative_to(folder) or folder.is_relative_to(target):
                 raise InvalidRequestError(
-                    "directory must lie outside of the server's data folder, and not around it", "directory"
+                    "directory must lie outside the server's data folder and must not contain it", "directory"
                 )
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that lead to themselves
-        raise InvalidRequestError("directory cannot be the path of a folder", "directory") from error
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that form a loop
+        raise InvalidRequestError("directory is not a usable folder path", "directory") from error
 
 
 def _copy_secret(services: Services, directory: Path) -> None:
     try:
         write_private(directory / SECRET, secret_key_path(services.settings).read_bytes())
     except (ConfigurationError, OSError) as error:
-        _log.warning("the key that seals secrets could not be copied: %s", error)
-        raise UnavailableError("the key that seals secrets could not be copied: see the server's log") from error
+        _log.warning("the secret key could not be copied: %s", error)
+        raise UnavailableError("the secret key could not be copied: see the server's log") from error
 
 
 def secret_key_path(settings: Settings) -> Path:
-    """The file with the key that seals secrets."""
+    """Path of the file with the secret key, which encrypts stored secrets."""
     return Path(settings.secret_key_file) if settings.secret_key_file else settings.data / KEY_FILE
 
 
 def bring_back(settings: Settings, directory: Path) -> None:
-    """Restore a backup into a data folder, a registry and a store that are empty.
+    """Restore a backup into an empty data folder, registry and store.
 
-    Every file is compared with the manifest first. Raises ConflictError when one of them holds something,
-    ConfigurationError when a server uses the folder, the directory has no backup, or a file of it is damaged. A
-    failure in between leaves a part behind: empty the folder and try again.
+    Every file is first compared with the manifest. Raises ConflictError when a target is not empty. Raises
+    ConfigurationError when a server uses the folder, the directory has no backup, or a file of the backup is damaged. A
+    failure in between leaves a partial restore: empty the folder and try again.
     """
     if not (directory / SECRET).is_file():
-        raise ConfigurationError(f"{directory} has no backup of a server ({SECRET} is missing)")
+        raise ConfigurationError(f"{directory} contains no server backup ({SECRET} is missing)")
     if not _verify(directory):
-        _log.warning("%s has no %s: damaged files of it cannot be detected", directory, MANIFEST)
+        _log.warning("%s has no %s: damaged files cannot be detected", directory, MANIFEST)
     with claimed(settings.data), ExitStack() as opened:
         secret = secret_key_path(settings)
         content = (directory / SECRET).read_bytes()
         if secret.exists() and secret.read_bytes() != content:
-            raise ConflictError(f"{secret} holds another key: a backup is restored into an empty data folder only")
+            raise ConflictError(f"{secret} holds another key: restore the backup into an empty data folder")
         registry = open_registry(settings.registry_url, settings.retention)
         opened.callback(registry.close)
         store = open_store(settings.store_dsn, SystemClock())
@@ -113,14 +113,14 @@ def bring_back(settings: Settings, directory: Path) -> None:
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """One file."""
+    """Size and checksum of a file."""
 
     bytes: int
     sha256: str
 
 
 class _Manifest(msgspec.Struct, frozen=True):
-    """Every file of a backup by its path below the folder."""
+    """Manifest of a backup: its files by path below the folder."""
 
     files: dict[str, _Entry]
     format: str = _FORMAT
@@ -128,7 +128,7 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 def _write_manifest(directory: Path) -> None:
-    """Write the manifest of the files that are there. Raises UnavailableError when one cannot be read."""
+    """Write the manifest of the existing files. Raises UnavailableError when a file cannot be read."""
     try:
         files = {str(path.relative_to(directory)): _entry(path) for path in _files(directory)}
         write_private(directory / MANIFEST, msgspec.json.encode(_Manifest(files)))
@@ -137,7 +137,7 @@ def _write_manifest(directory: Path) -> None:
 
 
 def _verify(directory: Path) -> bool:
-    """True when every file is as it was written; False for a backup that has no manifest.
+    """Check every file against the manifest. False for a backup without a manifest.
 
     Raises ConfigurationError naming the first file that is missing or damaged.
     """
@@ -158,7 +158,9 @@ def _verify(directory: Path) -> bool:
         except OSError as error:
             raise ConfigurationError(f"the backup is damaged: {path} cannot be read: {error.strerror}") from error
         if found != entry:
-            raise ConfigurationError(f"the backup is damaged: {path} is not what was written; nothing was restored")
+            raise ConfigurationError(
+                f"the backup is damaged: {path} has changed since the backup; nothing was restored"
+            )
     return True
 
 

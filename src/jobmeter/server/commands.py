@@ -1,6 +1,6 @@
-"""Commands of an operation: write records and samples, stop and forget jobs, make share tokens.
+"""Commands that change data: write records and samples, stop and delete jobs, create share tokens.
 
-Questions about stored data are for ``jobmeter.query``.
+Questions about stored data are in ``jobmeter.query``.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ from jobmeter.ship.shipping import shipper_project
 
 
 def perform(services: Services, question: Question[Any], principal: Principal, scope: Scope) -> Any:  # noqa: ANN401 - each question has its own result
-    """The result of a command. Raises any JobmeterError."""
+    """Execute a command and return its result. Raises any JobmeterError."""
     handler = _HANDLERS.get(type(question))
     if handler is None:
         return services.executor.run(question, scope)
@@ -73,7 +73,7 @@ def _shipper(
     principal: Principal,
     scope: Scope,
 ) -> Shipper:
-    """A shipper belongs to the project of its maker, or to none."""
+    """Create, show or delete a log shipper. A shipper belongs to the project of its creator, or to no project."""
     project, shipping, actor = shipper_project(scope), services.shipping, principal.id
     if isinstance(question, CreateShipper):
         return shipping.create(project, question.resource_group, question.sink_project, question.logstore, actor)
@@ -82,13 +82,13 @@ def _shipper(
 
 
 def share(services: Services, question: ShareQuestion, scope: Scope) -> ShareToken:
-    """A token for the job. Raises NotFoundError when the caller sees no such job."""
+    """Create a share token for the job. Raises NotFoundError when the caller may not see the job."""
     job = services.executor.head(question.ref, scope)
     return ShareToken(*issue(services.vault, job.project, job.id, services.clock.now_ms(), question.seconds))
 
 
 def _search_logs(services: Services, search: LogSearch, _: Principal, scope: Scope) -> FoundLines:
-    """One page, with a sealed token for the next. Raises InvalidRequestError for an invalid token."""
+    """Return one page of log lines and a sealed token for the next. Raises InvalidRequestError for an invalid token."""
     now_ms = services.clock.now_ms()
     question_bytes = repr(replace(search.question, limit=0)).encode()
     cursor = None
@@ -102,7 +102,7 @@ def _search_logs(services: Services, search: LogSearch, _: Principal, scope: Sco
 def _write(
     services: Services, question: WriteSamples | WriteLines | WriteSpans, principal: Principal, _: Scope
 ) -> Receipt:
-    """Write; it and what the dialect rejected are counted as of every other ingest."""
+    """Write data and count accepted and rejected rows, including those that the dialect rejected."""
     ingested, pipeline, rejected = services.telemetry.ingested, services.pipeline, dict(question.rejected)
     match question:
         case WriteSamples():
@@ -119,7 +119,7 @@ def _write(
 
 
 def stop_job(services: Services, question: StopJob, principal: Principal, scope: Scope) -> Job:
-    """See ``StopJob``."""
+    """Mark a job as stopped by request. Raises NotFoundError, or ConflictError when it has ended."""
     job = services.executor.head(question.ref, scope)
     if job.state.finished:
         raise ConflictError(f"job {job.id} has ended already: {job.state}")
@@ -130,14 +130,14 @@ def stop_job(services: Services, question: StopJob, principal: Principal, scope:
         project=job.project,
         job=job.id,
         reason="StopRequested",
-        message=question.reason or f"Asked to stop by {principal.name or principal.id}.",
+        message=question.reason or f"Stop requested by {principal.name or principal.id}.",
     )
     services.pipeline.records(Records(jobs=[stopped], events=[event]), principal)
     return services.executor.head(question.ref, scope)
 
 
 def delete_job(services: Services, question: DeleteJob, scope: Scope) -> Job:
-    """See ``DeleteJob``."""
+    """Delete a job and its data. Raises NotFoundError."""
     job = services.executor.head(question.ref, scope)
     services.store.delete_job(job_key(job.project, job.id))
     if not services.registry.delete_job(job.project, job.id):
@@ -166,4 +166,4 @@ _HANDLERS: Mapping[type, _Handler] = {
     DeleteShipper: _shipper,
     DeleteJob: lambda services, question, _, scope: delete_job(services, question, scope),
 }
-"""What is done with each question that the executor does not answer."""
+"""Handlers of the commands. The executor answers all other questions."""

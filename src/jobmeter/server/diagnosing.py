@@ -1,4 +1,4 @@
-"""Diagnoses jobs that have ended, and stores the findings as events."""
+"""Diagnose jobs that have ended and store the findings as events."""
 
 import logging
 from collections import OrderedDict
@@ -22,13 +22,13 @@ _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 1.0
 SETTLE_MS = 2 * SECOND
-"""How long after its end is reported a job is diagnosed: its last lines and samples arrive by then."""
+"""Delay between the reported end of a job and its diagnosis. Its last lines and samples arrive meanwhile."""
 RECENT_MS = HOUR
-"""A job that ended longer ago was imported: it is diagnosed on request only."""
+"""Largest age of an end that is diagnosed without a request. A job that ended earlier was imported."""
 JOBS_PER_ROUND, WAITING = 8, 10_000
-"""Jobs diagnosed in one round, and jobs that may wait or are remembered as done; of more the oldest go."""
+"""Jobs diagnosed in one round; jobs that may wait or are remembered as done. The oldest are dropped first."""
 MOST_TRIES, RETRY_MS = 5, 10 * SECOND
-"""Attempts to diagnose a job; after each that failed it waits so much longer than before."""
+"""Attempts to diagnose a job, and the delay that each failure adds."""
 _MOST = 1_000
 _EVERYTHING = Scope(projects=None)
 
@@ -36,7 +36,7 @@ _Key = tuple[str, str]
 
 
 class Diagnosing:
-    """See ``Work``. Each round reads the events since the last one for jobs that have ended."""
+    """Background work that diagnoses ended jobs. Each round reads the events since the previous round."""
 
     name = "diagnose"
     interval = INTERVAL_SECONDS
@@ -48,11 +48,11 @@ class Diagnosing:
         self._clock = clock
         self._mark: tuple[int, int] | None = None
         self._waiting: OrderedDict[_Key, tuple[int, int]] = OrderedDict()
-        """Since when (epoch milliseconds), and how often it was tried already."""
+        """Time since which each job waits (epoch milliseconds), and the attempts made."""
         self._done: OrderedDict[_Key, int] = OrderedDict()
 
     def round(self) -> None:
-        """Diagnose the jobs that ended longer than the delay ago."""
+        """Diagnose the jobs that ended before the delay."""
         now_ms = self._clock.now_ms()
         self._look(now_ms)
         due = [key for key, (since, _) in self._waiting.items() if now_ms - since >= SETTLE_MS][:JOBS_PER_ROUND]
@@ -69,7 +69,7 @@ class Diagnosing:
         first = self._mark is None
         found, mark = self._registry.recorded_since(self._mark)
         if found is None:
-            self._mark = None  # it is read again from what there is
+            self._mark = None  # read the events again from the current state
             return
         for key in dict.fromkeys(found):
             job = self._head(key)
@@ -77,7 +77,7 @@ class Diagnosing:
                 continue
             if not (first and self._stored(key)):
                 self._waiting.setdefault(key, (now_ms, 0))
-        self._mark = mark  # where something failed above, it is read again
+        self._mark = mark  # after a failure above, the events are read again
         while len(self._waiting) > WAITING:
             self._waiting.popitem(last=False)
 
@@ -86,11 +86,11 @@ class Diagnosing:
         return heads[0] if heads else None
 
     def _stored(self, key: _Key) -> bool:
-        """Whether its findings are there from before this process began."""
+        """True if an earlier process has stored the job's findings."""
         page = self._registry.events(
             EventFilter(projects=frozenset({key[0]}), jobs=(key[1],), types=frozenset({EventType.FINDING}), limit=_MOST)
         )
-        # Those with a subject were reported while it ran.
+        # Findings with a subject were reported while the job ran.
         return any(event.reason == FINDING and not event.subject for event in page.events)
 
     def _diagnose(self, key: _Key) -> None:

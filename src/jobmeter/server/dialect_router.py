@@ -1,4 +1,4 @@
-"""The router of every dialect: matches the path and runs the operation."""
+"""Router of every dialect: match the path and run the operation."""
 
 from dataclasses import replace
 from functools import partial
@@ -9,8 +9,8 @@ from jobmeter.access.principal import Principal
 from jobmeter.dialects.base import Answer, Context, Dialect, Match, Operation, Run
 from jobmeter.errors import JobmeterError
 from jobmeter.model.time import SECOND
-from jobmeter.query.meter import Spent
-from jobmeter.server.admission import Waiting
+from jobmeter.query.meter import QueryCost
+from jobmeter.server.admission import QueuedQuestion
 from jobmeter.server.commands import perform
 from jobmeter.server.exchange import MEMORY_BYTES, Exchange, decoded_body
 from jobmeter.server.pipeline import NOTHING, AccessRule, Request
@@ -19,9 +19,9 @@ from jobmeter.settings import Limits
 
 
 class DialectHandler:
-    """See ``jobmeter.server.pipeline.Handler``. A worker continues what was begun from memory."""
+    """Handler of a dialect's operation. A worker continues a question that memory could not answer."""
 
-    _begun: tuple[Run[Answer], Spent] | None = None
+    _begun: tuple[Run[Answer], QueryCost] | None = None
 
     def __init__(self, dialect: Dialect, services: Services, match: Match) -> None:
         operation = match.operation
@@ -41,11 +41,11 @@ class DialectHandler:
         self._match = match
 
     def project(self, call: Call) -> str | None:  # noqa: ARG002 - a handler's shape
-        """See ``Handler.project``: the key's own, or all that it sees."""
+        """Return None: a dialect's call covers all projects of its key."""
         return None
 
     def from_memory(self, request: Request) -> Answer | None:
-        """See ``Handler.from_memory``."""
+        """Answer from memory; None when a worker has to continue."""
         services, scope = self.services, request.scope or NOTHING
         run, spent = self._begun = self._begin(request)
         with services.admission.from_memory(request.principal.id, spent) as attempt:
@@ -53,8 +53,8 @@ class DialectHandler:
             attempt.answered = found is not None
         return found
 
-    def work(self, request: Request) -> Answer | Waiting[Answer]:
-        """See ``Handler.work``."""
+    def work(self, request: Request) -> Answer | QueuedQuestion[Answer]:
+        """Answer on a worker's thread; return the question when it has to queue."""
         services, principal, scope = self.services, request.principal, request.scope or NOTHING
         run, spent = self._begun or self._begin(request)
 
@@ -63,16 +63,16 @@ class DialectHandler:
 
         if not self.rule.is_question:
             return answer()
-        return services.admission.begin(principal.id, spent, lambda turn: turn.whole(answer))
+        return services.admission.begin(principal.id, spent, lambda ticket: ticket.whole(answer))
 
     async def send(self, result: Answer, exchange: Exchange) -> None:
-        """See ``Handler.send``."""
+        """Send the answer."""
         await exchange.reply(result)
 
     def drop(self, result: object) -> None:
-        """See ``Handler.drop``: nothing to release."""
+        """Release nothing: an answer holds no resources."""
 
-    def _begin(self, request: Request) -> tuple[Run[Answer], Spent]:
+    def _begin(self, request: Request) -> tuple[Run[Answer], QueryCost]:
         services, operation = self.services, self._match.operation
         call = request.call
         if call.body:
@@ -82,7 +82,7 @@ class DialectHandler:
 
 
 def context_of(services: Services, request_id: str, principal: Principal, match: Match) -> Context:
-    """The context of a call: what an operation gets beside it."""
+    """Build the context that an operation gets besides its call."""
     return Context(
         services.clock.now_ms(),
         request_id,
@@ -97,9 +97,9 @@ def context_of(services: Services, request_id: str, principal: Principal, match:
 
 
 def _readable(call: Call, operation: Operation, limits: Limits) -> Call:
-    """The call with its body uncompressed, and what reading it takes accounted for.
+    """Return the call with its body uncompressed and the cost of reading accounted for.
 
-    Signatures cover the body as sent; an operation reads it uncompressed.
+    Signatures cover the body as sent; operations read the uncompressed body.
     """
     encoding = call.header("content-encoding").strip().lower()
     if encoding and encoding not in operation.encodings:
@@ -109,7 +109,7 @@ def _readable(call: Call, operation: Operation, limits: Limits) -> Call:
 
 
 class DialectRouter:
-    """See ``jobmeter.server.pipeline.Router``."""
+    """Router of one dialect."""
 
     prefixes = ()
 
@@ -119,10 +119,10 @@ class DialectRouter:
         self._services = services
 
     def route(self, call: Call) -> DialectHandler | None:
-        """See ``Router.route``."""
+        """Return the handler for the call; None if the dialect has no matching path."""
         match = self._dialect.match(call)
         return None if match is None else DialectHandler(self._dialect, self._services, match)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
-        """See ``Router.refuse``."""
+        """Write an error in the dialect's own form."""
         return self._dialect.render_error(call, Context(self._services.clock.now_ms(), request_id), error)

@@ -1,7 +1,8 @@
-"""The front of the server: a bare ASGI application that finds the router for each request and lets nothing escape.
+"""Front of the server: a bare ASGI application that finds the router for each request and catches every failure.
 
-A framework's router would refuse what vendors' SDKs send (a scheme in Host, ``%2F`` and ``//`` in the path), so routers
-are matched in order against the path as received. The steps that follow are those of ``jobmeter.server.pipeline``.
+A web framework's router would refuse requests that vendors' SDKs send (a scheme in Host, ``%2F`` and ``//`` in the
+path). So the routers are matched in order against the path as received. The steps that follow are in
+``jobmeter.server.pipeline``.
 """
 
 import logging
@@ -20,17 +21,17 @@ from jobmeter.server.telemetry import Telemetry
 _log = logging.getLogger("jobmeter.server")
 
 DROPPED = 2
-"""How many times the largest body is read of one that was refused, and dropped."""
+"""Limit on reading and dropping the rest of a refused body, as a multiple of the largest body."""
 
 _NO_WORDS = Answer(500, b"internal error\n", content_type="text/plain; charset=utf-8")
-"""The answer where the router cannot put a failure into words."""
+"""Answer when a router fails to describe a failure."""
 
 
 class Edge:
-    """The ASGI application. ``routers`` are matched in order; the last one matches every path.
+    """ASGI application. ``routers`` are matched in order; the last one matches every path.
 
-    ``body_bytes`` is the largest body of any of them. ``usage`` counts the calls. ``proxies`` are the proxies whose
-    headers tell of the client.
+    ``body_bytes`` is the largest body of all routers. ``usage`` counts the calls. Only headers of ``proxies`` are
+    trusted to name the client.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Edge:
         self._most_dropped = DROPPED * body_bytes
 
     def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answer an HTTP request: gives the reply to one without a body when memory answers it."""
+        """Answer an HTTP request. Returns the reply at once when a request without a body is answered from memory."""
         exchange = Exchange(scope, receive, send, self._proxies)
         router, handler = self._find(exchange)
         request, began = Request(exchange, router.name), self._telemetry.began(router.name)
@@ -102,7 +103,7 @@ class Edge:
         try:
             check_parameters(exchange.call.query)
         except ValueError as error:
-            # The router is that of the parameters that are read, and refuses the others in its own words.
+            # Route by the parameters that could be read; that router refuses the others in its own format.
             exchange.call = exchange.call.with_first_parameters()
             router, _ = self._route(exchange.call)
             return router, InvalidRequestError(f"the query cannot be read: {error}", "query")
@@ -118,17 +119,19 @@ class Edge:
                 return router, error
             if handler is not None:
                 return router, handler
-        return self._routers[-1], NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
+        return self._routers[-1], NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
 
 
 async def _refuse(router: Router, request: Request, exchange: Exchange, error: JobmeterError) -> None:
     request.error = error
-    if exchange.status:  # the answer began: all that is left is to cut it off
+    if exchange.status:  # the answer has begun: the only way out is to close the connection
         raise error
     report(exchange.request_id, error)
     try:
         answer = router.refuse(exchange.call, exchange.request_id, error)
     except Exception:  # noqa: BLE001 - a refusal has no other router to go to
-        _log.exception("request %s could not be refused in the words of %s", exchange.request_id, router.name)
+        _log.exception(
+            "the refusal of request %s could not be written in the format of %s", exchange.request_id, router.name
+        )
         answer = _NO_WORDS
     await exchange.reply(answer)

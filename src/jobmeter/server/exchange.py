@@ -1,4 +1,4 @@
-"""One HTTP request and its answer on the raw ASGI interface: the call as it was sent, its body within bounds."""
+"""HTTP request and answer on the raw ASGI interface: the call as sent, and its body within bounds."""
 
 import asyncio
 import io
@@ -36,15 +36,15 @@ _WITHOUT_BODY = frozenset({204, 304})
 _NONE = frozenset({"", "0"})
 _NO_EXTENSIONS: Mapping[str, Any] = MappingProxyType({})
 _NOT_VERSION, _VERSION_4 = ~(0xF000 << 64 | 0xC000 << 48), 0x4000 << 64 | 0x8000 << 48
-"""The bits of a UUID that say which kind it is (RFC 9562, sections 4.1 and 4.2), and what they are of a random one."""
+"""Bits of a UUID that name its version (RFC 9562, sections 4.1 and 4.2), and their values for a random UUID."""
 MEMORY_BYTES = 16 * 1024
-"""Size of a body beyond which reading it blocks the event loop for too long."""
+"""Size of a body beyond which reading would block the event loop for too long."""
 STEP_BYTES = 256 * 1024
-"""How much of a compressed body is read, and unpacked, at a time."""
+"""Bytes of a compressed body that are read and unpacked in one step."""
 BODY_SECONDS = 30
-"""Longest silence of a client that is sending a body."""
+"""Longest silence in seconds of a client that is sending a body."""
 DROP_SECONDS = 5.0
-"""How long what is left of a refused body is read and dropped."""
+"""Time limit in seconds for reading and dropping the rest of a refused body."""
 
 
 class ClientGoneError(Exception):
@@ -52,12 +52,12 @@ class ClientGoneError(Exception):
 
 
 class Reply:
-    """A whole answer. Awaited, it is sent as ASGI has it; a server of our own takes it as it is, without a task."""
+    """Complete answer. Awaiting it sends it by ASGI; our own server writes it directly, without a task."""
 
     __slots__ = ("_send", "body", "headers", "status")
 
     def __init__(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes, send: Send) -> None:
-        """``headers`` name the length of the body where there is one."""
+        """``headers`` state the length of the body, if there is a body."""
         self.status = status
         self.headers = headers
         self.body = body
@@ -72,14 +72,14 @@ class Reply:
 
 
 class Exchange:
-    """A request that is being answered.
+    """Request that is being answered. Belongs to one task.
 
-    ``call`` has an empty body until ``read_body``, and again after ``close``. ``status`` is 0 until an answer began.
-    ``body_size`` is the length of the body that was read. Belongs to one task.
+    ``call`` has an empty body until ``read_body``, and again after ``close``. ``status`` is 0 until the answer begins.
+    ``body_size`` is the length of the body that was read.
     """
 
     def __init__(self, scope: AsgiScope, receive: Receive, send: Send, proxies: TrustedProxies | None = None) -> None:
-        """``proxies`` are those whose headers tell of the client; None: no proxy is trusted."""
+        """Headers of ``proxies`` are trusted to name the client; None trusts no proxy."""
         self.receive = receive
         self.request_id = new_request_id()
         self.status = 0
@@ -95,9 +95,9 @@ class Exchange:
     async def read_body(self, limit: int, memory: MemoryAccount) -> None:
         """Read the body into ``call``; ``memory`` accounts for it until ``close``.
 
-        Raises LimitExceededError as soon as it is larger than ``limit`` bytes, ThrottledError when the memory for it is
-        not left: both before anything is read where the length is announced. InvalidRequestError when the client stops
-        sending.
+        Raises LimitExceededError as soon as the body exceeds ``limit`` bytes, ThrottledError when memory for it is not
+        available. Both are raised before reading if the length is announced. Raises InvalidRequestError when the client
+        stops sending.
         """
         self._memory, self._head = memory, self.call
         announced = self.call.header("content-length")
@@ -118,7 +118,7 @@ class Exchange:
             self.call = self.call.with_body(body, memory)
 
     async def _chunk(self, limit: int, memory: MemoryAccount) -> tuple[bytes, bool]:
-        """The next part of the body, and whether more follows."""
+        """Read the next part of the body. The flag is True if more follows."""
         message = await self._next()
         chunk: bytes = message.get("body", b"")
         if self.body_size + len(chunk) > limit:
@@ -128,20 +128,20 @@ class Exchange:
         return chunk, message.get("more_body", False)
 
     def during(self, work: Callable[[], T]) -> T:
-        """Call the function in a thread; the memory of the body is accounted for until it returns."""
+        """Call the function in a thread; the memory account of the body stays open until it returns."""
         return work() if self._memory is None else self._memory.during(work)
 
     def close(self) -> None:
-        """Let go of the body and give its memory back: the request is answered, or will not be."""
+        """Drop the body and release its memory after the answer."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
             self.call = self._head
 
     async def drop_rest(self, most: int) -> None:
-        """Read and discard the rest of a refused body, at most so many bytes.
+        """Read and discard the rest of a refused body, at most ``most`` bytes.
 
-        A client that is still sending would see a closed connection as broken, and lose the refusal.
+        A client that is still sending would take a closed connection for a broken one and never see the refusal.
         """
         if not self._sending:
             return
@@ -163,18 +163,18 @@ class Exchange:
             async with asyncio.timeout(BODY_SECONDS):
                 message = await self.receive()
         except TimeoutError as error:
-            raise InvalidRequestError(f"nothing of the body came for {BODY_SECONDS} seconds", "body") from error
+            raise InvalidRequestError(f"no part of the body arrived for {BODY_SECONDS} seconds", "body") from error
         if message["type"] == "http.disconnect":
             raise ClientGoneError
         return message
 
     async def wait_for_disconnect(self) -> None:
-        """Return when the client has gone. Only after the body was read."""
+        """Return when the client has disconnected. Call only after the body was read."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
     def whole(self, answer: Answer) -> Reply:
-        """The whole answer, to be sent; a HEAD request gets the headers alone."""
+        """Build the complete answer; a HEAD request gets only the headers."""
         headers = _encoded(answer.content_type, answer.headers)
         if answer.status not in _WITHOUT_BODY:
             headers.append((b"content-length", b"%d" % len(answer.body)))
@@ -186,29 +186,29 @@ class Exchange:
         return Reply(answer.status, headers, b"" if self.call.method == "HEAD" else answer.body, self._send)
 
     async def reply(self, answer: Answer) -> None:
-        """Send a whole answer."""
+        """Send a complete answer."""
         await self.whole(answer)
 
     async def begin(self, content_type: str, headers: Sequence[tuple[str, str]]) -> None:
-        """Begin an answer of unknown length; ``go_on`` and ``end`` follow."""
+        """Begin an answer of unknown length; ``send_part`` and ``end`` follow."""
         self.status = 200
         sent = _encoded(content_type, headers)
         if not any(name == b"x-request-id" for name, _ in sent):
             sent.append((b"x-request-id", self.request_id.encode()))
         await self._send({"type": "http.response.start", "status": 200, "headers": sent})
 
-    async def go_on(self, chunk: bytes) -> None:
-        """Send a part of it; a HEAD request gets the headers alone."""
+    async def send_part(self, chunk: bytes) -> None:
+        """Send a part of the answer; a HEAD request gets only the headers."""
         body = b"" if self.call.method == "HEAD" else chunk
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def end(self) -> None:
-        """Send its end."""
+        """End the answer."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def new_request_id() -> str:
-    """A random UUID in capitals, as the vendors write theirs. It identifies a request and is no secret."""
+    """Random UUID in capitals, as the vendors write theirs. It identifies a request and is not secret."""
     text = f"{_RANDOM.getrandbits(128) & _NOT_VERSION | _VERSION_4:032X}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -221,7 +221,7 @@ def _encoded(content_type: str, headers: Sequence[tuple[str, str]]) -> list[tupl
 
 
 def report(request_id: str, error: JobmeterError) -> None:
-    """Log an error that the operator has to mend: a store that does not work, a wrong set-up."""
+    """Log an error that the operator has to fix: a failing store or a wrong configuration."""
     if isinstance(error, UnavailableError):
         _log.warning("request %s: %s", request_id, error.message)
     elif isinstance(error, ConfigurationError | DamagedDataError):
@@ -229,10 +229,10 @@ def report(request_id: str, error: JobmeterError) -> None:
 
 
 def decoded_body(call: Call, limit: int) -> bytes:
-    """The body after ``Content-Encoding``: gzip or none. It is unpacked in steps, each of them accounted for.
+    """Return the body after decoding ``Content-Encoding`` gzip or none, in steps that are each accounted for.
 
-    Raises InvalidRequestError naming ``Content-Encoding`` for another one or a damaged body, LimitExceededError when
-    the result would be larger than ``limit`` bytes, ThrottledError when its memory is not left.
+    Raises InvalidRequestError naming ``Content-Encoding`` for another encoding or a damaged body, LimitExceededError
+    when the result would exceed ``limit`` bytes, ThrottledError when memory is not available.
     """
     encoding = call.header("content-encoding").strip().lower()
     if encoding in {"", "identity"}:
@@ -242,7 +242,9 @@ def decoded_body(call: Call, limit: int) -> bytes:
     try:
         return _gunzipped(call, limit)
     except zlib.error as error:
-        raise InvalidRequestError("the body is not what Content-Encoding gzip says", "Content-Encoding") from error
+        raise InvalidRequestError(
+            "the body is not valid gzip, though Content-Encoding says gzip", "Content-Encoding"
+        ) from error
 
 
 def _gunzipped(call: Call, limit: int) -> bytes:
@@ -258,9 +260,9 @@ def _gunzipped(call: Call, limit: int) -> bytes:
             whole.write(piece)
             packed = unzip.unconsumed_tail
         if unzip.eof and (unzip.unused_data or at + STEP_BYTES < len(call.body)):
-            raise InvalidRequestError("the gzip body has something after its end", "Content-Encoding")
+            raise InvalidRequestError("the gzip body has extra bytes after its end", "Content-Encoding")
     if not unzip.eof:
-        raise InvalidRequestError("the gzip body is cut off", "Content-Encoding")
+        raise InvalidRequestError("the gzip body is truncated", "Content-Encoding")
     return whole.getvalue()
 
 
@@ -283,7 +285,7 @@ def _call(scope: AsgiScope) -> Call:
 
 
 def _path(target: str) -> str:
-    # Some servers hand an absolute-form target over whole, and some leave the query in raw_path.
+    # Some servers pass on an absolute-form target unchanged, and some leave the query in raw_path.
     target = target.partition("?")[0]
     if not target.startswith("/") and target.lower().startswith(("http://", "https://")):
         _authority, slash, rest = target.partition("://")[2].partition("/")

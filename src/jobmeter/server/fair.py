@@ -11,15 +11,15 @@ from jobmeter.errors import ThrottledError
 from jobmeter.model.time import Clock
 
 WAITING = 512
-"""Pieces of work of one key that may wait; more are refused."""
+"""Queued questions of one key; more are refused."""
 HALF_LIFE_SECONDS = 10.0
-"""What a key used counts half after so long: a key that rests gains no more than a fresh start."""
+"""Half-life of a key's recorded use in seconds. A key that rests gains no more than a fresh start."""
 KEYS = 10_000
-"""Idle keys whose use is remembered; beyond that the one idle for longest is dropped."""
+"""Idle keys whose use is remembered. Beyond that the key idle for longest is dropped."""
 
 
-class Place(msgspec.Struct, eq=False):
-    """A place in the queue; ``admit`` is called once when its turn has come, on any thread, and must not wait."""
+class QueueEntry(msgspec.Struct, eq=False):
+    """QueueEntry in the queue. ``admit`` is called once on admission, on any thread, and must not block."""
 
     key: str
     admit: Callable[[], None]
@@ -27,18 +27,18 @@ class Place(msgspec.Struct, eq=False):
 
 
 class _Account(msgspec.Struct):
-    """What a key used until ``at``, halved as time passes; when each of its pieces of work under way began."""
+    """Use of a key until ``at``, which decays over time, and the starts of its running work."""
 
     used: float = 0.0
     at: float = 0.0
     began: list[float] = msgspec.field(default_factory=list)
-    waiting: deque[Place] = msgspec.field(default_factory=deque)
+    waiting: deque[QueueEntry] = msgspec.field(default_factory=deque)
 
 
 class FairQueue:
-    """At most ``slots`` pieces of work at one time, ``of_a_key`` of one key. Safe to use from any thread.
+    """Fair queue with at most ``slots`` running pieces of work, and ``of_a_key`` per key. Thread-safe.
 
-    Seconds count, those of work under way included: a key whose work takes long waits for those whose takes little.
+    Use is measured in seconds, including work that still runs. A key with slow work waits for keys with quick work.
     """
 
     def __init__(self, slots: int, of_a_key: int, clock: Clock) -> None:
@@ -51,7 +51,7 @@ class FairQueue:
         self._backlog: dict[str, _Account] = {}
 
     def enter(self, key: str) -> bool:
-        """Take a slot for work that can begin now; ``leave`` gives it back. False where it has to wait."""
+        """Take a slot for work that can begin now; ``leave`` releases it. False if the work has to wait."""
         with self._lock:
             account = self._account(key)
             if account.waiting or self._running >= self._slots or len(account.began) >= self._of_a_key:
@@ -59,40 +59,40 @@ class FairQueue:
             self._begin(account)
             return True
 
-    def wait(self, place: Place) -> None:
-        """Wait for a slot. Raises ThrottledError when too many of the key do already."""
+    def wait(self, entry: QueueEntry) -> None:
+        """Wait for a slot. Raises ThrottledError when too many pieces of work of the key wait already."""
         with self._lock:
-            account = self._account(place.key)
+            account = self._account(entry.key)
             if len(account.waiting) >= WAITING:
-                raise ThrottledError(f"{WAITING} questions of this key wait already, try again", 1000)
-            account.waiting.append(place)
-            self._backlog[place.key] = account
+                raise ThrottledError(f"{WAITING} questions of this key are already queued, try again", 1000)
+            account.waiting.append(entry)
+            self._backlog[entry.key] = account
             admitted = self._admitted()
         _call(admitted)
 
     def leave(self, key: str) -> None:
-        """A piece of work is over."""
+        """Release the slot of a finished piece of work."""
         with self._lock:
             account = self._account(key)
             now = self._clock.monotonic()
             account.used = self._used(account, now) - sum(now - began for began in account.began)
-            # Which of the key's it was makes no difference: the time of all of them counts.
+            # Any of the key's starts may go: the time of all of them counts.
             account.used += now - account.began.pop(0)
             account.at = now
             self._running -= 1
             admitted = self._admitted()
         _call(admitted)
 
-    def give_up(self, place: Place) -> None:
-        """Stop waiting; a slot assigned meanwhile is released."""
+    def give_up(self, entry: QueueEntry) -> None:
+        """Stop waiting; release a slot that was assigned meanwhile."""
         with self._lock:
-            if not place.admitted:
-                account = self._backlog[place.key]
-                account.waiting.remove(place)
+            if not entry.admitted:
+                account = self._backlog[entry.key]
+                account.waiting.remove(entry)
                 if not account.waiting:
-                    del self._backlog[place.key]
+                    del self._backlog[entry.key]
                 return
-        self.leave(place.key)
+        self.leave(entry.key)
 
     def _account(self, key: str) -> _Account:
         account = self._accounts.get(key)
@@ -103,7 +103,7 @@ class FairQueue:
         return account
 
     def _forget_idle(self, count: int) -> None:
-        """Drop so many accounts of those idle for longest; none for a count of 0 or below."""
+        """Drop the ``count`` accounts that were idle for longest; no account for a count of 0 or below."""
         if count > 0:
             idle = (key for key, one in self._accounts.items() if not (one.began or one.waiting))
             for key in list(islice(idle, count)):
@@ -113,21 +113,21 @@ class FairQueue:
         account.began.append(self._clock.monotonic())
         self._running += 1
 
-    def _admitted(self) -> list[Place]:
-        """Those whose turn has come, by what their keys used; slots are taken for them."""
-        found: list[Place] = []
+    def _admitted(self) -> list[QueueEntry]:
+        """Admit waiting work, the least used keys first, and take slots for it."""
+        found: list[QueueEntry] = []
         now = self._clock.monotonic()
         while self._running < self._slots:
             ready = [one for one in self._backlog.values() if len(one.began) < self._of_a_key]
             if not ready:
                 break
             account = min(ready, key=lambda one: (self._used(one, now), len(one.began)))
-            place = account.waiting.popleft()
+            entry = account.waiting.popleft()
             if not account.waiting:
-                del self._backlog[place.key]
-            place.admitted = True
+                del self._backlog[entry.key]
+            entry.admitted = True
             self._begin(account)
-            found.append(place)
+            found.append(entry)
         return found
 
     def _used(self, account: _Account, now: float) -> float:
@@ -135,6 +135,6 @@ class FairQueue:
         return left + sum(now - began for began in account.began)
 
 
-def _call(admitted: list[Place]) -> None:
-    for place in admitted:
-        place.admit()
+def _call(admitted: list[QueueEntry]) -> None:
+    for entry in admitted:
+        entry.admit()

@@ -1,4 +1,4 @@
-"""Metrics that are read at each scrape: of the store, its cache, work and memory under way, shippers, running jobs."""
+"""Metrics read at each scrape: the store, its cache, work and memory in use, shippers, running jobs."""
 
 import logging
 from collections import Counter as Tally
@@ -20,30 +20,30 @@ _log = logging.getLogger("jobmeter.server")
 _TABLES = {
     "rows": "Rows stored.",
     "bytes": "Bytes on disk.",
-    "parts": "Parts on disk that questions read.",
-    "merges": "Merges of parts under way.",
+    "parts": "Parts on disk that queries read.",
+    "merges": "Running merges of parts.",
 }
 _WINDOW = {
-    "series": "Series whose newest samples are in memory.",
-    "bytes": "Memory that these samples take.",
-    "seconds": "How far back they reach.",
+    "series": "Series with samples in the hot window.",
+    "bytes": "Memory of the samples in the hot window.",
+    "seconds": "Age of the oldest sample in the hot window.",
 }
 _JOURNAL = {
-    "rows": (GaugeMetricFamily, "Durable samples that wait for the telemetry engine."),
-    "bytes": (GaugeMetricFamily, "Memory that they take."),
-    "flushes": (CounterMetricFamily, "Times that waiting samples were brought into the telemetry engine."),
-    "failures": (CounterMetricFamily, "Times that the telemetry engine did not take them; they wait on."),
+    "rows": (GaugeMetricFamily, "Durable samples not yet written to the telemetry engine."),
+    "bytes": (GaugeMetricFamily, "Memory of the samples not yet written to the telemetry engine."),
+    "flushes": (CounterMetricFamily, "Flushes of samples to the telemetry engine."),
+    "failures": (CounterMetricFamily, "Failed flushes to the telemetry engine; their samples are retried."),
 }
 _SHIPPER_COUNTS = {
-    "shipped": "Log lines that the sink of a shipper took.",
-    "dropped": "Log lines that retention ended before the sink of a shipper took them.",
-    "rejected": "Log lines that the sink of a shipper refused for good.",
-    "failures": "Attempts to ship log lines that failed.",
+    "shipped": "Log lines delivered to the sink of a shipper.",
+    "dropped": "Log lines that expired before the sink of a shipper accepted them.",
+    "rejected": "Log lines that the sink of a shipper rejected permanently.",
+    "failures": "Failed attempts to ship log lines.",
 }
 
 
 def server_metrics(services: Services) -> Iterator[Metric]:
-    """All of a running server but those of its jobs."""
+    """Metrics of a running server, except those about its jobs."""
     yield from cache_metrics(services.executor.cache)
     yield from _shipper_metrics(services.shipping, services.clock.now_ms())
     lanes = ((lane.name, lane.busy) for lane in services.lanes.all())
@@ -54,33 +54,33 @@ def server_metrics(services: Services) -> Iterator[Metric]:
         services.pipeline.queue_bytes,
     )
     yield CounterMetricFamily(
-        "jobmeter_events_dropped", "Events that had to go from jobs with too many.", services.registry.events_dropped
+        "jobmeter_events_dropped", "Events dropped from jobs with too many events.", services.registry.events_dropped
     )
     yield from _memory_metrics(services.memory)
     yield from scheduler_metrics(services.pipeline.schedulers.all())
     try:
         statistics = services.store.statistics()
     except JobmeterError as error:
-        _log.warning("the store's sizes cannot be read: %s", error.message)
+        _log.warning("the size of the store cannot be read: %s", error.message)
     else:
         yield from store_metrics(statistics)
 
 
 def cache_metrics(cache: Cache) -> Iterator[Metric]:
-    """The current ``Cache.statistics``."""
+    """Metrics of the query cache, from ``Cache.statistics``."""
     found = cache.statistics
-    yield GaugeMetricFamily("jobmeter_cache_bytes", "Memory of the cache of questions.", found.bytes)
-    yield GaugeMetricFamily("jobmeter_cache_entries", "Entries of the cache of questions.", found.entries)
-    yield CounterMetricFamily("jobmeter_cache_hits", "What questions found in the cache.", found.hits)
-    yield CounterMetricFamily("jobmeter_cache_misses", "What questions did not find in the cache.", found.misses)
+    yield GaugeMetricFamily("jobmeter_cache_bytes", "Memory of the query cache.", found.bytes)
+    yield GaugeMetricFamily("jobmeter_cache_entries", "Entries of the query cache.", found.entries)
+    yield CounterMetricFamily("jobmeter_cache_hits", "Hits in the query cache.", found.hits)
+    yield CounterMetricFamily("jobmeter_cache_misses", "Misses in the query cache.", found.misses)
 
 
 def scheduler_metrics(found: Sequence[SchedulerStatus]) -> Iterator[Metric]:
-    """The schedulers of clusters that report to this server."""
+    """Metrics about the cluster schedulers that report to this server."""
     names = ("project", "cluster", "scheduler")
-    text = "1 while nothing is missing of the cluster's jobs, 0 while its scheduler does not answer or is not heard of."
+    text = "1 while the scheduler's report is complete, 0 while the scheduler does not answer or does not report."
     up = GaugeMetricFamily("jobmeter_scheduler_up", text, labels=names)
-    heard = GaugeMetricFamily("jobmeter_scheduler_report_seconds", "Time of the last report.", labels=names)
+    heard = GaugeMetricFamily("jobmeter_scheduler_report_seconds", "Time of the scheduler's last report.", labels=names)
     for one in found:
         labels = one.project, one.cluster, one.kind
         up.add_metric(labels, float(not one.problem))
@@ -89,7 +89,7 @@ def scheduler_metrics(found: Sequence[SchedulerStatus]) -> Iterator[Metric]:
 
 
 def store_metrics(found: StoreStatistics) -> Iterator[Metric]:
-    """The statistics of a telemetry store."""
+    """Metrics from the statistics of a telemetry store."""
     for what, text in _TABLES.items():
         yield _by("table", GaugeMetricFamily, f"store_{what}", text, getattr(found, what).items())
     parts, lost = Tally[str](), Tally[str]()
@@ -97,9 +97,9 @@ def store_metrics(found: StoreStatistics) -> Iterator[Metric]:
         parts[part.table] += 1
         lost[part.table] += part.rows or 0
     tables = dict.fromkeys((*found.rows, *(("journal",) if found.journal else ()), *parts))
-    text = "Parts whose rows are missing from answers."
+    text = "Damaged parts whose rows are missing from answers."
     yield _by("table", GaugeMetricFamily, "store_damaged_parts", text, [(table, parts[table]) for table in tables])
-    text = "Rows that these parts lost, where their number or an upper bound of it is known."
+    text = "Rows lost in damaged parts, or an upper bound; unknown numbers are left out."
     yield _by("table", GaugeMetricFamily, "store_damaged_rows", text, [(table, lost[table]) for table in tables])
     for what, value in found.window.items():
         yield GaugeMetricFamily(f"jobmeter_window_{what}", _WINDOW[what], value)
@@ -109,31 +109,36 @@ def store_metrics(found: StoreStatistics) -> Iterator[Metric]:
 
 
 def finding_metrics(work: RunningJobs) -> Iterator[Metric]:
-    """What watching the jobs that run costs, and how far behind it is."""
+    """Metrics about the evaluation of running jobs: its cost and its delay."""
     figures = work.figures
     yield GaugeMetricFamily(
         "jobmeter_findings_oldest_look_seconds",
-        "Longest time that a running job with new samples waits for its evaluation.",
+        "Longest wait of a running job with new samples for its evaluation.",
         work.oldest_seconds,
     )
-    yield GaugeMetricFamily("jobmeter_findings_open", "Findings of running jobs that are open.", work.open_findings)
+    yield GaugeMetricFamily("jobmeter_findings_open", "Open findings of running jobs.", work.open_findings)
     yield GaugeMetricFamily("jobmeter_findings_jobs", "Running jobs that are watched.", figures.jobs)
     yield CounterMetricFamily("jobmeter_findings_looks", "Evaluations of running jobs.", figures.evaluations)
-    yield CounterMetricFamily("jobmeter_findings_failures", "Looks that failed.", figures.failures)
-    yield CounterMetricFamily("jobmeter_findings_seconds", "Time that looks took.", figures.seconds)
+    yield CounterMetricFamily("jobmeter_findings_failures", "Failed evaluations of running jobs.", figures.failures)
+    yield CounterMetricFamily(
+        "jobmeter_findings_seconds", "Time spent on evaluations of running jobs.", figures.seconds
+    )
     yield CounterMetricFamily("jobmeter_findings_opened", "Findings of running jobs reported.", figures.opened)
     yield CounterMetricFamily("jobmeter_findings_closed", "Findings of running jobs that closed.", figures.closed)
 
 
 def _shipper_metrics(shipping: Shipping, now_ms: int) -> Iterator[Metric]:
-    """Backlog and counts of shippers by their ids; none where the registry does not answer."""
+    """Backlog and counts of shippers by their ids; empty when the registry does not answer."""
     try:
         shippers = shipping.all()
     except JobmeterError:
         return
-    waiting, text = [(one.id, one.waiting) for one in shippers], "Log lines that wait for a sink."
+    waiting, text = [(one.id, one.waiting) for one in shippers], "Log lines waiting for the sink of a shipper."
     yield _by("shipper", GaugeMetricFamily, "shipper_lag_lines", text, waiting)
-    lags, text = [(one.id, lag_seconds(one, now_ms)) for one in shippers], "How long the oldest of them has waited."
+    lags, text = (
+        [(one.id, lag_seconds(one, now_ms)) for one in shippers],
+        "Wait of the oldest log line for the sink of a shipper.",
+    )
     yield _by("shipper", GaugeMetricFamily, "shipper_lag_seconds", text, lags)
     for name, text in _SHIPPER_COUNTS.items():
         counts = [(one.id, getattr(one, name)) for one in shippers]
@@ -141,10 +146,10 @@ def _shipper_metrics(shipping: Shipping, now_ms: int) -> Iterator[Metric]:
 
 
 def _memory_metrics(memory: MemoryBudget) -> Iterator[Metric]:
-    yield GaugeMetricFamily("jobmeter_request_memory_bytes", "Memory that requests take now.", memory.in_use)
-    yield GaugeMetricFamily("jobmeter_request_memory_limit_bytes", "Memory that they may take.", memory.size)
+    yield GaugeMetricFamily("jobmeter_request_memory_bytes", "Memory in use by requests.", memory.in_use)
+    yield GaugeMetricFamily("jobmeter_request_memory_limit_bytes", "Memory limit of all requests.", memory.size)
     yield CounterMetricFamily(
-        "jobmeter_request_memory_refusals", "Requests refused because it was not left.", memory.refusals
+        "jobmeter_request_memory_refusals", "Requests refused for lack of memory.", memory.refusals
     )
 
 
@@ -155,7 +160,7 @@ def _by(
     text: str,
     values: Iterable[tuple[str, float]],
 ) -> Metric:
-    """A family with a value for each value of its label."""
+    """Build a metric family with one value per label."""
     family = kind(f"jobmeter_{name}", text, labels=(label,))
     for value_of_label, value in values:
         family.add_metric((value_of_label,), value)

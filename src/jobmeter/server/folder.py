@@ -1,4 +1,4 @@
-"""The data folder: one server at a time, private to its owner, with a note of who serves it."""
+"""Data folder: locked by one server at a time, private to its owner, with a note about the server process."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ NOTE, LOCK, ADMIN_KEY = "server.json", "server.lock", "admin.key"
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Process that serves a data folder, and where it listens: ``started`` is ISO 8601."""
+    """Process that serves a data folder, and its address. ``started`` is ISO 8601."""
 
     pid: int
     url: str
@@ -29,7 +29,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @contextlib.contextmanager
 def claimed(data: Path) -> Iterator[None]:
-    """Make the folder if it is missing and lock it for this process.
+    """Create the folder if it is missing and lock it for this process.
 
     Raises ConfigurationError when another server has locked it, or when it cannot be written.
     """
@@ -50,7 +50,7 @@ def claimed(data: Path) -> Iterator[None]:
 
 
 def read_note(data: Path) -> Note | None:
-    """The note in a data folder; None when there is none. Its process may be gone."""
+    """Read the note in a data folder; None if it is missing or damaged. Its process may have ended."""
     try:
         return msgspec.json.decode((data / NOTE).read_bytes(), type=Note)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -59,7 +59,7 @@ def read_note(data: Path) -> Note | None:
 
 @contextlib.contextmanager
 def noted(data: Path, url: str, clock: Clock, **ports: int | None) -> Iterator[None]:
-    """Leave a note of this process while it serves. ``ports`` are those of ``Note``."""
+    """Write a note about this process while it serves. ``ports`` are fields of ``Note``."""
     note = Note(os.getpid(), url, iso(clock.now_ms()), **ports)
     write_private(data / NOTE, msgspec.json.encode(note) + b"\n")
     try:
@@ -70,7 +70,7 @@ def noted(data: Path, url: str, clock: Clock, **ports: int | None) -> Iterator[N
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a whole file that only its owner may read: readers see the old content or the new one.
+    """Replace a file atomically, readable by its owner only.
 
     Raises ConfigurationError when it cannot be written.
     """

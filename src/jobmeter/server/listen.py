@@ -1,4 +1,4 @@
-"""The HTTP server on a socket (docs/decisions/0014-http-server.md)."""
+"""Serve HTTP on a socket (docs/decisions/0014-http-server.md)."""
 
 import asyncio
 import errno
@@ -23,14 +23,14 @@ _log = logging.getLogger("jobmeter.server")
 
 BACKLOG = 1024
 _ACCEPTED = 64
-"""Connections that are accepted in one go, before others get their turn."""
+"""Connections that are accepted in one go, before other work continues."""
 _FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class HttpServer:
-    """Serves an ASGI application on a bound socket until it is stopped.
+    """Server of an ASGI application on a bound socket.
 
-    The event loop has a thread of its own, so that the main thread is free for signals whatever the loop does.
+    The event loop has its own thread, so that the main thread can always handle signals.
     """
 
     def __init__(self, application: Application, bound: socket.socket, connections: Connections, clock: Clock) -> None:
@@ -44,11 +44,11 @@ class HttpServer:
     def serve(
         self, settings: Settings, stopping: Stopping, listening: Callable[[], None], finished: Callable[[], bool]
     ) -> None:
-        """Serve until ``stopping`` has begun; ``finished``, polled once a second, begins it.
+        """Serve until ``stopping`` has begun. ``finished`` is polled once a second and begins the stop.
 
-        ``listening`` is called when requests are taken. Then no connection is accepted any more, and requests under
-        way are answered, as long as ``stopping`` leaves time. Raises ConfigurationError for a certificate that cannot
-        be used.
+        ``listening`` is called when requests are accepted. After the stop begins, no connection is accepted; running
+        requests are answered as long as ``stopping`` leaves time. Raises ConfigurationError for an unusable
+        certificate.
         """
         self._context = tls_context(settings)
         with ThreadPoolExecutor(1, "jobmeter-http") as aside:
@@ -97,7 +97,7 @@ class HttpServer:
                 if error.errno in _FULL:
                     self._rest(error)
                     return
-                continue  # the client is gone already
+                continue  # the client is already gone
             self._take(accepted)
 
     def _take(self, accepted: socket.socket) -> None:
@@ -124,7 +124,7 @@ class HttpServer:
 
     def _rest(self, error: OSError) -> None:
         """Pause accepting: the process has no file descriptor left."""
-        _log.error("no connection can be accepted: %s", error.strerror)
+        _log.error("connections cannot be accepted, retrying in a second: %s", error.strerror)
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._bound)
         loop.call_later(1.0, self._resume)

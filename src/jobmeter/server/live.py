@@ -1,6 +1,6 @@
-"""Live updates as server-sent events: one query an interval, whatever the number of viewers.
+"""Live updates as server-sent events: one query per interval, regardless of the number of viewers.
 
-https://html.spec.whatwg.org/multipage/server-sent-events.html
+https://html.spec.whatwg.org/multipage/server-sent-events.html.
 """
 
 import asyncio
@@ -19,30 +19,30 @@ _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 2.0
 LEISURE = 5.0
-"""Least time between two queries, as a multiple of the time that one takes."""
+"""Least pause between two queries, as a multiple of a query's run time."""
 PATIENCE_SECONDS = 30.0
-"""How long a viewer may take to read one update."""
+"""Longest time in seconds for a viewer to read one update."""
 MOST_VIEWERS = 1_000
 MOST_TOPICS = 200
-"""Different views at one time. Further viewers of one of them cost no question, and are let in."""
+"""Different views at one time. Further viewers of an open view cost no query and are admitted."""
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 HEADERS = (("cache-control", "no-store"), ("x-accel-buffering", "no"), ("vary", "accept-encoding"))
 _GZIP = (("content-encoding", "gzip"),)
 
 
 class Update(msgspec.Struct, frozen=True):
-    """What a question gives: JSON in one line; ``last`` when nothing will follow."""
+    """Result of a live question: JSON in one line. ``last`` marks the end of the stream."""
 
     data: bytes
     last: bool = False
 
 
 class Feed(msgspec.Struct, frozen=True):
-    """A live stream of one authorised viewer.
+    """Live stream for one authorised viewer.
 
-    Viewers of one ``topic`` share its updates: the ``question`` of one of them runs for all, on a thread.
-    ``renew`` raises JobmeterError once the viewer may not see it any more. ``seconds`` is the least time
-    between two queries; 0: the hub's.
+    Viewers of one ``topic`` share its updates: one viewer's ``question`` runs for all, on a thread. ``renew`` raises
+    JobmeterError when the viewer loses access. ``seconds`` is the least time between two queries; 0 uses the hub's
+    default.
     """
 
     topic: Hashable
@@ -52,7 +52,7 @@ class Feed(msgspec.Struct, frozen=True):
 
 
 class _Event(msgspec.Struct, frozen=True, dict=True):
-    """What is sent to the viewers of a topic; compressed once for all who take it so."""
+    """Event for all viewers of a topic, compressed at most once."""
 
     text: bytes
 
@@ -61,7 +61,7 @@ class _Event(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def part(self) -> Part:
-        """The text as a part of a gzip stream."""
+        """Text of the event as a part of a gzip stream."""
         return Part.of(self.text)
 
 
@@ -72,7 +72,7 @@ _REFUSED = _Event(b"event: refused\ndata: {}\n\n")
 
 
 class _Viewer(msgspec.Struct, eq=False):
-    """A viewer and the newest event not yet sent to it. A slow viewer misses events, never the last."""
+    """Viewer with its newest unsent event. A slow viewer misses events, but never the last one."""
 
     feed: Feed
     gzip: SharedGzip | None = None
@@ -94,7 +94,7 @@ class _Topic(msgspec.Struct, eq=False):
 
 
 class Hub:
-    """Shares answers among viewers. Belongs to the event loop."""
+    """Hub that shares answers among viewers. Belongs to the event loop."""
 
     def __init__(self, lane: Lane, seconds: float = INTERVAL_SECONDS, most: int = MOST_VIEWERS) -> None:
         self._lane = lane
@@ -105,13 +105,13 @@ class Hub:
 
     @property
     def viewers(self) -> int:
-        """How many look now."""
+        """Number of connected viewers."""
         return sum(len(topic.viewers) for topic in self._topics.values())
 
     async def send(self, feed: Feed, exchange: Exchange) -> None:
-        """Send the viewer what comes until the topic ends, their credential ends or they go.
+        """Send updates until the topic ends, the viewer's credential expires or the viewer leaves.
 
-        Raises ThrottledError when too many look already.
+        Raises ThrottledError when too many viewers are connected.
         """
         if exchange.call.method == "HEAD":
             await exchange.begin(CONTENT_TYPE, HEADERS)
@@ -138,7 +138,7 @@ class Hub:
             self._leave(topic, viewer)
 
     def close(self) -> None:
-        """End every stream: the server stops."""
+        """End every stream when the server stops."""
         self._closed = True
         for topic in self._topics.values():
             for viewer in topic.viewers:
@@ -187,7 +187,7 @@ class Hub:
                 viewer.send(_NOTHING, over=True)
 
     async def _update(self, topic: _Topic) -> tuple[_Event, bool]:
-        """The next event, and whether it is the last."""
+        """Return the next event. The flag is True for the last one."""
         viewers = [viewer for viewer in topic.viewers if not viewer.over]
         if not viewers:
             return _NOTHING, False
@@ -201,14 +201,14 @@ class Hub:
 
 
 def _updated(viewers: list[_Viewer]) -> tuple[list[_Viewer], _Event, bool]:
-    """Return the viewers who may not see the topic any more, the event for the others, and whether it is the last.
+    """Query once for all viewers. Returns viewers who lost access, the event, and True if it is the last.
 
-    Viewers are looked at when their event is there, so that none is sent to a viewer whose permission ended meanwhile.
+    Access is checked when the event is ready, so that no viewer gets an event after losing access.
     """
     event, over = _answered(viewers[0].feed)
     gone = [viewer for viewer in viewers if not _may_see(viewer)]
     if any(viewer.gzip for viewer in viewers):
-        _ = event.part  # here, and not on the event loop
+        _ = event.part  # compress here rather than on the event loop
     return gone, event, over
 
 
@@ -230,7 +230,7 @@ def _may_see(viewer: _Viewer) -> bool:
     try:
         viewer.feed.renew()
     except JobmeterError as error:
-        _log.debug("a viewer is sent away: %s", error.message)
+        _log.debug("a live stream ended: %s", error.message)
         return False
     return True
 
@@ -247,6 +247,6 @@ def _bytes(event: _Event, viewer: _Viewer) -> bytes:
 async def _pass_on(exchange: Exchange, event: bytes) -> None:
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await exchange.go_on(event)
+            await exchange.send_part(event)
     except TimeoutError as error:
         raise QueryTimeoutError(f"the viewer read nothing for {PATIENCE_SECONDS:g} seconds") from error

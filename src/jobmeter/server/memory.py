@@ -1,4 +1,4 @@
-"""Returns memory that is not in use to the system."""
+"""Return unused memory to the system."""
 
 import ctypes
 import re
@@ -9,17 +9,18 @@ _MAPPINGS = Path("/proc/self/smaps")
 _DONTNEED = 4
 _LARGE_BYTES = 16 * 2**20
 _BLOCKS = re.compile(r"^(?=[0-9a-f]+-[0-9a-f]+ )", re.MULTILINE)
-"""One of a mapping each, in the form of ``/proc/PID/smaps``."""
+"""Start of each mapping in ``/proc/PID/smaps``."""
 _MAPPING = re.compile(
     r"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+).*?^Rss: +(\d+) kB.*?^Anonymous: +(\d+) kB", re.MULTILINE | re.DOTALL
 )
 
 
 class Tidying:
-    """See ``Work``. Once a minute: after an import or a burst of samples the C library retains hundreds of MiB.
+    """Background work that returns unused memory once a minute.
 
-    The first round, soon after the start, lets go of the code that the start alone ran. A few milliseconds, without the
-    interpreter's lock. Nothing where the C library is not glibc.
+    After an import or a burst of samples the C library retains hundreds of MiB. The first round, soon after the start,
+    also releases code that only the start ran. A round takes a few milliseconds without the interpreter's lock. Does
+    nothing if the C library is not glibc.
     """
 
     name = "tidy"
@@ -29,7 +30,7 @@ class Tidying:
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def round(self) -> None:
-        """Give back what is free now."""
+        """Release the memory that is free now."""
         if self._trim is not None:
             self._trim(0)
         if self.interval != _INTERVAL_SECONDS:
@@ -38,10 +39,10 @@ class Tidying:
 
 
 def unmap_files() -> int:
-    """Take the pages of large files that this process only reads out of its memory; gives how many bytes those were.
+    """Drop the resident pages of large files that this process only reads. Returns their bytes.
 
-    The engine's library is most of it: its start touches a large part of its code, and of that little is run again.
-    Whatever is, comes back from the system's cache of files. Nothing where the system is not Linux.
+    Most of it is the engine's library: its start touches much code that rarely runs again. Pages in use come back from
+    the page cache. Does nothing outside Linux.
     """
     try:
         mappings = _MAPPINGS.read_text(errors="replace")
@@ -56,7 +57,7 @@ def unmap_files() -> int:
             continue
         start, end, modes, inode, resident, changed = found.groups()
         size = int(resident) * 1024
-        # A page that the process has changed would be lost: such a mapping stays as it is.
+        # A page that the process has changed would be lost, so such a mapping stays.
         unchanged = inode != "0" and "w" not in modes and changed == "0"
         if unchanged and size >= _LARGE_BYTES and advise(int(start, 16), int(end, 16) - int(start, 16), _DONTNEED) == 0:
             freed += size

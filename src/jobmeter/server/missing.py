@@ -1,8 +1,8 @@
-"""What belongs to a data folder and is not there: a server refuses to start on what is left of it.
+"""Checks for lost parts of a data folder: a server refuses to start on an incomplete one.
 
-A registry that has no key never served anybody: every first start makes one. So a registry without keys beside
-samples, or beside an administrator's key file, is not the one that belongs to them. And a key file that seals secrets
-cannot be made anew while there are keys: what it sealed would be lost without a word.
+Every first start creates a key, so a registry without keys never served. A registry without keys beside samples or an
+administrator's key file therefore does not belong to them. The secret key file cannot be created again while keys
+exist: secrets encrypted with the old one would be lost silently.
 """
 
 import logging
@@ -19,47 +19,47 @@ from jobmeter.store.base import Store
 _log = logging.getLogger("jobmeter.server")
 
 
-class Anew(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator wants to begin without: flags of one start, no settings."""
+class Recreate(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts that the operator allows to be created again. Flags of one start, not settings."""
 
     registry: bool = False
-    """``--new-registry``: jobs, nodes and keys of the samples that are there are forgotten."""
+    """``--new-registry``: drop the jobs, nodes and keys that belong to existing samples."""
     secret: bool = False
-    """``--new-secret-key``: signature secrets of the keys that are there, and share links, end."""
+    """``--new-secret-key``: invalidate signature secrets of existing keys, and share links."""
 
 
-def check_complete(settings: Settings, registry: Registry, store: Store, anew: Anew) -> None:
-    """Raise ConfigurationError, naming the remedy, where the registry or the secret key was lost."""
+def check_complete(settings: Settings, registry: Registry, store: Store, recreate: Recreate) -> None:
+    """Raise ConfigurationError with the remedy if the registry or the secret key was lost."""
     if registry.keys():
-        _check_secret(settings, anew)
+        _check_secret(settings, recreate)
     else:
-        _check_registry(settings, store, anew)
+        _check_registry(settings, store, recreate)
 
 
-def _check_registry(settings: Settings, store: Store, anew: Anew) -> None:
+def _check_registry(settings: Settings, store: Store, recreate: Recreate) -> None:
     admin_key = settings.data / ADMIN_KEY
     beside = "samples" if sum(store.statistics().rows.values()) else str(admin_key) if admin_key.exists() else ""
     if not beside:
         return
-    if not anew.registry:
+    if not recreate.registry:
         raise ConfigurationError(
-            f"the registry holds no keys, though there is {beside} already: it was lost, or another one is meant. "
-            "Bring it back, or restore a backup into an empty data folder (jobmeter restore); to begin with an empty "
-            "one, which forgets the jobs, nodes and keys that belong to the samples: jobmeter serve --new-registry"
+            f"the registry is empty, but {beside} exists: the registry was lost, or the wrong one is configured. "
+            "Bring it back, or restore a backup into an empty data folder (jobmeter restore). To start with an empty "
+            "registry and lose the jobs, nodes and keys of the samples: jobmeter serve --new-registry"
         )
-    _log.warning("an empty registry is begun beside %s, as --new-registry says", beside)
-    admin_key.unlink(missing_ok=True)  # its key is none of the new registry's
+    _log.warning("starting with an empty registry beside %s because of --new-registry", beside)
+    admin_key.unlink(missing_ok=True)  # its key does not belong to the new registry
 
 
-def _check_secret(settings: Settings, anew: Anew) -> None:
+def _check_secret(settings: Settings, recreate: Recreate) -> None:
     path = secret_key_path(settings)
     if settings.secret_key_file or path.exists():
         return
-    if not anew.secret:
+    if not recreate.secret:
         raise ConfigurationError(
-            f"{path} is missing, which sealed the secrets of the keys in the registry. Bring it back, from a backup of "
-            "this server for instance, or name that of the other servers of the registry "
-            "(JOBMETER_SECRET_KEY_FILE). To make a new one, with which signatures of the keys that there are, and "
-            "share links, are no longer valid (tokens are): jobmeter serve --new-secret-key"
+            f"{path} is missing: it encrypts the secrets of the keys in the registry. Bring it back, e.g. from a "
+            "backup of this server, or name the file that the other servers of the registry use "
+            "(JOBMETER_SECRET_KEY_FILE). To create a new one, which invalidates signatures of existing keys and "
+            "share links (tokens stay valid): jobmeter serve --new-secret-key"
         )
-    _log.warning("a new %s is made, as --new-secret-key says: signatures of older keys are no longer valid", path)
+    _log.warning("creating a new %s because of --new-secret-key: signatures of older keys are no longer valid", path)

@@ -1,4 +1,4 @@
-"""Opening the telemetry engine on a thread, while the rest of a start goes on."""
+"""Open the telemetry engine on a thread while the rest of a start continues."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ from jobmeter.store.base import Store
 
 
 class Opening:
-    """An engine that is being opened, from construction on."""
+    """Engine that opens in the background, from construction on."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         aside = ThreadPoolExecutor(1, "jobmeter-open")
@@ -17,13 +17,13 @@ class Opening:
         aside.shutdown(wait=False)
 
     def store(self) -> Store:
-        """The engine, once it is open; the caller closes it. Raises what opening it raised."""
+        """Wait for the open engine; the caller closes it. Raises the error of opening it."""
         store = self._future.result()
         self._handed_over = True
         return store
 
     def close(self) -> None:
-        """Close the engine, unless ``store`` gave it to somebody: for a start that ends early."""
+        """Close the engine unless ``store`` handed it over: for a start that fails."""
         if not self._handed_over:
-            with suppress(Exception):  # what ended the start is reported, not this
+            with suppress(Exception):  # the error that ended the start is reported, not this one
                 self.store().close()

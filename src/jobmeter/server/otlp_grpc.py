@@ -1,10 +1,10 @@
-"""OpenTelemetry's protocol over gRPC, on a port of its own: the same operations as over HTTP, in another envelope.
+"""OTLP over gRPC on a separate port: the operations of OTLP over HTTP in another envelope.
 
-https://opentelemetry.io/docs/specs/otlp/#otlpgrpc. gRPC has threads of its own, in which a call waits until its data is
-durable. A call that waits for a thread has not been read yet: what is too much stays with the sender.
+https://opentelemetry.io/docs/specs/otlp/#otlpgrpc. gRPC has its own threads, in which a call waits until its data is
+durable. A call that waits for a thread has not been read yet, so excess data stays with the sender.
 
-On the wire a call with one message is a stream of one. It is served as a stream, because then the handler asks for the
-message: not before its credential is verified and its memory reserved.
+On the wire a call with one message is a stream of one. It is served as a stream, because then the handler requests the
+message only after the credential is verified and memory is reserved.
 """
 
 import logging
@@ -38,36 +38,37 @@ _SERVICES = {
     "opentelemetry.proto.collector.trace.v1.TraceService": "ExportTraces",
     "opentelemetry.proto.collector.logs.v1.LogsService": "ExportLogs",
 }
-"""Services by their names, and the operation of each."""
+"""Services by name, with the operation of each."""
 METHOD = "Export"
 ROUTER = "otlp-grpc"
-"""The name in logs and in the server's own metrics."""
+"""Name in logs and in the server's own metrics."""
 THREADS = 16
-"""Concurrent calls; each has one message of at most ``BODY_BYTES`` in memory."""
+"""Concurrent calls. Each has one message of at most ``BODY_BYTES`` in memory."""
 CALLS = 4_096
-"""Calls at one time, those that wait for a thread included: that is many more senders than threads. A further one is
-RESOURCE_EXHAUSTED."""
+"""Calls at one time, including those that wait for a thread.
+
+Many more senders than threads may call. Further calls get RESOURCE_EXHAUSTED.
+"""
 _METADATA_BYTES = 16 * 1024
 _LOOKAHEAD_BYTES = 64 * 1024
 """HTTP/2 flow-control window: bytes of a message read ahead of the handler."""
 _IDLE_MS, _HANDSHAKE_MS, _PING_MS, _PONG_MS = 120_000, 15_000, 60_000, 20_000
-"""How long a connection may be without a call, how long it may take to be made, and how often and how long it is asked
-whether its client is there."""
+"""Longest connection without a call, longest handshake, interval of pings, and time limit of their answers."""
 _AGE_MS, _LAST_CALL_MS = 3_600_000, 30_000
-"""How long a connection lives, a call under way having as long again as the second: its client makes a new one."""
+"""Maximum age of a connection, and the grace period of its running calls. Its client then reconnects."""
 _GONE = 499
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class GrpcServer:
-    """Bound to a port when it is made, serving from ``start`` to ``stop``."""
+    """gRPC server, bound to a port when created, serving from ``start`` to ``stop``."""
 
     def __init__(
         self, host: str, port: int, certificate: Path | None = None, key: Path | None = None, most: int = MOST_GRPC
     ) -> None:
-        """``port`` 0 is any free one; beyond ``most`` connections a further one is closed.
+        """``port`` 0 takes any free port; connections beyond ``most`` are closed.
 
-        Raises ConfigurationError when the address cannot be had.
+        Raises ConfigurationError when the address is not available.
         """
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jobmeter-grpc")
         self._server = grpc.server(
@@ -76,7 +77,7 @@ class GrpcServer:
                 ("grpc.max_receive_message_length", BODY_BYTES),
                 ("grpc.max_metadata_size", _METADATA_BYTES),
                 ("grpc.max_allowed_incoming_connections", most),
-                # Without it a message is read ahead of the handler as far as the connection is fast.
+                # Without this limit a message is read ahead of the handler as fast as the connection allows.
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.http2.lookahead_bytes", _LOOKAHEAD_BYTES),
                 ("grpc.max_connection_idle_ms", _IDLE_MS),
@@ -85,7 +86,7 @@ class GrpcServer:
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.keepalive_time_ms", _PING_MS),
                 ("grpc.keepalive_timeout_ms", _PONG_MS),
-                # A second server on the same port has to fail, not to share its calls.
+                # A second server on the same port must fail, not share the calls.
                 ("grpc.so_reuseport", 0),
             ),
             maximum_concurrent_rpcs=CALLS,
@@ -114,13 +115,13 @@ class GrpcServer:
         self._server.start()
 
     def stop(self, seconds: float = 30.0) -> None:
-        """Take no more calls; those under way are answered first, if it takes no longer than so many seconds."""
+        """Accept no more calls; wait up to ``seconds`` for running calls."""
         self._server.stop(seconds).wait()
         self._pool.shutdown(cancel_futures=True)
 
 
 class _Exports:
-    """Answers calls; each comes in a thread of its own."""
+    """Handler of calls; each runs on its own thread."""
 
     def __init__(self, services: Services, service: str, operation: Operation) -> None:
         self._services = services
@@ -129,13 +130,13 @@ class _Exports:
         self._rule = AccessRule(operation.name, operation.action, OTLP.schemes, operation.rate)
 
     def export(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-        """The bytes of the response for those of the one request among ``messages``."""
+        """Answer the request in ``messages`` with the bytes of the response."""
         services = self._services
         source, memory = Incoming(_call(context, self._service)), services.memory.account()
         request = Request(source, OTLP.name, self._rule)
         began = services.telemetry.began(ROUTER)
         try:
-            if not context.is_active():  # nobody waits for it any more, and the sender will send it again
+            if not context.is_active():  # nobody waits for the answer, and the sender will send the request again
                 source.status = _GONE
                 return b""
             answer = self._answered(request, messages, memory)
@@ -144,11 +145,9 @@ class _Exports:
             drop_frames(problem)
             source.status, request.error = _refuse(context, problem), problem
         except grpc.RpcError as over:
-            # gRPC has answered by itself, or nobody waits for an answer any more.
+            # gRPC has already answered, or nobody waits for an answer.
             drop_frames(over)
-            text = (
-                f"the call ended before its message was there: its sender left, or it has more than {BODY_BYTES} bytes"
-            )
+            text = f"the call ended before its message: the sender disconnected, or sent more than {BODY_BYTES} bytes"
             request.error = LimitExceededError(text, "body")
             _log.info("request %s: %s", source.request_id, text)
             source.status = _GONE
@@ -168,7 +167,7 @@ class _Exports:
         return b""
 
     def _answered(self, request: Request, messages: Iterator[bytes], memory: MemoryAccount) -> Answer:
-        """The steps of ``jobmeter.server.pipeline``, on the thread of the call. Raises any JobmeterError."""
+        """Run the steps of ``jobmeter.server.pipeline`` on the thread of the call. Raises any JobmeterError."""
         services, operation = self._services, self._match.operation
         enter(services, request, own_project)
         call = request.source.call = request.call.with_body(_message(messages, memory), memory)
@@ -179,9 +178,9 @@ class _Exports:
 
 
 def _message(messages: Iterator[bytes], memory: MemoryAccount) -> bytes:
-    """The message of a call. Its size comes with it, so memory for the largest one is taken until it is there.
+    """Read the message of a call. Reserves memory for the largest message until the size is known.
 
-    Raises InvalidRequestError where there is none, ThrottledError.
+    Raises InvalidRequestError if the message is missing, ThrottledError.
     """
     memory.take(BODY_BYTES)
     body = next(messages, None)
@@ -192,7 +191,7 @@ def _message(messages: Iterator[bytes], memory: MemoryAccount) -> bytes:
 
 
 def _refuse(context: grpc.ServicerContext, error: JobmeterError) -> int:
-    """Send the failure, with ``google.rpc.Status`` where it has details; returns its HTTP status."""
+    """Send the failure, with ``google.rpc.Status`` if it has details; returns its HTTP status."""
     http, code = kind_of(error)
     message, retry_ms = message_of(error), retry_ms_of(error)
     context.set_code(_CODES[code])
@@ -203,9 +202,9 @@ def _refuse(context: grpc.ServicerContext, error: JobmeterError) -> int:
 
 
 def _call(context: grpc.ServicerContext, service: str) -> Call:
-    """The call as HTTP would have it, its body not read; its credential is in the metadata."""
+    """Convert the call to HTTP form, its body not read; its credential is in the metadata."""
     sent = [(name.lower(), value) for name, value in context.invocation_metadata() if isinstance(value, str)]
-    # The envelope's own: its type and that it is not compressed (any more) are fixed here.
+    # Parts of the envelope that are fixed here: the content type, and that the body is not compressed any more.
     headers = [pair for pair in sent if pair[0] not in {"content-type", "content-encoding"}]
     return Call(
         "POST", f"/{service}/{METHOD}", "", (*headers, ("content-type", PROTOBUF)), client=_client(context.peer())
@@ -213,6 +212,6 @@ def _call(context: grpc.ServicerContext, service: str) -> Call:
 
 
 def _client(peer: str) -> str:
-    """The address of ``ipv4:127.0.0.1:50000`` or ``ipv6:[::1]:50000``, the latter percent-encoded."""
+    """Extract the address from ``ipv4:127.0.0.1:50000`` or ``ipv6:[::1]:50000``, the latter percent-encoded."""
     kind, _, place = peer.partition(":")
     return unquote(place).rpartition(":")[0].strip("[]") if kind in {"ipv4", "ipv6"} else ""

@@ -1,6 +1,6 @@
-"""The router of the page: files that ``web/`` was built into, read once, and sent as the browser likes them.
+"""Router of the page: built files from ``web/``, read once, sent in the compression that the browser accepts.
 
-Without them (the page was not built) it takes nothing, and the root answers with a plain page.
+If the page was not built, this router handles no path and the root answers with a plain page.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from jobmeter.server.pipeline import PublicHandler
 FOLDER = Path(__file__).parent / "page"
 PREFIX = "/page/"
 _ENCODINGS = (("br", ".br"), ("gzip", ".gz"))
-"""The forms that a file was compressed into when the page was built, the smaller one first."""
+"""Compressed forms of each file, made when the page was built, smallest first."""
 _TYPES = {
     ".css": "text/css",
     ".html": "text/html",
@@ -30,7 +30,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
 }
-"""Content types by the ending of a name. Those that the machine has for them may differ, and take long to read."""
+"""Content types by file extension. The machine's own table may differ and takes long to read."""
 _POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
@@ -42,11 +42,11 @@ SECURITY: tuple[tuple[str, str], ...] = (
     ("cross-origin-resource-policy", "same-origin"),
     ("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=()"),
 )
-"""What every file of the page is sent with: nothing from elsewhere, no script in a text, no frame around it."""
+"""Security headers of every file: no resources from elsewhere, no inline scripts, no framing."""
 
 
 class File(msgspec.Struct, frozen=True):
-    """One file of the page in each of its forms, by content encoding (``""``: as it is)."""
+    """A file of the page in each compressed form, by content encoding (``""``: uncompressed)."""
 
     content_type: str
     etag: str
@@ -55,7 +55,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 class PageRouter:
-    """``/`` and ``/page/*``. See ``jobmeter.server.pipeline.Router``."""
+    """Router of ``/`` and ``/page/*``."""
 
     name = "page"
     prefixes = ("/",)
@@ -64,7 +64,7 @@ class PageRouter:
         self._files = read_files(folder)
 
     def route(self, call: Call) -> PublicHandler | None:
-        """See ``Router.route``."""
+        """Return the handler for a file of the page; None for other paths."""
         if call.raw_path != "/" and not call.raw_path.startswith(PREFIX):
             return None
         file = self._files.get("index.html" if call.raw_path == "/" else call.raw_path.removeprefix(PREFIX))
@@ -73,16 +73,16 @@ class PageRouter:
                 return None
             raise NotFoundError(f"the page has no file {call.raw_path[:200]}", "path")
         if call.method not in {"GET", "HEAD"}:
-            raise NotFoundError(f"{call.method} is not possible here, GET and HEAD are", "method", "GET, HEAD")
+            raise NotFoundError(f"{call.method} is not allowed here, use GET or HEAD", "method", "GET, HEAD")
         return PublicHandler(partial(_send, file))
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a router's shape
-        """See ``Router.refuse``."""
+        """Write an error in the form of our own API."""
         return problem.render(request_id, error)
 
 
 def read_files(folder: Path) -> dict[str, File]:
-    """The page's files by name; none where it was not built."""
+    """Read the page's files by name; empty if the page was not built."""
     if not (folder / "index.html").is_file():
         return {}
     compressed = tuple(ending for _, ending in _ENCODINGS)
@@ -96,7 +96,7 @@ def _file(path: Path) -> File:
     forms = {name: other.read_bytes() for name, other in beside.items() if other.is_file()}
     kind = _TYPES.get(path.suffix, "application/octet-stream")
     text = kind.startswith("text/") or kind in {"image/svg+xml", "application/json"}
-    # A file whose name has a digest of its content never changes; the others are revalidated each time.
+    # A file whose name contains a digest of its content never changes; the others are revalidated each time.
     hashed = "-" in path.stem
     return File(
         content_type=f"{kind}; charset=utf-8" if text else kind,
@@ -119,7 +119,7 @@ async def _send(file: File, exchange: Exchange) -> None:
 
 
 def _chosen(file: File, accepted: str) -> str:
-    """The first of the file's forms that the browser takes (RFC 9110, section 12.5.3)."""
+    """Choose the first form of the file that the browser accepts (RFC 9110, section 12.5.3)."""
     taken = set()
     for part in accepted.split(","):
         name, _, weight = part.partition(";")

@@ -1,15 +1,15 @@
-"""The steps of every request, of our own API and of every dialect, in their order. Access is decided here alone.
+"""Steps of every request in order, for our own API and every dialect. Only this module decides access.
 
-1. **Route**: the first router that takes the path gives the handler of the operation (``jobmeter.server.edge``).
-2. **Authenticate** the credential that the headers name; a signature of the whole call when its body is there.
-3. **Authorise**: the rate of the key, the project that the call names, the permission, the budget of questions. What
-   ``jobmeter.access.decide`` does not name is denied; each refusal is counted and leaves an audit line.
+1. **Route**: the first router that accepts the path returns the handler (``jobmeter.server.edge``).
+2. **Authenticate** the credential in the headers. A signature of the whole call is checked once its body is there.
+3. **Authorise**: the rate of the key, the project that the call names, the permission, the query budget. Everything
+   that ``jobmeter.access.decide`` does not name is denied. Each refusal is counted and written to the audit log.
 4. **Admit the body** of an authenticated sender, within its limit and the memory that all requests share.
-5. **Run**: from memory on the event loop; when that gives None, on a worker of the operation's lane.
-6. **Finish**: ``finish`` sees every request once, with its operation, caller, project and outcome.
+5. **Run**: from memory on the event loop; when that returns None, on a worker of the operation's lane.
+6. **Finish**: ``finish`` gets every request once, with its operation, caller, project and outcome.
 
-Steps 2, 3 and 5 use memory first. They return None, or False, when the registry, a disk or much computing is needed;
-the same step then runs on a worker.
+Steps 2, 3 and 5 try memory first. They return None or False when the registry, a disk or much computing is needed; the
+step then runs again on a worker.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ from jobmeter.server.services import Services
 _access = logging.getLogger("jobmeter.access")
 
 ANYBODY = Principal(id="", name="", role=Role.READER, project="")
-"""The caller of an operation that needs no key."""
+"""Caller of an operation that needs no key."""
 NOTHING = Scope(frozenset())
-"""The jobs that such a caller may see."""
+"""Scope of a caller without a key: no jobs."""
 WATCH_AFTER_SECONDS = 0.05
-"""A request that takes longer is watched for a client that goes away."""
+"""Run time in seconds after which the server watches for the client's disconnect."""
 
 
 class Source(Protocol):
-    """Where a request came from. ``status`` is that of its answer, as HTTP has it; 0 until it has one."""
+    """Origin of a request. ``status`` is the HTTP status of its answer; 0 until there is an answer."""
 
     request_id: str
     call: Call
@@ -53,7 +53,7 @@ class Source(Protocol):
 
 
 class Incoming(msgspec.Struct):
-    """A ``Source`` that is no exchange of HTTP: a call of gRPC, a line of telnet."""
+    """Origin of a request outside HTTP: a gRPC call or a telnet line."""
 
     call: Call
     request_id: str = msgspec.field(default_factory=new_request_id)
@@ -61,11 +61,11 @@ class Incoming(msgspec.Struct):
 
 
 class AccessRule(msgspec.Struct, frozen=True):
-    """The properties of an operation that the steps need.
+    """Access properties of an operation.
 
-    ``name`` in limits and logs; ``action`` and ``by_resource`` for ``jobmeter.access.decide`` (no action: anybody may);
-    ``schemes`` are the credentials it takes; ``rate`` is the vendor's, where the settings name none; ``is_question``:
-    it counts against the budget of its key's questions.
+    ``name`` is used in limits and logs. ``action`` and ``by_resource`` are for ``jobmeter.access.decide``; without an
+    action any caller may use the operation. ``schemes`` are the accepted credentials. ``rate`` is the vendor's rate
+    limit, used if the settings have none. With ``is_question`` the call counts against the query budget of its key.
     """
 
     name: str
@@ -77,13 +77,13 @@ class AccessRule(msgspec.Struct, frozen=True):
 
 
 NO_RULE = AccessRule("", "", ())
-"""That of a request whose operation is not found yet: it allows nothing."""
+"""Rule of a request whose operation is not found yet: it allows nothing."""
 
 
 class Request(msgspec.Struct, eq=False):
-    """A request and what the steps found out about it.
+    """Request and the results of its steps so far.
 
-    ``router`` is the name of its part of the paths. ``scope`` is None until the caller is authorised.
+    ``router`` names the router. ``scope`` is unset until the caller is authorised.
     """
 
     source: Source
@@ -97,35 +97,35 @@ class Request(msgspec.Struct, eq=False):
 
     @property
     def call(self) -> Call:
-        """The call as received; its body is empty until it was read."""
+        """Call as received; its body is empty until it is read."""
         return self.source.call
 
 
 class Handler(Protocol):
-    """Answers one call to an operation."""
+    """Handler of one call to an operation."""
 
     services: Services
     rule: AccessRule
     lane: Lane
-    """Its workers run the operation when memory is not enough."""
+    """Lane whose workers run the operation when memory is not enough."""
     body_bytes: int
-    """Largest body, as sent. 0: no body is read."""
+    """Largest body as sent. 0: the body is not read."""
     memory_bytes: int
     """Largest body with which ``from_memory`` is tried; -1: never."""
 
     def project(self, call: Call) -> str | None:
-        """The project that the call names. Raises InvalidRequestError, for every other parameter too."""
+        """Return the project that the call names. Raises InvalidRequestError, also for any other parameter."""
         ...
 
     def from_memory(self, request: Request) -> Answer | Awaitable[Answer] | None:
-        """The answer when memory holds all that it needs, else None. Runs on the event loop's thread, after step 3.
+        """Answer if memory holds all data, else None. Runs on the event loop's thread, after step 3.
 
-        An awaitable result runs to its end even when the client goes away. May raise JobmeterError.
+        An awaitable result runs to its end even after the client disconnects. May raise JobmeterError.
         """
         ...
 
     def work(self, request: Request) -> Any:  # noqa: ANN401 - what the handler's own send takes
-        """The result to send, or work that waits for admission. Runs on a worker. May raise JobmeterError."""
+        """Return the result to send, or the question if it has to queue. Runs on a worker. May raise JobmeterError."""
         ...
 
     async def send(self, result: Any, exchange: Exchange) -> None:  # noqa: ANN401 - what the handler's own work gives
@@ -138,37 +138,40 @@ class Handler(Protocol):
 
 
 class PublicHandler(msgspec.Struct, frozen=True):
-    """Answers calls without a key, whose body is not read: health, the page, a description."""
+    """Handler of calls without a key whose body is not read: health, the page, the API description."""
 
     serve: Callable[[Exchange], Awaitable[None]]
 
 
 class Router(Protocol):
-    """A part of the paths, with its own form of answers and errors."""
+    """Router of a part of the paths, with its own form of answers and errors."""
 
     name: str
-    """In logs and in the server's own metrics."""
+    """Name in logs and in the server's own metrics."""
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """What each of its paths begins with; empty: any path may be its own."""
+        """Prefixes of its paths; empty if it may handle any path."""
         ...
 
     def route(self, call: Call) -> Handler | PublicHandler | None:
-        """The handler of the call (its body is not read yet); None: another router's. May raise JobmeterError."""
+        """Return the handler of the call, whose body is not read yet; None for a path of another router.
+
+        May raise JobmeterError.
+        """
         ...
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
-        """The error in this router's own form."""
+        """Write an error in this router's own form."""
         ...
 
 
 def answer_from_memory(
     request: Request, exchange: Exchange, handler: Handler | PublicHandler
 ) -> Answer | Awaitable[Answer] | None:
-    """Steps 2, 3 and 5 from memory, or None when memory is not enough; the body was read, or there is none.
+    """Run steps 2, 3 and 5 from memory; None when memory is not enough. The body was read or is absent.
 
-    Raises JobmeterError for a call that is refused.
+    Raises JobmeterError for a refused call.
     """
     if isinstance(handler, PublicHandler):
         return None
@@ -186,9 +189,9 @@ async def handle(
     memory: MemoryBudget,
     answer: Awaitable[Answer] | None,
 ) -> None:
-    """Steps 2 to 5 of a call that memory did not answer; ``answer`` is the awaitable that ``from_memory`` gave.
+    """Run steps 2 to 5 of a call that memory did not answer; ``answer`` is the awaitable from ``from_memory``.
 
-    Raises JobmeterError for a call that is refused, ClientGoneError.
+    Raises JobmeterError for a refused call, ClientGoneError.
     """
     if isinstance(handler, PublicHandler):
         await _while_connected(exchange, handler.serve(exchange))
@@ -205,7 +208,7 @@ async def handle(
 
 
 async def _read_body(request: Request, exchange: Exchange, handler: Handler, memory: MemoryBudget) -> None:
-    """Step 4, and the parts of steps 2 and 3 that need only the headers."""
+    """Run step 4, and the parts of steps 2 and 3 that need only the headers."""
     services, request.rule = handler.services, handler.rule
     if not check_headers(services, request, handler.project, from_memory=True):
         await handler.lane.run(partial(check_headers, services, request, handler.project))
@@ -213,9 +216,9 @@ async def _read_body(request: Request, exchange: Exchange, handler: Handler, mem
 
 
 def finish(usage: UsageMeter, request: Request) -> None:
-    """Step 6: the request was answered or refused; ``request.source.status`` says how, ``request.error`` why.
+    """Step 6: record the outcome of a request from ``request.source.status`` and ``request.error``.
 
-    Called once for each request, after its answer. It must neither block nor raise.
+    Called once for each request, after its answer. Must neither block nor raise.
     """
     failed = request.error is not None or request.source.status >= 400
     if request.principal is not ANYBODY:
@@ -226,7 +229,7 @@ def finish(usage: UsageMeter, request: Request) -> None:
 
 
 def own_project(_: Call) -> str | None:
-    """The project of a call that names none: the key's own."""
+    """Return None: the call covers the projects of its key."""
     return None
 
 
@@ -235,8 +238,8 @@ def check_headers(
 ) -> bool:
     """Authenticate and authorise by the headers alone, before the body is read.
 
-    ``from_memory``: gives False, and counts nothing, where the registry has to be read or written. Raises
-    UnauthenticatedError, and for a credential other than a signature of the body all that ``enter`` raises.
+    ``from_memory``: returns False, and counts nothing, if the registry has to be read or written. Raises
+    UnauthenticatedError, and, unless the credential is a signature of the body, all errors of ``enter``.
     """
     if request.rule.action is None:
         return True
@@ -258,10 +261,10 @@ def check_headers(
 def enter(
     services: Services, request: Request, project: Callable[[Call], str | None], *, from_memory: bool = False
 ) -> bool:
-    """Authenticate and authorise the whole call. A no-op the second time. ``from_memory`` as for ``check_headers``.
+    """Authenticate and authorise the whole call, once. ``from_memory`` works as in ``check_headers``.
 
-    Raises UnauthenticatedError, ThrottledError (the rate, or the budget of questions), InvalidRequestError (the
-    parameters, checked only for an authenticated caller), ForbiddenError.
+    Raises UnauthenticatedError, ThrottledError (the rate, or the query budget), InvalidRequestError (the parameters,
+    checked only for an authenticated caller), ForbiddenError.
     """
     if request.scope is not None:
         return True
@@ -274,7 +277,7 @@ def enter(
 
 
 def export_slot(services: Services, request: Request) -> Callable[[], None]:
-    """Acquire one of the slots for raw exports; returns the function that releases it. Raises ThrottledError."""
+    """Acquire one of the slots for raw exports; return the function that releases it. Raises ThrottledError."""
     try:
         return services.exports.take(request.principal.id)
     except ThrottledError as error:
@@ -283,7 +286,7 @@ def export_slot(services: Services, request: Request) -> Callable[[], None]:
 
 
 def authorise(services: Services, request: Request, project: str | None) -> Scope:
-    """The scope of the caller; an action that no rule names is denied. Raises ForbiddenError."""
+    """Return the caller's scope. An action that no rule names is denied. Raises ForbiddenError."""
     request.project = project
     rule = request.rule
     try:
@@ -295,10 +298,10 @@ def authorise(services: Services, request: Request, project: str | None) -> Scop
 
 
 def renew(services: Services, request: Request) -> None:
-    """Authenticate and authorise again the caller of a request whose answer is still being sent.
+    """Authenticate and authorise again during a long answer.
 
-    Raises UnauthenticatedError where the credential has ended, ForbiddenError where the permission has ended or what it
-    opens has changed: a caller that still has a permission calls again.
+    Raises UnauthenticatedError when the credential has expired, ForbiddenError when the permission was withdrawn or its
+    scope changed. A caller that still has a permission can call again.
     """
     rule = request.rule
     if rule.action is None:
@@ -310,11 +313,11 @@ def renew(services: Services, request: Request) -> None:
         _refused(services, again, error, error.reason)
         raise
     if authorise(services, again, request.project) != request.scope:
-        raise ForbiddenError("what this key may see has changed: call again")
+        raise ForbiddenError("the access of this key has changed: send the request again")
 
 
 def _authenticated(services: Services, request: Request, *, from_memory: bool) -> Credential | None:
-    """The credential that the headers name; None where memory is not enough."""
+    """Check the credential in the headers; None if memory is not enough."""
     authenticator = services.authenticator
     identify = authenticator.cached if from_memory else authenticator.identify
     try:
@@ -359,7 +362,7 @@ def _prove(services: Services, request: Request) -> None:
 
 
 def _refused(services: Services, request: Request, error: JobmeterError, reason: str) -> None:
-    """Count a refused call, and write its audit line."""
+    """Count a refused call and write it to the audit log."""
     rule, call, forbidden = request.rule, request.call, isinstance(error, ForbiddenError)
     stranger = isinstance(error, UnauthenticatedError)
     services.telemetry.refused(reason)

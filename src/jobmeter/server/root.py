@@ -1,4 +1,4 @@
-"""The routers at the root: health and metrics first, and last whatever nobody else took."""
+"""Routers at the root: first health and metrics, last a fallback for all other paths."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 CHECK_SECONDS = 2.0
-"""How long one probe waits for the registry and the store."""
+"""Longest wait of a probe in seconds for the registry and the store."""
 _TEXT = "text/plain; charset=utf-8"
 _PROBE = Selector(jobs=(NO_JOB,), metrics=frozenset({"-"}), limit=1)
 _SIGNATURES: Sequence[Scheme] = (ACS3, ROA, RPC, SDK_HMAC)
@@ -32,7 +32,7 @@ _PAGE = b"""<!doctype html>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}</style></head>
 <body>
 <h1>Jobmeter</h1>
-<p>This server measures jobs and serves what it measured.</p>
+<p>This server stores and serves measurements of jobs.</p>
 <ul>
 <li><a href="/api/jobmeter/v1/openapi.json">What its API offers</a></li>
 <li><a href="/metrics">The server's own metrics</a></li>
@@ -43,7 +43,7 @@ _PAGE = b"""<!doctype html>
 
 
 class HealthRouter:
-    """``/healthz``, ``/readyz`` and ``/metrics``: no key, and no sign of life for an idle server."""
+    """Router of ``/healthz``, ``/readyz`` and ``/metrics``: needs no key, and does not count as activity."""
 
     name = "health"
     prefixes = ("/healthz", "/readyz", "/metrics")
@@ -57,7 +57,7 @@ class HealthRouter:
         }
 
     def route(self, call: Call) -> PublicHandler | None:
-        """See ``Router.route``."""
+        """Return the handler for a health or metrics path; None for other paths."""
         work = self._paths.get(call.raw_path)
         if work is None:
             return None
@@ -69,7 +69,7 @@ class HealthRouter:
         return PublicHandler(serve)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a router's shape
-        """See ``Router.refuse``."""
+        """Write an error in the form of our own API."""
         return problem.render(request_id, error)
 
     async def _metrics(self) -> Answer:
@@ -78,10 +78,10 @@ class HealthRouter:
 
 
 class Readiness:
-    """Whether a server can do its work. Belongs to the event loop's thread.
+    """Readiness of the server. Belongs to the event loop's thread.
 
-    The registry and the store are each checked by one thread at a time, however many probes come and however long
-    a database takes: probes that come meanwhile wait for the same answer, two seconds at most.
+    The registry and the store are each checked by one thread at a time, however many probes arrive and however slow a
+    database is. Concurrent probes wait for the same check, at most two seconds.
     """
 
     def __init__(self, services: Services) -> None:
@@ -94,21 +94,21 @@ class Readiness:
         )
 
     async def answer(self) -> Answer:
-        """200 where both answer, whether or not parts of the store are damaged, which the text says.
+        """Return 200 if both answer. Damaged parts of the store do not change the status; the text counts them.
 
-        Raises UnavailableError where one does not, or not in time.
+        Raises UnavailableError if either fails or is too slow.
         """
         await asyncio.gather(*(check.passed(self._lane) for check in self._checks))
         damaged = self._store.damaged()
         if not damaged:
             return Answer(200, b"ready\n", content_type=_TEXT)
         counts = ", ".join(_counted(table, damaged) for table in sorted({part.table for part in damaged}))
-        text = f"ready, degraded: damaged parts of the store ({counts}); the server's log says what to do\n"
+        text = f"ready, degraded: damaged parts of the store ({counts}); see the server's log\n"
         return Answer(200, text.encode(), content_type=_TEXT)
 
 
 def _counted(table: str, damaged: Sequence[DamagedPart]) -> str:
-    """Say how many parts of a table are damaged and, where that is known, how many rows they lost."""
+    """Describe the damaged parts of a table, and their lost rows if known."""
     own = [part for part in damaged if part.table == table]
     if any(part.rows is None for part in own):
         return f"{len(own)} of {table}"
@@ -117,7 +117,7 @@ def _counted(table: str, damaged: Sequence[DamagedPart]) -> str:
 
 
 class _Check:
-    """One question that is under way at most once."""
+    """Check that runs at most once at a time."""
 
     def __init__(self, name: str, check: Callable[[], object]) -> None:
         self._name = name
@@ -125,7 +125,7 @@ class _Check:
         self._running: Future[object] | None = None
 
     async def passed(self, lane: Lane) -> None:
-        """Return when the question was answered. Raises UnavailableError after ``CHECK_SECONDS``, or what it raised."""
+        """Wait for the check. Raises UnavailableError after ``CHECK_SECONDS``, or the check's own error."""
         if self._running is None or self._running.done():
             self._running = lane.submit(self._check)
         answer = asyncio.wrap_future(self._running)
@@ -137,13 +137,13 @@ class _Check:
 
 
 def _read(answer: asyncio.Future[object]) -> None:
-    """Nobody waits for it any more: what it raised is of no use."""
+    """Discard the error of a check that nobody waits for any more."""
     if not answer.cancelled():
         answer.exception()
 
 
 class RootRouter:
-    """``/``, and the refusal of every path that no other router took."""
+    """Router of ``/``, and the refusal of every path that no other router handled."""
 
     name = "root"
     prefixes = ()
@@ -154,14 +154,14 @@ class RootRouter:
         self._dialects = dialects
 
     def route(self, call: Call) -> PublicHandler | None:
-        """See ``Router.route``."""
+        """Return the handler of ``/``. Raises NotFoundError for every other path."""
         if call.raw_path != "/":
-            raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
+            raise NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
         _only_reading(call)
         return PublicHandler(_page)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:
-        """See ``Router.refuse``: in the words of the vendor whose SDK signed the call, where one did."""
+        """Write an error in the format of the vendor whose SDK signed the call, else in our own."""
         dialect = next((one for one in self._dialects if _signed_for(one, call)), None)
         if dialect is None:
             return problem.render(request_id, error)
@@ -169,7 +169,7 @@ class RootRouter:
 
 
 def _signed_for(dialect: Dialect, call: Call) -> bool:
-    """True when the call has a credential of a form that the dialect's SDKs alone send."""
+    """True if the call has a credential that only the dialect's SDKs send."""
     return any(_has(scheme, call) for scheme in dialect.schemes if scheme in _SIGNATURES)
 
 
@@ -182,7 +182,7 @@ def _has(scheme: Scheme, call: Call) -> bool:
 
 def _only_reading(call: Call) -> None:
     if call.method not in {"GET", "HEAD"}:
-        raise NotFoundError(f"{call.method} is not possible here, GET and HEAD are", "method", "GET, HEAD")
+        raise NotFoundError(f"{call.method} is not allowed here, use GET or HEAD", "method", "GET, HEAD")
 
 
 async def _alive() -> Answer:

@@ -1,7 +1,6 @@
-"""A server process from its start to its end.
+"""Life of a server process from start to end.
 
-What this module imports stands before everything else that a start does: it is little. The engine is opened on a thread
-while the rest is loaded.
+This module imports little, because its imports delay the start. A thread opens the engine while the rest is loaded.
 """
 
 from collections.abc import Callable
@@ -24,10 +23,10 @@ def run(
     new_secret_key: bool = False,
     with_link: bool = False,
 ) -> None:
-    """Serve until stopped, or until no request came for ``idle_exit`` seconds (0: for ever).
+    """Serve until stopped, or until ``idle_exit`` seconds without a request (0: never).
 
-    ``announce`` gets one line with the URL when the server listens, and with ``with_link`` one that signs in to the
-    page once. ``new_registry`` and ``new_secret_key`` are those of ``jobmeter.server.missing.Anew``. Raises
+    ``announce`` gets a line with the URL when the server listens, and with ``with_link`` a line with a one-time sign-in
+    link for the page. For ``new_registry`` and ``new_secret_key`` see ``jobmeter.server.missing.Recreate``. Raises
     ConfigurationError or UnavailableError when the server cannot start.
     """
     clock = SystemClock()
@@ -42,10 +41,10 @@ def run(
 
         opening = Opening(opener(settings.store_dsn, clock))
         stack.callback(opening.close)
-        from jobmeter.server.missing import Anew  # noqa: PLC0415 - said above
+        from jobmeter.server.missing import Recreate  # noqa: PLC0415 - said above
         from jobmeter.server.serving import Start, serve  # noqa: PLC0415 - said above
 
-        anew = Anew(registry=new_registry, secret=new_secret_key)
+        recreate = Recreate(registry=new_registry, secret=new_secret_key)
         start = Start(
             settings=settings,
             clock=clock,
@@ -53,7 +52,7 @@ def run(
             bound=bound,
             opening=opening,
             descriptors=descriptors,
-            anew=anew,
+            recreate=recreate,
             with_link=with_link,
             idle_exit=idle_exit,
         )

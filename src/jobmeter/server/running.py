@@ -1,4 +1,4 @@
-"""Evaluates rules over running jobs, in turn and at a bounded cost, and reports findings that open and close."""
+"""Evaluate rules over running jobs, in rotation and at a bounded cost; report findings that open and close."""
 
 import logging
 import secrets
@@ -28,33 +28,33 @@ _log = logging.getLogger("jobmeter.server")
 
 INTERVAL_SECONDS = 1.0
 EVERY_SECONDS = 15.0
-"""Least time between two evaluations of a job."""
+"""Least seconds between two evaluations of a job."""
 BUDGET_SECONDS = 0.1
-"""Time of one round, after which no job is begun; what is left is the first of the next one."""
+"""Time in seconds after which a round begins no further job. The next round continues with the rest."""
 IDLE_BUDGET_SECONDS = 0.5
-"""The same while the process does little else."""
+"""Time limit of a round while the process is almost idle."""
 IDLE_CPU = 0.3
-"""Share of a core that the other threads of the process use at most, for it to do little else."""
+"""Largest share of a core that the other threads use while the process counts as idle."""
 LIST_SECONDS = 5.0
-"""How often the jobs that run are listed."""
+"""Interval in seconds between listings of the running jobs."""
 TOGETHER = 8
-"""Jobs whose events and nodes are read together, at most."""
+"""Most jobs whose events and nodes are read together."""
 LEAST_JOBS = 32
-"""Jobs evaluated in a round, at most."""
+"""Most jobs evaluated in a round."""
 MOST_JOBS = 100_000
-"""Jobs that are watched; further ones have their findings when they have ended."""
+"""Most jobs that are watched. Further jobs are diagnosed after their end."""
 MOST_EVENTS = 5_000
 _HASTE = 2.0
-"""A round evaluates its share of the jobs times this: few jobs are spread evenly, and none waits for long."""
+"""Factor on a round's fair share of jobs: few jobs are spread evenly, and none waits for long."""
 _LEASE_MS = 60 * SECOND
 _EVERYTHING = Scope(projects=None)
 
 
 class _Watched(msgspec.Struct):
-    """A running job: its last sample when it was listed and when it was evaluated, and when (monotonic) that was.
+    """A running job: its last sample at the last listing and evaluation, and the (monotonic) time of the latter.
 
-    ``waits`` is since when it has new samples; ``open`` is None until the stream of events was read. ``is_queued`` is
-    True while it is in the queue of jobs with new samples.
+    ``waits`` is when its first new sample arrived. ``open`` is unset until the stream of events was read.
+    ``is_queued`` is True while it is in the queue of jobs with new samples.
     """
 
     sampled: int | None
@@ -66,12 +66,12 @@ class _Watched(msgspec.Struct):
 
     @property
     def is_new(self) -> bool:
-        """True where it has samples that were not evaluated."""
+        """True if it has samples that were not evaluated."""
         return self.sampled != self.evaluated_sample
 
 
 class Figures(msgspec.Struct):
-    """What was done, for the server's own metrics."""
+    """Counts for the server's own metrics."""
 
     jobs: int = 0
     evaluations: int = 0
@@ -82,10 +82,10 @@ class Figures(msgspec.Struct):
 
 
 class RunningJobs:
-    """See ``Work``. Every running job with new samples is evaluated in its turn, the longest waiting first.
+    """Background work that evaluates running jobs with new samples, longest waiting first.
 
-    What is open is in the stream of events; in memory is what it says. ``shared``: of several servers one does it, for
-    as long as it renews its lease.
+    The stream of events stores the open findings; memory caches them. ``shared``: only the server that holds the lease
+    does the work.
     """
 
     name = "findings"
@@ -101,7 +101,7 @@ class RunningJobs:
         *,
         shared: bool = False,
     ) -> None:
-        """``others_cpu`` gives the seconds of CPU that the other threads of the process have used."""
+        """``others_cpu`` returns the CPU seconds of the process's other threads."""
         self._executor = executor
         self._registry = registry
         self._thresholds = thresholds
@@ -110,8 +110,8 @@ class RunningJobs:
         self._owner = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._jobs: dict[JobKey, _Watched] = {}
-        # Of the jobs with new samples alone, so that a round costs nothing for the others: when each was evaluated
-        # (never: first), the order of arrival, and the job.
+        # Jobs with new samples only, so that other jobs cost nothing in a round: time of the last evaluation (never:
+        # first), order of arrival, job.
         self._queue: list[tuple[float, int, JobKey]] = []
         self._arrivals = count()
         self._listed = float("-inf")
@@ -119,12 +119,12 @@ class RunningJobs:
         self.figures = Figures()
 
     def round(self) -> None:
-        """Evaluate the jobs whose turn it is, for as long as a round may take."""
+        """Evaluate the due jobs within the round's time limit."""
         now_ms, began = self._clock.now_ms(), self._clock.monotonic()
         is_over = self._budget(began)
         if self._shared and not self._registry.take_lease(self.name, self._owner, now_ms, now_ms + _LEASE_MS):
             with self._lock:
-                self._jobs.clear()  # another server has what is open
+                self._jobs.clear()  # another server maintains the open findings
                 self._queue.clear()
             self._listed = float("-inf")
             return
@@ -138,12 +138,12 @@ class RunningJobs:
                 if is_over():
                     break
         finally:
-            for key in due:  # those that were not begun wait on
+            for key in due:  # jobs that were not begun stay in the queue
                 self._enqueue(key)
         self.figures.seconds += self._clock.monotonic() - began
 
     def _budget(self, began: float) -> Callable[[], bool]:
-        """Says whether the time of a round is over: who waits for an answer or an acknowledgement goes first."""
+        """Return a function that tells when the round is over. Requests have priority."""
         before = self._others_cpu()
 
         def is_over() -> bool:
@@ -156,14 +156,14 @@ class RunningJobs:
 
     @property
     def oldest_seconds(self) -> float:
-        """Longest time that a job with new samples waits for its evaluation; 0 where none does."""
+        """Longest wait of a job with new samples for its evaluation; 0 without waiting jobs."""
         moment = self._clock.monotonic()
         with self._lock:
             return max((moment - one.waits for one in self._jobs.values() if one.is_new), default=0.0)
 
     @property
     def open_findings(self) -> int:
-        """How many findings are open."""
+        """Number of open findings."""
         with self._lock:
             return sum(len(one.open) for one in self._jobs.values() if one.open is not None)
 
@@ -171,7 +171,7 @@ class RunningJobs:
         question = JobFilter(states=frozenset({JobState.RUNNING}), limit=MOST_JOBS)
         page = self._registry.jobs(question, now_ms)
         if page.total > MOST_JOBS and self._listed == float("-inf"):
-            _log.warning("%d jobs run, rules are evaluated over the newest %d of them", page.total, MOST_JOBS)
+            _log.warning("%d jobs are running; rules are evaluated only for the newest %d", page.total, MOST_JOBS)
         with self._lock:
             self._take_in(page.jobs, moment)
         self._listed = moment
@@ -202,7 +202,7 @@ class RunningJobs:
             )
 
     def _due(self, moment: float) -> Iterator[JobKey]:
-        """Take the jobs whose turn it is from the queue: never evaluated ones first, then by their last evaluation."""
+        """Take the due jobs from the queue: never evaluated ones first, then by their last evaluation."""
         while self._queue and moment - self._queue[0][0] >= EVERY_SECONDS:
             _, _, key = heappop(self._queue)
             one = self._jobs.get(key)
@@ -211,7 +211,7 @@ class RunningJobs:
                 yield key
 
     def _evaluate(self, keys: Sequence[JobKey], is_over: Callable[[], bool]) -> None:
-        """Evaluate jobs in their order, the first one and as many more as are begun before the time is over."""
+        """Evaluate jobs in order: the first one, and more until the time is over."""
         moment, now_ms = self._clock.monotonic(), self._clock.now_ms()
         sampled = {key: self._jobs[key].sampled for key in keys}
         evaluated = keys
@@ -224,13 +224,13 @@ class RunningJobs:
                     if is_over():
                         evaluated = keys[: keys.index(evaluation.job) + 1]
                         break
-        finally:  # whatever failed is not tried again before the others had their turn
+        finally:  # a job that failed waits until the others had their turn
             with self._lock:
                 for key in evaluated:
                     self._jobs[key].evaluated, self._jobs[key].evaluated_sample = moment, sampled[key]
 
     def _restore(self, keys: Sequence[JobKey], now_ms: int) -> None:
-        """Read from the stream of events what was open when this server began to watch a job."""
+        """Read the open findings of a job from the stream of events when this server begins to watch it."""
         fresh = [key for key in keys if self._jobs[key].open is None]
         if not fresh:
             return
@@ -255,7 +255,12 @@ class RunningJobs:
         if evaluation.found is None:
             self.figures.failures += 1
             message = evaluation.error.message if evaluation.error else ""
-            _log.warning("rules over job %s of project %s failed: %s", evaluation.job[1], evaluation.job[0], message)
+            _log.warning(
+                "evaluating the rules for job %s of project %s failed: %s",
+                evaluation.job[1],
+                evaluation.job[0],
+                message,
+            )
             return
         project, job = evaluation.job
         upto = now_ms if sampled is None else min(sampled, now_ms)
@@ -271,7 +276,7 @@ class RunningJobs:
         try:
             self._registry.record(project, Records(events=events), now_ms)
         except JobmeterError:
-            self._jobs[evaluation.job].open = None  # reports the rest next time
+            self._jobs[evaluation.job].open = None  # report the rest next time
             raise
         self.figures.opened += len(change.opened)
         self.figures.closed += len(change.closed)

@@ -1,4 +1,4 @@
-"""What the routers work with: made once by the composition root, shared by every request."""
+"""Shared services of the routers, created once by the composition root."""
 
 from collections.abc import Sequence
 
@@ -32,23 +32,23 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
     """Threads by kind of work, so that one kind does not block another."""
 
     read: Lane
-    """Questions."""
+    """Lane of queries."""
     write: Lane
-    """Ingest; a thread waits until its samples are durable."""
+    """Lane of ingest; a thread waits until its samples are durable."""
     control: Lane
-    """Health, status, backup."""
+    """Lane of health, status and backup."""
 
     def all(self) -> Sequence[Lane]:
-        """Every lane."""
+        """List every lane."""
         return (self.read, self.write, self.control)
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a running server. Each is safe to use from several threads."""
+    """Parts of a running server. Each is thread-safe."""
 
     settings: Settings
     public: PublicAddress | None
-    """The address that the settings say others reach the server at."""
+    """Public address from the settings."""
     clock: Clock
     registry: Registry
     store: Store
@@ -69,11 +69,11 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     exports: ConcurrencyLimiter
     hub: Hub
     memory: MemoryBudget
-    """What the requests under way may take."""
+    """Memory budget of all running requests."""
     thresholds: Thresholds
     shipping: Shipping
 
     @property
     def public_url(self) -> str:
-        """The address that others reach the server at, empty where the settings name none."""
+        """Public address of the server, empty if the settings have none."""
         return "" if self.public is None else self.public.url

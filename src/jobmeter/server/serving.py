@@ -1,4 +1,4 @@
-"""Serving: from a data folder that is claimed to the last answer."""
+"""Serve from a locked data folder until the last answer."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ from jobmeter.server.app import build
 from jobmeter.server.folder import ADMIN_KEY, noted, write_private
 from jobmeter.server.http.limits import MOST_GRPC, MOST_HTTP, MOST_TELNET, RESERVED, share
 from jobmeter.server.listen import HttpServer
-from jobmeter.server.missing import Anew
+from jobmeter.server.missing import Recreate
 from jobmeter.server.opening import Opening
 from jobmeter.server.services import Services
 from jobmeter.server.stopping import Stopping
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
     from jobmeter.server.otlp_grpc import GrpcServer
 
 _COLLECTED = (20_000, 20, 20)
-"""Thresholds of the garbage collector: new objects before a young collection, and collections of the older ones."""
+"""Garbage collector thresholds: new objects before a young collection, and collections of the older generations."""
 _log = logging.getLogger("jobmeter.server")
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What one start was told, and what it has so far."""
+    """Arguments and resources of one start."""
 
     settings: Settings
     clock: Clock
     stopping: Stopping
     bound: socket.socket
-    """Where it will listen."""
+    """Socket to listen on."""
     opening: Opening
     descriptors: int
-    """How many the process may open."""
-    anew: Anew
+    """Limit of open files of the process."""
+    recreate: Recreate
     with_link: bool
-    """Whether to announce a link that signs in to the page once."""
+    """True to announce a one-time sign-in link for the page."""
     idle_exit: int
     """Seconds without a request after which the server stops; 0 for never."""
 
 
 def serve(start: Start, announce: Callable[[str], None]) -> None:
-    """See ``jobmeter.server.run.run``: from a claimed folder on."""
+    """Serve from a locked folder; see ``jobmeter.server.run.run``."""
     settings, clock, descriptors = start.settings, start.clock, start.descriptors
     stopping, bound = start.stopping, start.bound
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
         grpc = _grpc(settings, share(descriptors, MOST_GRPC))
         if grpc is not None:
             stack.callback(grpc.stop)
-        application = build(settings, clock, start.anew, start.opening)
+        application = build(settings, clock, start.recreate, start.opening)
         stack.callback(application.close)
         services = application.services
         stopping.under_way = services.telemetry.under_way
@@ -73,14 +73,14 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
 
         def listening() -> None:
             application.start()
-            # Live streams do not end by themselves.
+            # Live streams do not end on their own.
             stopping.then(partial(asyncio.get_running_loop().call_soon_threadsafe, services.hub.close))
             telnet = None if lines is None else _telnet(services, lines, stack, share(descriptors, MOST_TELNET))
             if grpc is not None:
                 grpc.start(services)
-                # Before the application ends, which it needs.
+                # Before the application closes, because this needs it.
                 stack.callback(lambda: grpc.stop(stopping.seconds_left()))
-            # Who reads the note may use every port: all of them listen by now.
+            # A reader of the note may use every port, so all of them must listen by now.
             telnet_port = None if telnet is None else telnet.address[1]
             grpc_port = None if grpc is None else grpc.port
             stack.enter_context(noted(settings.data, url, clock, opentsdb_port=telnet_port, otlp_grpc_port=grpc_port))
@@ -103,7 +103,7 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
 
 
 def _admin_key(services: Services) -> Path:
-    """The file with an administrator's key; made, with its key, where there is none."""
+    """Return the file with the administrator's key; create file and key if missing."""
     path = services.settings.data / ADMIN_KEY
     if not path.exists():
         made = create_key(services.registry, services.vault, services.clock, "admin", Role.ADMIN)
@@ -116,15 +116,15 @@ class _AdminKey(msgspec.Struct):
 
 
 def _signed_in(services: Services, key: Path) -> str:
-    """The place of the page that signs in as the holder of the administrator's key."""
+    """Return the page path that signs in with the administrator's key."""
     holder = msgspec.json.decode(key.read_bytes(), type=_AdminKey)
     return f"/#/open?code={services.sessions.link(holder.access_key_id)[0]}"
 
 
 def spare_collections() -> None:
-    """Exempt the objects made until now from garbage collection: they live as long as the process.
+    """Exempt existing objects from garbage collection: they live as long as the process.
 
-    The little of it that is garbage stays too: to look for it takes longer than what a first request may wait.
+    The few garbage objects among them stay too: finding them takes longer than a first request should wait.
     """
     gc.freeze()
     gc.set_threshold(*_COLLECTED)
@@ -142,12 +142,12 @@ def _telnet(services: Services, bound: socket.socket, stack: ExitStack, most: in
 def _describe(telnet: TelnetServer, settings: Settings) -> str:
     """Return the line that announces the telnet protocol."""
     host, port = telnet.address
-    keyless = "" if settings.opentsdb_key else "; each connection has to begin with auth TOKEN"
+    keyless = "" if settings.opentsdb_key else "; each connection must begin with auth TOKEN"
     return f"OpenTSDB's telnet protocol is at {host} port {port}{keyless}"
 
 
 def _grpc(settings: Settings, most: int) -> "GrpcServer | None":
-    """OTLP over gRPC, bound to its port; None where it is not configured."""
+    """Start OTLP over gRPC on its port; None if it is not configured."""
     if settings.otlp_grpc_port is None:
         return None
     from jobmeter.server.otlp_grpc import GrpcServer  # noqa: PLC0415 - takes time and memory that few need

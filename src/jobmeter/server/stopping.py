@@ -1,9 +1,8 @@
-"""The end of the process: reported by a signal, and not to be blocked by anything.
+"""End of the process: started by a signal, and never blocked.
 
-A thread may wait for an engine, a lock or a client that never comes back; joining it, here or at the interpreter's own
-exit, would wait as long. So a thread that waits for nothing else ends the process when the grace time is over, and the
-system's alarm clock does should that thread not get its turn. What was acknowledged is durable before its answer:
-nothing of it is lost.
+A thread may wait for an engine, a lock or a client that never returns. Joining it, here or at the interpreter's own
+exit, would wait as long. So a dedicated thread ends the process after the grace time, and the system's alarm clock does
+if that thread is not scheduled. Acknowledged data is already durable, so nothing is lost.
 """
 
 import logging
@@ -18,18 +17,18 @@ from typing import Any, Self
 _log = logging.getLogger("jobmeter.server")
 
 OVERDUE_STATUS = 1
-"""Exit status of a process whose grace time was over before it was done."""
+"""Exit status of a process that exceeded its grace time."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _ALARM_SECONDS = 5.0
-"""How long after the grace time the system ends the process, whatever its interpreter does."""
+"""Seconds after the grace time until the system ends the process, whatever its interpreter does."""
 _ANSWERING = 0.75
-"""The part of the grace time that requests under way have; the rest is for closing."""
+"""Share of the grace time for running requests; the rest is for closing."""
 
 
 class Stopping:
-    """SIGTERM and SIGINT begin the end; a second one ends the process now. A context of the main thread.
+    """Context of the main thread in which SIGTERM and SIGINT begin the stop; a second signal ends the process now.
 
-    Safe to use from any thread. Leaving the context begins the end too, and bounds the interpreter's own exit.
+    Thread-safe. Leaving the context begins the stop too, and bounds the interpreter's own exit.
     """
 
     def __init__(
@@ -48,8 +47,8 @@ class Stopping:
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._watch, name="jobmeter-stopping", daemon=True).start()
-        # Whichever thread the system interrupts writes the signal's number there. A handler in Python would wait for
-        # the main thread, which may wait for something else.
+        # The system writes the signal's number there from any thread. A Python handler would wait for the main thread,
+        # which may be blocked.
         signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
@@ -59,11 +58,11 @@ class Stopping:
         self.begin()
 
     def begin(self) -> None:
-        """Begin the end; a no-op the second time."""
+        """Begin the stop. A second call does nothing."""
         os.write(self._writing, b"\0")
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Call it when the end begins, on another thread; now, if it has begun."""
+        """Call the function on another thread when the stop begins; now, if it has begun."""
         with self._lock:
             if not self._begun:
                 self._callbacks.append(callback)
@@ -71,7 +70,7 @@ class Stopping:
         callback()
 
     def seconds_left(self) -> float:
-        """How long requests under way may still take; endless before the end began."""
+        """Seconds left for running requests; infinite before the stop begins."""
         return max(0.0, self._deadline - (1 - _ANSWERING) * self._grace_seconds - time.monotonic())
 
     def _watch(self) -> None:
@@ -92,7 +91,7 @@ class Stopping:
     def _overdue(self) -> None:
         threads = sorted(one.name for one in threading.enumerate() if one is not threading.current_thread())
         _log.warning(
-            "not done %g seconds after the signal to stop, ending now: %s; threads %s. Acknowledged data is durable.",
+            "still running %g seconds after the stop signal, ending now: %s; threads %s. Acknowledged data is durable.",
             self._grace_seconds,
             self.under_way() or "nothing under way",
             ", ".join(threads),

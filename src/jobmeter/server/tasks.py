@@ -1,4 +1,4 @@
-"""Diagnostic tasks: made, carried out, and stored with what they found."""
+"""Diagnostic tasks: created, executed, and stored with their findings."""
 
 import logging
 import secrets
@@ -35,21 +35,21 @@ from jobmeter.server.services import Services
 
 _log = logging.getLogger("jobmeter.server")
 MOST_ATTEMPTS = 3
-"""How often a task is begun that a server did not live to carry through."""
+"""Attempts at a task that were ended by the server's death before the task is given up."""
 TASKS_PER_ROUND = 16
-"""Tasks that go on in one round: those of a project with many leave room for those of others."""
+"""Tasks evaluated in one round. Bounded, so that a project with many tasks leaves room for others."""
 LONGEST_RANGE = 31 * DAY
 MAX_PAGE = 100
 _LONGEST_MESSAGE = 2_000
 
 
 def create_task(services: Services, new_task: NewTask, scope: Scope) -> DiagnosticTask:
-    """Make a task. Raises InvalidRequestError, ThrottledError, and NotFoundError for a node or job out of scope."""
+    """Create a task. Raises InvalidRequestError, ThrottledError, and NotFoundError for a node or job out of scope."""
     now_ms = services.clock.now_ms()
     end = now_ms if new_task.end is None else new_task.end
     start = end - HOUR if new_task.start is None else new_task.start
     if not 0 <= start < end or end - start > LONGEST_RANGE:
-        raise InvalidRequestError("the range must not be empty, nor longer than 31 days", "end")
+        raise InvalidRequestError("the range must have an end after its start, and at most 31 days", "end")
     project, group, nodes, job = new_task.project or "default", "", [], ""
     if new_task.type is TaskType.NODE:
         found = _nodes(services, new_task, scope)
@@ -58,7 +58,7 @@ def create_task(services: Services, new_task: NewTask, scope: Scope) -> Diagnost
         group = groups.pop() if len(groups) == 1 else ""
     elif new_task.type is TaskType.JOB:
         if not new_task.job:
-            raise InvalidRequestError("a task of type job names its job", "job")
+            raise InvalidRequestError("a task of type job needs a job", "job")
         head = services.executor.head(JobRef(new_task.job, new_task.project), scope)
         project, job, group = head.project, head.id, head.resource_group
     else:
@@ -87,33 +87,33 @@ def create_task(services: Services, new_task: NewTask, scope: Scope) -> Diagnost
 def _nodes(services: Services, new_task: NewTask, scope: Scope) -> list[Node]:
     names = list(dict.fromkeys(new_task.nodes))
     if not 1 <= len(names) <= MAX_NODES:
-        raise InvalidRequestError(f"a task of type node names 1 to {MAX_NODES} nodes", "nodes")
+        raise InvalidRequestError(f"a task of type node needs 1 to {MAX_NODES} nodes", "nodes")
     found = [
         node
         for name in names
         for node in services.executor.nodes(NodeRef(name, new_task.cluster or None, new_task.project), scope)
     ]
     if len({node.project for node in found}) > 1:
-        raise InvalidRequestError("the nodes belong to several projects: name one", "project")
+        raise InvalidRequestError("the nodes belong to several projects: give a project", "project")
     return found
 
 
 def _given_logs(new_task: NewTask, scope: Scope) -> str:
     lines = [line for log in new_task.logs for line in log.lines]
     if not lines:
-        raise InvalidRequestError("a task of type logs brings log lines along", "logs")
+        raise InvalidRequestError("a task of type logs needs log lines", "logs")
     if len(lines) > MAX_LOG_LINES or sum(map(len, lines)) > MAX_LOG_BYTES:
         raise LimitExceededError(f"logs may have {MAX_LOG_LINES} lines and {MAX_LOG_BYTES} characters", "logs")
     if len(new_task.nodes) > MAX_NODES:
-        raise LimitExceededError(f"a task names at most {MAX_NODES} nodes", "nodes")
+        raise LimitExceededError(f"a task may have at most {MAX_NODES} nodes", "nodes")
     project = new_task.project or (DEFAULT_PROJECT if scope.projects is None else min(scope.projects))
     if scope.grant is not None or scope.job is not None or not scope.allows(project):
-        raise ForbiddenError(f"this key may not have log lines diagnosed for project {project}")
+        raise ForbiddenError(f"this key may not diagnose log lines for project {project}")
     return project
 
 
 def find_tasks(services: Services, question: TaskFilter, scope: Scope) -> TaskPage:
-    """One page of the tasks that the caller may see."""
+    """Return a page of the tasks that the caller may see."""
     if scope.job is not None:
         return TaskPage([], 0)
     projects = question.projects
@@ -123,7 +123,7 @@ def find_tasks(services: Services, question: TaskFilter, scope: Scope) -> TaskPa
 
 
 def find_task(services: Services, task: str, scope: Scope) -> DiagnosticTask:
-    """One task. Raises NotFoundError where there is none that the caller may see."""
+    """Return a task. Raises NotFoundError if the caller can see none of that id."""
     found = find_tasks(services, TaskFilter(ids=(task,), limit=1), scope).tasks
     if not found:
         raise NotFoundError(f"there is no diagnostic task {task[:64]}", "task", task[:64])
@@ -134,10 +134,10 @@ def find_task(services: Services, task: str, scope: Scope) -> DiagnosticTask:
 
 
 class Tasks:
-    """See ``Work``. Carries out tasks, those of several projects in turn.
+    """Background work that executes tasks, alternating between projects.
 
-    A task that a server left half way is begun anew, three times at most; one of nodes once they have answered, or may
-    answer no longer.
+    A task that a server left unfinished is started again, at most three times. A task about nodes finishes when all
+    have answered or its deadline has passed.
     """
 
     name = "tasks"
@@ -150,7 +150,7 @@ class Tasks:
         self._clock = clock
 
     def round(self) -> None:
-        """Begin and finish what is due."""
+        """Start and finish the due tasks."""
         for task in self._registry.tasks.due(self._clock.now_ms(), TASKS_PER_ROUND):
             begun = task if task.looked else self._evaluate(task)
             if begun is not None:
@@ -159,7 +159,7 @@ class Tasks:
     def _evaluate(self, task: DiagnosticTask) -> DiagnosticTask | None:
         table = self._registry.tasks
         if task.attempts >= MOST_ATTEMPTS:
-            message = f"The server stopped {task.attempts} times while it evaluated what is stored."
+            message = f"The server stopped {task.attempts} times while it evaluated the stored data."
             table.save(replace(task, state=TaskState.INTERRUPTED, message=message, finished=self._clock.now_ms()))
             return None
         task = replace(task, state=TaskState.RUNNING, attempts=task.attempts + 1)
@@ -168,7 +168,7 @@ class Tasks:
             with accounted(self._clock):
                 task = self._evaluated(task)
         except JobmeterError as error:
-            _log.warning("diagnostic task %s was not carried through: %s", task.id, error.message)
+            _log.warning("diagnostic task %s failed: %s", task.id, error.message)
             task = replace(
                 task, state=TaskState.INTERRUPTED, message=error.message, finished=self._clock.now_ms(), looked=True
             )
@@ -209,6 +209,6 @@ def _verdict(task: DiagnosticTask, answers: list[NodeAnswer]) -> Verdict:
         return Verdict.FAULT
     if any(answer.verdict is Verdict.FAULT for answer in answers):
         return Verdict.FAULT
-    if task.message:  # not everything could be evaluated
+    if task.message:  # some data could not be evaluated
         return Verdict.UNKNOWN
     return Verdict.UNKNOWN if any(answer.verdict is Verdict.UNKNOWN for answer in answers) else Verdict.HEALTHY

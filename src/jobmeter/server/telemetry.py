@@ -1,4 +1,4 @@
-"""Jobmeter's own metrics, in Prometheus text. No label names a project, a job or a key."""
+"""Jobmeter's own metrics in Prometheus text format. No label names a project, a job or a key."""
 
 import threading
 import time
@@ -23,13 +23,13 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QUIET_ROUTERS = frozenset({"health"})
-"""Routers whose requests do not count as use for ``idle_exit``."""
+"""Routers whose requests do not count as activity for ``idle_exit``."""
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LABELS = (*map(floatToGoString, _BOUNDS), "+Inf")
 
 
 class _Durations:
-    """How many requests took how long: ``counts`` by bound, the last for longer ones; ``total`` seconds."""
+    """Histogram of request durations: ``counts`` by bound, the last beyond all bounds; ``total`` in seconds."""
 
     __slots__ = ("counts", "total")
 
@@ -39,9 +39,9 @@ class _Durations:
 
 
 class RequestFigures(Collector):
-    """Requests by router and status, their durations, and what questions read. Safe to use from any thread.
+    """Requests by router and status, their durations, and the cost of queries. Thread-safe.
 
-    Plain numbers under one lock: the library's own counters take longer than finding a live answer does.
+    Plain numbers under one lock, because the library's own counters cost more than a live answer.
     """
 
     def __init__(self) -> None:
@@ -61,13 +61,13 @@ class RequestFigures(Collector):
             durations.total += seconds
 
     def question_answered(self, rows: int, seconds: float) -> None:
-        """Count what the questions of one request cost."""
+        """Add the query cost of one request."""
         with self._lock:
             self._rows += rows
             self._seconds += max(0.0, seconds)
 
     def by_status(self) -> CounterMetricFamily:
-        """Requests by router and status."""
+        """Count requests by router and status."""
         family = CounterMetricFamily("jobmeter_requests", "Requests answered.", labels=("door", "status"))
         with self._lock:
             for (router, status), count in self._requests.items():
@@ -75,7 +75,7 @@ class RequestFigures(Collector):
         return family
 
     def collect(self) -> Iterable[Metric]:
-        """The families with their values now."""
+        """Return the metric families with their current values."""
         yield self.by_status()
         durations = HistogramMetricFamily("jobmeter_request_duration_seconds", "Time to answer.", labels=("door",))
         with self._lock:
@@ -84,12 +84,12 @@ class RequestFigures(Collector):
                 durations.add_metric((router,), buckets, one.total)
             rows, seconds = self._rows, self._seconds
         yield durations
-        yield CounterMetricFamily("jobmeter_query_rows", "Stored rows that questions read.", rows)
-        yield CounterMetricFamily("jobmeter_query_seconds", "Time that threads worked on questions.", seconds)
+        yield CounterMetricFamily("jobmeter_query_rows", "Stored rows read by queries.", rows)
+        yield CounterMetricFamily("jobmeter_query_seconds", "Thread time spent on queries.", seconds)
 
 
 class _Scraped(Collector):
-    """What ``collect`` gives, called at each scrape."""
+    """Collector that calls ``collect`` at each scrape."""
 
     def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
         self._collect = collect
@@ -99,10 +99,10 @@ class _Scraped(Collector):
 
 
 class Telemetry:
-    """Counts of this process. Safe to use from several threads."""
+    """Counts of this process. Thread-safe."""
 
     grpc_port: int | None = None
-    """The address of OTLP over gRPC; None without it."""
+    """Port of OTLP over gRPC; None without it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -122,23 +122,23 @@ class Telemetry:
         self._rejected_lines = counter("jobmeter_ingest_lines_rejected", "Log lines refused.", ("reason",))
         self._spans = counter("jobmeter_ingest_spans_accepted", "Spans accepted.")
         self._rejected_spans = counter("jobmeter_ingest_spans_rejected", "Spans refused.", ("reason",))
-        text = "Calls without a valid credential, or beyond what it allows."
+        text = "Calls refused for a missing or invalid credential, or a missing permission."
         self._refused = counter("jobmeter_access_refused", text, ("reason",))
         self._roll_ups = counter("jobmeter_roll_ups", "Hours of samples rolled up.")
-        text = "Connections that the server closed or refused by itself."
+        text = "Connections closed or refused by the server."
         self._closed = counter("jobmeter_connections_closed", text, ("port", "reason"))
         self._connections = gauge("jobmeter_connections", "Connections open.", ("port",))
-        self._failures = counter("jobmeter_background_failures", "Background work that failed.", ("work",))
-        self._rolled_until = gauge("jobmeter_rolled_until_seconds", "Time up to which the last roll-up ran.")
+        self._failures = counter("jobmeter_background_failures", "Failed rounds of background work.", ("work",))
+        self._rolled_until = gauge("jobmeter_rolled_until_seconds", "End of the last rolled-up hour.")
         gauge("jobmeter_build_info", "The version.", ("version",)).labels(__version__).set(1)
-        text = "1 while the compiled kernel is used, 0 where NumPy does its work, more slowly."
+        text = "1 if the compiled kernel is used, 0 if NumPy replaces it (slower)."
         gauge("jobmeter_kernel_loaded", text).set(KERNEL.library is not None)
         gauge("jobmeter_uptime_seconds", "Time since the start.").set_function(self.uptime_seconds)
         in_flight = gauge("jobmeter_requests_in_flight", "Requests under way.")
         in_flight.set_function(lambda: self._in_flight)
 
     def began(self, router: str) -> float:
-        """Count a request that begins; returns the time. Call ``ended`` once for each."""
+        """Count a request that begins; return the time. Call ``ended`` once for each."""
         if router not in QUIET_ROUTERS:
             with self._lock:
                 self._in_flight += 1
@@ -154,21 +154,21 @@ class Telemetry:
         self.requests.answered(router, status, moment - began)
 
     def connections(self, port: str, bound: int, reserved: int = 0) -> Connections:
-        """The connections of a port: those that are open, and those that the server closed or refused, are counted."""
+        """Create the connection list of a port; open, closed and refused connections are counted."""
         made = Connections(port, bound, lambda *labels: self._closed.labels(*labels).inc(), time.monotonic, reserved)
         self._connections.labels(port).set_function(lambda: len(made))
         return made
 
     def register(self, collect: Callable[[], Iterable[Metric]]) -> None:
-        """Show values that are read at each scrape."""
+        """Register metrics that are read at each scrape."""
         self._registry.register(_Scraped(collect))
 
     def under_way(self) -> str:
-        """What the server is doing, for its log."""
+        """Describe the running requests for the log."""
         return f"{self._in_flight} requests" if self._in_flight else ""
 
     def note_activity(self) -> None:
-        """Count activity that is no HTTP request, so that the server is not idle."""
+        """Record activity outside HTTP, so that the server does not count as idle."""
         self._last_request = self._clock.monotonic()
 
     def idle_seconds(self) -> float:
@@ -180,7 +180,7 @@ class Telemetry:
         return self._clock.monotonic() - self._started
 
     def ingested(self, receipt: Receipt) -> None:
-        """Count what an ingest request brought."""
+        """Count the contents of an ingest request."""
         for counter, count in (
             (self._accepted, receipt.accepted),
             (self._records, receipt.records),
@@ -198,7 +198,7 @@ class Telemetry:
                 counter.labels(reason).inc(count)
 
     def figures(self) -> list[Figure]:
-        """The counts, under names like those of OpenTSDB's own."""
+        """Return the counts under names in OpenTSDB's style."""
         found: list[Figure] = [("tsd.uptime", (), int(self.uptime_seconds()))]
         counters = (self._accepted, self._records, self._rejected, self._refused)
         for families in ((self.requests.by_status(),), *(counter.collect() for counter in counters)):
@@ -224,5 +224,5 @@ class Telemetry:
         self._failures.labels(work).inc()
 
     def text(self) -> bytes:
-        """Everything, in the Prometheus text format 0.0.4."""
+        """Return all metrics in the Prometheus text format 0.0.4."""
         return generate_latest(self._registry)

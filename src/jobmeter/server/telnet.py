@@ -1,11 +1,11 @@
-"""OpenTSDB's telnet protocol on a port of its own: lines in, error lines out.
+"""OpenTSDB's telnet protocol on a separate port: lines in, error lines out.
 
-The protocol has no credentials, so a connection writes as the key of the settings (``opentsdb_key``), or as the one
-that it names with a line ``auth TOKEN``; without either every data point is refused. There is no encryption: the port
-is for this machine, or for a network that is trusted.
+The protocol has no credentials. A connection writes with the key of the settings (``opentsdb_key``), or with the token
+of a line ``auth TOKEN``; without either every data point is refused. There is no encryption: use the port on this
+machine or in a trusted network only.
 
-A connection is not read while its data points are being written. So a sender that is too fast is throttled by TCP, and
-what came meanwhile shares the next commit.
+A connection is not read while its data points are being written. TCP thus throttles a sender that is too fast, and data
+that arrives meanwhile shares the next commit.
 """
 
 import asyncio
@@ -44,17 +44,17 @@ _log = logging.getLogger("jobmeter.server")
 
 READ_BYTES = 256 * 1024
 _READ_FACTOR = 100
-"""How many times the text of lines takes when each names a series of its own: 1,400 bytes for one of 14."""
+"""Memory of parsed lines relative to their text, if each line names a new series: 1,400 bytes for 14."""
 _SERIES_BYTES = 1_300
-"""What a connection remembers of a series."""
+"""Bytes of memory that a connection uses per series."""
 UNREAD_BYTES = 64 * 1024
-"""Answers that a sender has not read; when there are more, further ones are left out. collectd never reads any."""
+"""Bytes of unread answers; further answers are dropped. collectd never reads any."""
 IDLE_SECONDS = 3_600.0
-"""How long a connection with a key may be silent."""
+"""Longest silence in seconds of a connection with a key."""
 STRANGER_SECONDS = 60.0
-"""How long a connection may be without a key, whatever it sends."""
+"""Longest time in seconds that a connection may lack a key, whatever it sends."""
 PATIENCE_SECONDS = 30.0
-"""How long a batch waits for a store that is full or too busy, before it is given up."""
+"""Longest time in seconds that a batch waits for a store that is full or too busy."""
 THREADS = 8
 _BACKLOG = 128
 API = "opentsdb"
@@ -66,7 +66,7 @@ _STRANGER = "put: not authorized: send `auth TOKEN' first\n"
 
 
 class TelnetServer(threading.Thread):
-    """Serves a bound socket until ``stop``. Its connections live on an event loop of their own."""
+    """Thread that serves a bound socket until ``stop``, with its own event loop."""
 
     def __init__(self, services: Services, bound: socket.socket, most: int = MOST_TELNET) -> None:
         super().__init__(name="jobmeter-telnet", daemon=True)
@@ -81,7 +81,7 @@ class TelnetServer(threading.Thread):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Address of the socket."""
         host, port = self._bound.getsockname()[:2]
         return host, port
 
@@ -92,11 +92,11 @@ class TelnetServer(threading.Thread):
         super().start()
 
     def run(self) -> None:
-        """The thread's work."""
+        """Run the event loop."""
         asyncio.run(self._serve())
 
     def stop(self) -> None:
-        """Take no more; what was read is written first."""
+        """Stop reading; write the data that was read."""
         if self.is_alive():
             self._ready.wait()
             if self._loop is not None and self._stopping is not None:
@@ -140,7 +140,7 @@ class TelnetServer(threading.Thread):
 
 
 class _Connection:
-    """One sender. See ``jobmeter.server.http.limits.Limited``."""
+    """Connection of one sender."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class _Connection:
         self._reader = LineReader()
         self._memory = services.memory.account()
         self._cached = 0
-        # Eight senders at least find memory for what they send.
+        # At least eight senders find memory for their data.
         self._read_bytes = max(1, min(READ_BYTES, services.memory.size // (8 * _READ_FACTOR)))
         self._open = True
         self._connections = connections
@@ -168,19 +168,19 @@ class _Connection:
 
     @property
     def keyed(self) -> bool:
-        """See ``Limited.keyed``."""
+        """True once the sender has a valid key."""
         return self._principal is not None
 
     def overdue(self, now: float) -> Reason | None:
-        """See ``Limited.overdue``."""
+        """Return the reason to close the connection now; None if it may stay."""
         return Reason.IDLE if now >= self._deadline else None
 
     def cut(self) -> None:
-        """See ``Limited.cut``."""
+        """Close the connection at once."""
         self._writer.transport.abort()
 
     def _wait(self) -> None:
-        """It is the sender's turn."""
+        """Mark the connection as waiting for its sender."""
         if self.keyed:
             self._deadline = self._connections.clock() + IDLE_SECONDS
         self._connections.waiting(self)
@@ -203,9 +203,9 @@ class _Connection:
             self._memory.close()
 
     async def _take_within_memory(self, data: bytes) -> None:
-        """Wait until the memory for the data points of these lines is left, and take them; or give the sender up.
+        """Parse these lines once memory for their data points is free; disconnect the sender after too long a wait.
 
-        What waits is not read further, so that the sender is throttled by TCP.
+        Meanwhile nothing further is read, so that TCP throttles the sender.
         """
         reads = self._principal is not None or b"auth" in data
         size = _READ_FACTOR * len(data) if reads else 0
@@ -223,7 +223,7 @@ class _Connection:
             self._account_for_cache()
 
     def _account_for_cache(self) -> None:
-        """The connection remembers its series for as long as there is memory for that."""
+        """Reserve memory for the connection's cache of series; without memory the cache is dropped."""
         points = self._reader.points
         size = 0 if points is None else points.cached * _SERIES_BYTES
         try:
@@ -247,12 +247,12 @@ class _Connection:
         await self._flush()
 
     async def _flush(self) -> None:
-        """Write what was gathered, and come back when it is durable."""
+        """Write the gathered data points and return when they are durable."""
         reader = self._reader
         if reader.unread:
             self._refuse("unauthorized", reader.unread, _STRANGER)
             reader.unread = 0
-        # A connection that is being closed still gets what it read written down.
+        # Data that a closing connection has sent is still written.
         if reader.points is not None and len(reader.points):
             await asyncio.shield(self._write(reader.points.take()))
 
@@ -272,7 +272,7 @@ class _Connection:
                     self._say(f"put: illegal argument: {count} data points are too far in the {_WHEN[reason]}\n")
 
     async def _patiently(self, lines: int, attempt: Callable[[], Awaitable[T]]) -> T | None:
-        """What the attempt gives, repeated while the server has no room; None where the sender was given up."""
+        """Repeat the attempt while the server has no room. None if the sender was disconnected."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + PATIENCE_SECONDS
         while True:
@@ -286,7 +286,7 @@ class _Connection:
                 await asyncio.sleep(min(error.retry_after_ms or 1_000, 5_000) / 1000)
 
     def _store(self, batch: SampleBatch) -> Receipt:
-        """Runs on a thread. The key is looked up each time, so that a revoked one stops immediately."""
+        """Store a batch, on a thread. Looks the key up each time, so that a revoked key stops immediately."""
         request = self._request(self._token)
         try:
             enter(self._services, request, own_project)
@@ -308,7 +308,7 @@ class _Connection:
         match command.name:
             case "auth":
                 await self._enter(command.arguments[0] if command.arguments else "")
-                # One wrong token is enough: nobody shall try many of them on one connection.
+                # One wrong token closes the connection, so that nobody can try many.
                 self._open = self._principal is not None
             case "version":
                 self._say(f"Jobmeter {__version__}, as OpenTSDB 2.4\n")
@@ -333,7 +333,7 @@ class _Connection:
         self._reader.points = Points(principal.project)
 
     def _leave(self) -> None:
-        """The connection has no key any more: its data points are not read."""
+        """Forget the key: further data points are refused unread."""
         self._principal, self._reader.points = None, None
 
     def _authenticate(self, token: str, rule: AccessRule = _PUT) -> Principal:
@@ -364,7 +364,7 @@ class _Connection:
             self._say(f"{name} {seconds} {count}{pairs or ' host=jobmeter'}\n")
 
     def _say(self, text: str) -> None:
-        """Answer, unless the sender does not read."""
+        """Send an answer, unless the sender does not read."""
         if self._writer.transport.get_write_buffer_size() <= UNREAD_BYTES:
             self._writer.write(text.encode())
 

@@ -1,4 +1,4 @@
-"""Events about shippers. Their object is the shipper; none contains a secret."""
+"""Events about shippers. Their object is the shipper; they contain no secrets."""
 
 from collections import Counter
 
@@ -9,11 +9,11 @@ from jobmeter.registry.base import Registry
 from jobmeter.registry.emit import emit
 
 QUIET_SECONDS = 60.0
-"""Shortest time between two events of one kind and one shipper; losses in between are in the next one."""
+"""Shortest time in seconds between two events of one kind and shipper; the next one includes losses in between."""
 
 
 def made(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> None:
-    """Record that a shipper was made, and by whom."""
+    """Record that a shipper was created, and by whom."""
     message = f"The logs of {shipper.resource_group} are shipped to {_sink(shipper)}."
     _emit(registry, now_ms, shipper, "ShipperCreated", message, actor=actor)
 
@@ -28,14 +28,14 @@ def deleted(registry: Registry, now_ms: int, shipper: Shipper, actor: str) -> No
 def too_many(registry: Registry, now_ms: int, shipper: Shipper, whose: str, lines: int) -> None:
     """Record that lines of a job or a node are not shipped: too many came before its group was known."""
     message = (
-        f"{lines} log lines of {whose} came before it was of {shipper.resource_group}, were too many and were not "
-        f"shipped to {_sink(shipper)}."
+        f"{lines} log lines of {whose} arrived before its group {shipper.resource_group} was known. "
+        f"They exceeded the limit and were not shipped to {_sink(shipper)}."
     )
     _emit(registry, now_ms, shipper, "ShipperDropped", message, Level.ERROR)
 
 
 class ShipperEvents:
-    """Records events of one shipper while it works. For one thread.
+    """Recorder of one shipper's events while it works. For one thread.
 
     A sink that fails and recovers repeatedly is reported once a minute; its recovery is reported only after a reported
     failure.
@@ -49,38 +49,38 @@ class ShipperEvents:
         self._lost: Counter[str] = Counter()
 
     def begin(self, shipper: Shipper) -> None:
-        """Continue with a shipper's stored state: its failure was reported when it began."""
+        """Continue from a shipper's stored state: a current failure was already reported."""
         self._failing = bool(shipper.error)
 
     def failed(self, shipper: Shipper, error: str) -> None:
-        """Its sink did not take lines."""
+        """Record that the sink does not accept lines."""
         if self._failing or not self._due("failed"):
             return
         self._failing = True
-        message = f"The sink {_sink(shipper)} of the logs of {shipper.resource_group} does not take lines: {error}."
+        message = f"The sink {_sink(shipper)} of the logs of {shipper.resource_group} does not accept lines: {error}."
         self._emit_event(shipper, "ShipperFailed", message, Level.WARNING)
 
     def shipped(self, shipper: Shipper) -> None:
-        """Its sink took lines."""
+        """Record that the sink accepts lines again."""
         if not self._failing:
             return
         self._failing = False
-        message = f"The sink {_sink(shipper)} of the logs of {shipper.resource_group} takes lines again."
+        message = f"The sink {_sink(shipper)} of the logs of {shipper.resource_group} accepts lines again."
         self._emit_event(shipper, "ShipperRecovered", message)
 
     def lost(self, shipper: Shipper, *, dropped: int = 0, rejected: int = 0) -> None:
-        """More lines expired before its sink took them, or were refused permanently."""
+        """Count lines that expired before delivery, or were permanently refused."""
         self._lost.update(dropped=dropped, rejected=rejected)
         self.flush(shipper)
 
     def flush(self, shipper: Shipper, *, now: bool = False) -> None:
-        """Report losses since the last report, at most once a minute; ``now``: at any time."""
+        """Report losses since the last report, at most once a minute; ``now`` skips the limit."""
         if not self._lost.total() or not (now or self._due("lost")):
             return
         self._reported["lost"] = self._clock.monotonic()
         for reason, lines, why in (
             ("ShipperDropped", self._lost.pop("dropped", 0), "expired first"),
-            ("ShipperRejected", self._lost.pop("rejected", 0), "were refused for good"),
+            ("ShipperRejected", self._lost.pop("rejected", 0), "were permanently refused"),
         ):
             if lines:
                 message = (

@@ -1,6 +1,6 @@
-"""Which addresses a sink may have: those that the operator allows, checked when a connection is made.
+"""Allow-list of sink addresses, checked when a connection is made.
 
-A name is resolved once, each of its addresses is checked, and the connection goes to one of these: a later change of
+A name is resolved once and each of its addresses is checked. The connection goes to one of these, so a later change of
 the name has no effect (DNS rebinding).
 """
 
@@ -45,21 +45,21 @@ _TRANSLATED: Sequence[ipaddress.IPv6Network] = tuple(
         "::/96",  # IPv4-compatible (RFC 4291)
     )
 )
-"""Networks whose last 32 bits are an IPv4 address: what they reach is what that address reaches."""
+"""Networks whose last 32 bits are an IPv4 address that decides what they reach."""
 _6TO4, _TEREDO = ipaddress.IPv6Network("2002::/16"), ipaddress.IPv6Network("2001::/32")
 _LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
-"""NAT64 of a network of one's own (RFC 8215): where the IPv4 address lies depends on its prefix."""
+"""Locally assigned NAT64 network (RFC 8215): the position of the IPv4 address depends on its prefix."""
 _LOOPBACK = 1
 _IPV4 = 0xFFFFFFFF
 _ISATAP, _ISATAP_BITS = 0x00005EFE, 0xFCFFFFFF
-"""What stands before the IPv4 address in an interface identifier of ISATAP (RFC 5214), but for two flags."""
+"""Bits before the IPv4 address in an ISATAP interface identifier (RFC 5214), except for two flags."""
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """An allow-list: host names (``*.example.org`` for those below) and addresses or networks (``10.1.0.0/16``).
+    """Allow-list: host names (``*.example.org`` for subdomains) and addresses or networks (``10.1.0.0/16``).
 
-    A name alone allows addresses of the public Internet only; an address that is not of it (loopback, private) has
-    to be listed as well, by itself or within a network. Link-local, metadata and multicast ones are never allowed.
+    A name allows only addresses of the public Internet. Other addresses (loopback, private) must be listed as well,
+    directly or within a network. Link-local, metadata and multicast addresses are never allowed.
     """
 
     names: frozenset[str]
@@ -67,7 +67,7 @@ class Guard(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, entries: Sequence[str]) -> "Guard":
-        """The guard of a list of the settings. Raises ConfigurationError."""
+        """Parse the list in the settings. Raises ConfigurationError."""
         names: set[str] = set()
         networks: list[_Network] = []
         for entry in entries:
@@ -80,7 +80,7 @@ class Guard(msgspec.Struct, frozen=True):
         return cls(frozenset(names), tuple(networks))
 
     def connect(self, host: str, port: int, seconds: float) -> socket.socket:
-        """A connection to an allowed address of the host. Raises SinkError, or OSError when there is none."""
+        """Connect to an allowed address of the host. Raises SinkError, or OSError when the connection fails."""
         addresses = self.resolve(host, port)
         failure: OSError = OSError("it has no address")
         for address in addresses:
@@ -91,7 +91,7 @@ class Guard(msgspec.Struct, frozen=True):
         raise failure
 
     def resolve(self, host: str, port: int) -> Sequence[_Address]:
-        """The addresses of a host, all of which are allowed. Raises SinkError, or OSError when it has none."""
+        """Resolve a host and check all its addresses. Raises SinkError, or OSError when it has none."""
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(
             dict.fromkeys(_plain(ipaddress.ip_address(str(entry[4][0]).partition("%")[0])) for entry in found)
@@ -102,7 +102,7 @@ class Guard(msgspec.Struct, frozen=True):
         return addresses
 
     def allows(self, host: str, address: _Address) -> bool:
-        """True where connections to that address are allowed, and to each IPv4 address that it stands for, if any."""
+        """True if connections to that address are allowed, and to each IPv4 address that it represents."""
         if isinstance(address, ipaddress.IPv4Address):
             return self._allows(host, address, public=address.is_global)
         if any(_is_never(one) for one in _possible(address)):
@@ -134,18 +134,18 @@ def _is_public(address: ipaddress.IPv6Address) -> bool:
 
 
 def _only_translated(address: ipaddress.IPv6Address) -> bool:
-    """True where nothing but a translator to IPv4 answers at the address."""
+    """True if only a translator to IPv4 answers at the address."""
     return any(address in network for network in _TRANSLATED) and int(address) > _LOOPBACK
 
 
 def _plain(address: _Address) -> _Address:
-    """Return the IPv4 address that an IPv4-mapped one is."""
+    """Return the IPv4 address of an IPv4-mapped address."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
 def _embedded(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]:
-    """Return the IPv4 addresses to which gateways, or the host itself, send what is sent to the address."""
+    """Return the IPv4 addresses to which gateways, or the host itself, forward traffic for the address."""
     bits = int(address)
     if _only_translated(address) or bits >> 32 & _ISATAP_BITS == _ISATAP:
         return (ipaddress.IPv4Address(bits & _IPV4),)
@@ -157,9 +157,10 @@ def _embedded(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]
 
 
 def _possible(address: ipaddress.IPv6Address) -> Sequence[ipaddress.IPv4Address]:
-    """Return what a NAT64 of one's own may take for the IPv4 address: after prefixes of 48, 56, 64 or 96 bits.
+    """Return candidates for the IPv4 address in a local NAT64 address, after prefixes of 48, 56, 64 or 96 bits.
 
-    Bits 64 to 71 are left out of it (RFC 6052, section 2.2). What begins with eight zeros is padding, and no address.
+    Bits 64 to 71 are skipped (RFC 6052, section 2.2). A candidate with eight leading zero bits is padding, not an
+    address.
     """
     if address not in _LOCAL_NAT64:
         return ()

@@ -1,4 +1,4 @@
-"""One request to a sink over HTTP: to allowed addresses only, without redirects and the environment's proxies."""
+"""HTTP requests to a sink: only to allowed addresses, without redirects and without proxies from the environment."""
 
 import gzip
 import http.client
@@ -19,7 +19,7 @@ _REFUSED = frozenset({400, 413, 422})
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer of a sink."""
+    """Answer of a sink."""
 
     status: int
     body: bytes
@@ -41,10 +41,10 @@ class _Secure(_Plain):
 
 
 class Endpoint:
-    """An address of a sink. Its connection is used again while the sink leaves it open."""
+    """Address of a sink. Its connection is reused while the sink leaves it open."""
 
     def __init__(self, url: str, guard: Guard) -> None:
-        """Raises ConfigurationError for an invalid URL."""
+        """Raise ConfigurationError for an invalid URL."""
         self.parts = parts = _parsed(url)
         self.host = parts.hostname or ""
         self.path = parts.path
@@ -55,17 +55,17 @@ class Endpoint:
 
     @property
     def host_header(self) -> str:
-        """The host as requests name it: with its port where that is not the scheme's own."""
+        """Host header: includes the port if it is not the scheme's default."""
         return self.parts.netloc
 
     def request(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """Send a request and give the answer, whatever its status. Raises SinkError where none came."""
+        """Send a request and return the answer, whatever its status. Raises SinkError without an answer."""
         again = self._connection is not None
         try:
             return self._once(method, target, body, headers)
         except (http.client.HTTPException, ConnectionError) as error:
             self.close()
-            if again:  # a connection that was idle may have been closed: that is no failure
+            if again:  # an idle connection may have been closed meanwhile: retry once
                 return self.request(method, target, body, headers)
             raise SinkError(f"{self.host} did not answer: {_why(error)}") from error
         except (OSError, ValueError) as error:
@@ -90,31 +90,31 @@ class Endpoint:
 
 
 class HttpSink:
-    """A sink at ``url``. See ``Sink``."""
+    """Sink at ``url``."""
 
     most_lines = 4_000
     most_bytes = 3 * 2**20
     linger_seconds = 0.0
 
     def __init__(self, settings: SinkSettings, guard: Guard) -> None:
-        """Raises ConfigurationError for an invalid URL."""
+        """Raise ConfigurationError for an invalid URL."""
         if settings.linger_seconds is not None:
             self.linger_seconds = settings.linger_seconds
         self._endpoint = Endpoint(settings.url, guard)
 
     def close(self) -> None:
-        """See ``Sink.close``."""
+        """Close the connection."""
         self._endpoint.close()
 
 
 class PostSink(HttpSink):
-    """A sink that takes gzip bodies by POST, by default at ``path``."""
+    """Sink that accepts gzip bodies by POST, by default at ``path``."""
 
     path: ClassVar[str]
     content_type: ClassVar[str]
 
     def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
-        """Raises ConfigurationError for an invalid URL."""
+        """Raise ConfigurationError for an invalid URL."""
         super().__init__(settings, guard)
         self._path = self._endpoint.path if self._endpoint.path not in {"", "/"} else self.path
         self._headers = {**settings.headers, "Content-Type": self.content_type, "Content-Encoding": "gzip"}
@@ -129,7 +129,10 @@ class PostSink(HttpSink):
 
 
 def checked(reply: Reply, host: str) -> Reply:
-    """The reply of a sink that accepted the batch. Raises RefusedError for a permanent refusal, else SinkError."""
+    """Return the reply of a sink that accepted the batch.
+
+    Raises RefusedError for a permanent refusal, else SinkError.
+    """
     if 200 <= reply.status < 300:
         return reply
     text = "".join(part if part.isprintable() else " " for part in reply.body[:300].decode(errors="replace"))
@@ -147,7 +150,9 @@ def _parsed(url: str) -> SplitResult:
         wrong = True
         parts = urlsplit("")
     if wrong or parts.username is not None or parts.query or parts.fragment:
-        raise ConfigurationError("a sink's url is http://HOST[:PORT][/PATH] or https://..., without a name, ? and #")
+        raise ConfigurationError(
+            "a sink's url must be http://HOST[:PORT][/PATH] or https://..., without credentials, ? and #"
+        )
     return parts
 
 

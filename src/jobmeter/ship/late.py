@@ -1,4 +1,4 @@
-"""Ships earlier lines of jobs and nodes whose resource group becomes known later, before any newer line."""
+"""Ship earlier lines of jobs and nodes whose resource group becomes known later, before any newer line."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -18,14 +18,14 @@ from jobmeter.ship.outbox import Outbox
 from jobmeter.store.base import LogSelector, ReadBudget, Store
 
 MOST_LINES = 100_000
-"""Most lines of one job or node that are shipped in this way, the newest: new lines wait meanwhile.
+"""Most lines shipped this way for a job or node, newest kept. New lines wait meanwhile.
 
-Of the system logs of a job's nodes each has as many.
+The system log of each node of a job has this limit too.
 """
 MOST_BYTES = 64 * 2**20
-"""Most bytes of their texts."""
+"""Most bytes of text shipped this way."""
 PAGE_LINES = 1_000
-"""Lines of one read, whatever their length."""
+"""Lines of one read."""
 _TOGETHER = 5_000
 _TRIES = 5
 _NS = 1_000_000
@@ -33,7 +33,7 @@ _log = logging.getLogger("jobmeter.ship")
 
 
 class LateGroups:
-    """Called before records with groups are written. Thread safe."""
+    """Shipper of earlier lines, called before records with groups are written. Thread-safe."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, outbox: Outbox) -> None:
         self._store = store
@@ -42,17 +42,16 @@ class LateGroups:
         self._outbox = outbox
 
     def grouped(self, project: str, records: Records) -> bool:
-        """Whether the records give a shipped group to a job or a node without one."""
+        """True if the records assign a shipped group to a job or node without one."""
         return bool(self._jobs(project, records.jobs) or self._nodes(project, records.nodes))
 
     def ship(self, project: str, records: Records, retention: Retention) -> None:
-        """Put the lines of such jobs and nodes since their shippers were made into the outboxes, in order of time.
+        """Put the lines of these jobs and nodes since their shippers' creation into the outboxes, in order of time.
 
-        To be called while no line is written, and before the records are. Raises as ``Outbox.put``, and what the store
-        raises.
+        Call while no line is written, before the records are. Raises as ``Outbox.put`` and as the store.
         """
         for job in self._jobs(project, records.jobs):
-            if not self._groups(project, job.job_id):  # it is unknown
+            if not self._groups(project, job.job_id):  # the job is unknown
                 continue
             for shipper in self._shippers_of(job.resource_group, {project}):
                 parts = [LogSelector(project=project, job=job.job_id), *self._about(project, job.job_id, shipper)]
@@ -89,14 +88,14 @@ class LateGroups:
         ]
 
     def _groups(self, project: str, job: str) -> Sequence[str]:
-        """The group of a job, empty where it has none; nothing for a job that is unknown."""
+        """Return the group of a job in a list: an empty text without a group; an empty list for an unknown job."""
         heads = self._registry.job_head(frozenset({project}), job, self._clock.now_ms())
         return [head.resource_group for head in heads]
 
     def _about(self, project: str, job: str, shipper: Shipper) -> list[LogSelector]:
-        """The lines about a job in the system logs of its nodes; of a node of the same group they were shipped before.
+        """Select the lines about a job in its nodes' system logs. Nodes of the job's own group were shipped before.
 
-        A node's other lines belong to its own group, independent of the job's.
+        A node's other lines belong to the node's own group.
         """
         views = self._registry.job(frozenset({project}), job, self._clock.now_ms())
         nodes = sorted({replica.node for view in views for replica in view.replicas if replica.node})
@@ -108,7 +107,7 @@ class LateGroups:
         ]
 
     def _without_group(self) -> Callable[[LogLine], bool]:
-        """Whether a line of a node is about no job with a group: those were shipped for that group on arrival."""
+        """Return a filter for a node's lines that were not shipped on arrival for the group of the job they concern."""
         groups = lru_cache(maxsize=1_000)(self._groups)
         return lambda line: not (line.job and any(groups(line.project, line.job)))
 
@@ -129,7 +128,7 @@ class LateGroups:
             self._count(shipper, whose, left)
 
     def _newest(self, selector: LogSelector, wanted: Callable[[LogLine], bool]) -> tuple[list[LogLine], int]:
-        """The newest selected lines, oldest first, and how many older ones were not read."""
+        """Read the newest selected lines, oldest first. Returns them and the number of older lines not read."""
         found: list[LogLine] = []
         total, offset, size = 0, 0, 0
         while offset < MOST_LINES:
@@ -148,8 +147,10 @@ class LateGroups:
         return found[::-1], max(0, total - offset)
 
     def _count(self, shipper: Shipper, whose: str, lines: int) -> None:
-        """Count lines that are too many as dropped. Retries where the shipper wrote its position meanwhile."""
-        _log.warning("shipper %s: %d lines of %s are too many to be shipped late", shipper.id, lines, whose)
+        """Count excess lines as dropped. Retries if the shipper wrote its position meanwhile."""
+        _log.warning(
+            "shipper %s: %d earlier lines of %s exceed the limit and are not shipped", shipper.id, lines, whose
+        )
         events.too_many(self._registry, self._clock.now_ms(), shipper, whose, lines)
         for _ in range(_TRIES):
             now = next((one for one in self._registry.shippers.all() if one.id == shipper.id), None)

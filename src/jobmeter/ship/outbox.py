@@ -1,4 +1,4 @@
-"""Numbers and stores lines for shippers before their requests are acknowledged."""
+"""Number and store lines for shippers before their requests are acknowledged."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,28 +15,28 @@ from jobmeter.registry.base import Registry
 from jobmeter.store.base import Store
 
 WRITE_SECONDS = 20.0
-"""Longest time from reserving numbers to stored rows; slower writes are repeated under new numbers."""
+"""Longest time in seconds from reserving numbers to stored rows. Slower writes are repeated under new numbers."""
 GAP_SECONDS = 60.0
-"""How long a reader waits for missing numbers before it skips them."""
+"""Time in seconds that a reader waits for missing numbers before it skips them."""
 _FRESH_SECONDS = 1.0
 _NODES_SECONDS = 10.0
 _TRIES = 3
 _NodeGroups = Mapping[tuple[str, str], str]
-"""Groups by project and node, and by node alone under an empty project."""
+"""Groups by project and node, and by node only under an empty project."""
 _NO_NODES: tuple[float, _NodeGroups] = (float("-inf"), {})
 
 
 def number_of(shipper: Shipper) -> int:
-    """The 64-bit key of a shipper in the engine."""
+    """Key of a shipper in the engine, 64 bits."""
     return int(shipper.id, 16)
 
 
 class Outbox:
-    """Puts arriving lines into the outboxes of the shippers that want them. Safe for any number of threads.
+    """Puts arriving lines into the outboxes of their shippers. Thread-safe.
 
-    A line belongs to the resource group of its job, or, without a job, of its node; a line of a system log about a job
-    without a group belongs to that of its node, too. The list of shippers is read each second, the groups of nodes each
-    ten; ``forget`` invalidates both for this server immediately.
+    A line belongs to the resource group of its job, or, without a job, of its node. A system log line about a job
+    without a group belongs to its node's group. The list of shippers is read every second, the groups of nodes every
+    ten; ``forget`` invalidates both for this server at once.
     """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
@@ -47,10 +47,10 @@ class Outbox:
         self._shippers: tuple[float, Sequence[Shipper]] | None = None
         self._nodes: tuple[float, _NodeGroups] = _NO_NODES
         self.arrived: Callable[[str], None] = lambda _: None
-        """Called with the id of a shipper for which lines arrived."""
+        """Callback with the id of a shipper for which lines arrived."""
 
     def forget(self) -> None:
-        """Read the shippers and the groups of nodes again when the next line comes."""
+        """Read the shippers and the groups of nodes again at the next line."""
         with self._lock:
             self._shippers = None
             self._nodes = _NO_NODES
@@ -58,8 +58,7 @@ class Outbox:
     def put(self, lines: Sequence[LogLine], retention: Retention) -> None:
         """Store the lines for their shippers, in order; on return they are durable.
 
-        Raises UnavailableError when the registry or the engine cannot take them: then the request must not be
-        acknowledged.
+        Raises UnavailableError when the registry or the engine fails: then the request must not be acknowledged.
         """
         shippers = self.shippers()
         if not shippers:
@@ -95,7 +94,7 @@ class Outbox:
         raise UnavailableError("log lines to be shipped cannot be stored quickly enough", 10 * SECOND)
 
     def shippers(self) -> Sequence[Shipper]:
-        """Every shipper, at most a second old."""
+        """Return every shipper, at most a second old."""
         now = self._clock.monotonic()
         with self._lock:
             cached = self._shippers
@@ -107,7 +106,7 @@ class Outbox:
         return found
 
     def group_of_node(self, project: str, node: str) -> str:
-        """The group of a node, at most ten seconds old: as its own project states it, else as another one does."""
+        """Return the group of a node, at most ten seconds old: by its own project, else by another one."""
         groups = self._node_groups()
         return groups.get((project, node)) or groups.get(("", node), "")
 

@@ -1,35 +1,35 @@
-"""The little of Protocol Buffers that sinks need: https://protobuf.dev/programming-guides/encoding/."""
+"""Subset of Protocol Buffers that sinks need: https://protobuf.dev/programming-guides/encoding/."""
 
 from jobmeter.wire.protobuf import BYTES, FIXED32, FIXED64, VARINT, encode_varint, fields, varint
 
 
 def whole(field: int, number: int) -> bytes:
-    """A field with a number that is not negative."""
+    """Encode a field with a number, 0 or more."""
     return encode_varint(field << 3 | VARINT) + encode_varint(number)
 
 
 def fixed64(field: int, number: int) -> bytes:
-    """A field with eight bytes."""
+    """Encode a field with eight bytes."""
     return encode_varint(field << 3 | FIXED64) + number.to_bytes(8, "little")
 
 
 def fixed32(field: int, number: int) -> bytes:
-    """A field with four bytes."""
+    """Encode a field with four bytes."""
     return encode_varint(field << 3 | FIXED32) + number.to_bytes(4, "little")
 
 
 def octets(field: int, content: bytes) -> bytes:
-    """A field with bytes, a text or a message."""
+    """Encode a field with bytes, a text or a message."""
     return encode_varint(field << 3 | BYTES) + encode_varint(len(content)) + content
 
 
 def text(field: int, content: str) -> bytes:
-    """A field with a text."""
+    """Encode a field with a text."""
     return octets(field, content.encode())
 
 
 def read(message: bytes) -> dict[int, int | bytes]:
-    """The fields of a message, of each the last one. Raises InvalidRequestError for an invalid message."""
+    """Decode the fields of a message, the last value of each. Raises InvalidRequestError for an invalid message."""
     return {
         tag >> 3: varint(message, at, end)[0] if tag & 7 == VARINT else message[at:end]
         for tag, _, at, end in fields(message, 0, len(message))

@@ -1,4 +1,4 @@
-"""One shipper: reads its outbox, sends the lines, and stores its position."""
+"""Pump of one shipper: reads its outbox, sends the lines, and stores its position."""
 
 import logging
 import secrets
@@ -22,27 +22,27 @@ from jobmeter.store.base import Store
 _log = logging.getLogger("jobmeter.ship")
 IDLE_SECONDS = 1.0
 LEASE_MS = 20 * SECOND
-"""Length of a lease: for that long after a server died no other takes over."""
+"""Length of a lease. After a server's death no other server takes over for this long."""
 LEASE_CHECK_SECONDS = 5.0
-"""How often a server checks whether it may take over a lease, and renews its own."""
+"""Interval in seconds at which a server tries to take a lease, and renews its own."""
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 60.0
-"""Bounds of the time between two attempts: it doubles from the one to the other."""
+"""First and longest pause in seconds between two attempts; the pause doubles each time."""
 _RANDOM = secrets.SystemRandom().random
 TRIM_LINES = 100_000
 TRIM_SECONDS = 600.0
 
 
 class _Gap(msgspec.Struct):
-    """Numbers that are not written yet: up to ``last``, first missed at ``since``."""
+    """Numbers without rows yet: up to ``last``, first missed at ``since``."""
 
     last: int
     since: float
 
 
 class Pump:
-    """Ships the lines of one shipper. ``step`` is called repeatedly by one thread.
+    """Ships the lines of one shipper. One thread calls ``step`` repeatedly.
 
-    Of several servers the one that has the lease ships. A server that lost it without noticing can only send lines
+    Of several servers the holder of the lease ships. A server that lost the lease without noticing can only send lines
     twice: a position is stored only by a server that has the previous one.
     """
 
@@ -77,13 +77,13 @@ class Pump:
 
     @property
     def failing(self) -> bool:
-        """Whether the last attempt failed."""
+        """True if the last attempt failed."""
         return self._failed > 0
 
     def step(self) -> float:
-        """Do the work that is due; gives the seconds until the next step, unless lines arrive.
+        """Do the due work. Returns the seconds until the next step, unless lines arrive.
 
-        Raises JobmeterError where the registry or the engine does not answer.
+        Raises JobmeterError when the registry or the engine does not answer.
         """
         if not self._leased():
             return LEASE_CHECK_SECONDS
@@ -128,14 +128,14 @@ class Pump:
         return there
 
     def _reload(self) -> bool:
-        """Continue from the shipper's stored position; False where it was deleted."""
+        """Continue from the shipper's stored position. False if it was deleted."""
         found = [one for one in self._registry.shippers.all() if one.id == self._shipper.id]
         if found:
             self._shipper = found[0]
         return bool(found)
 
     def _rows(self, sink: Sink) -> list[OutboxRow]:
-        """The rows after the cursor up to a gap, when a batch is due."""
+        """Read the rows after the cursor up to a gap, when a batch is due."""
         cursor = self._shipper.cursor
         found = self._store.outbox.read(number_of(self._shipper), cursor, sink.most_lines, sink.most_bytes)
         rows = [row for place, row in enumerate(found, cursor + 1) if row.number == place]
@@ -151,7 +151,7 @@ class Pump:
         return rows
 
     def _check_gap(self, found: Sequence[OutboxRow]) -> None:
-        """Numbers were reserved and have no rows: those are being written, were never written, or have expired."""
+        """Handle reserved numbers without rows: they are being written, were never written, or have expired."""
         now = self._clock.monotonic()
         if self._gap is None:
             self._reload()
@@ -171,7 +171,7 @@ class Pump:
                 self._events.lost(self._shipper, dropped=dropped)
 
     def _deliver(self, rows: Sequence[OutboxRow], sink: Sink) -> float:
-        """Send the rows up to the first one that has expired; where that is the first, count those that have."""
+        """Send the rows up to the first expired one; if the first row has expired, count the expired ones."""
         before, now_ms = self._shipper.cursor, self._clock.now_ms()
         expired, run = next((gone, list(some)) for gone, some in groupby(rows, lambda row: _expired(row, now_ms)))
         last = run[-1].number
@@ -194,22 +194,22 @@ class Pump:
         return 0.0
 
     def _send(self, sink: Sink, lines: Sequence[ShippedLine]) -> int:
-        """Send the lines; a batch that is refused permanently is split in halves, so that only bad lines are lost."""
+        """Send the lines. A permanently refused batch is split in halves, so that only bad lines are lost."""
         try:
             return sink.send(lines)
         except RefusedError as error:
             if len(lines) == 1:
                 _log.warning(
-                    "shipper %s: its sink refuses line %d: %s", self._shipper.id, lines[0].number, error.message
+                    "shipper %s: its sink rejected line %d: %s", self._shipper.id, lines[0].number, error.message
                 )
                 return 1
             middle = len(lines) // 2
             return self._send(sink, lines[:middle]) + self._send(sink, lines[middle:])
 
     def _failure(self, error: SinkError, oldest: int | None) -> float:
-        """Store why it failed; gives how long to wait before the next attempt."""
+        """Store the reason of the failure. Returns the pause before the next attempt."""
         if not self._failed:
-            _log.warning("shipper %s: its sink does not take lines: %s", self._shipper.id, error.message)
+            _log.warning("shipper %s: its sink does not accept lines: %s", self._shipper.id, error.message)
         self._failed += 1
         cursor = self._shipper.cursor
         failure = Progress(before=cursor, cursor=cursor, failures=1, error=error.message[:500], oldest=oldest)
@@ -223,7 +223,7 @@ class Pump:
             self._advance(Progress(before=cursor, cursor=cursor, oldest=oldest))
 
     def _beat(self) -> None:
-        """Store the position each hour when idle, to tell later which lines expired unshipped."""
+        """Store the position each hour when idle, so that lines that expired unshipped can be counted later."""
         updated, now_ms = self._shipper.updated, self._clock.now_ms()
         if updated is None or now_ms - updated > HOUR:
             cursor = self._shipper.cursor
@@ -232,10 +232,10 @@ class Pump:
             )
 
     def _advance(self, progress: Progress) -> bool:
-        """Store the progress; False where another server has done so."""
+        """Store the progress. False if another server has stored its own."""
         moved = self._registry.shippers.advance(self._shipper.id, progress, self._clock.now_ms())
         if not moved:
-            _log.warning("shipper %s: another server ships it, or it was deleted", self._shipper.id)
+            _log.warning("shipper %s: another server took it over, or it was deleted", self._shipper.id)
             self._renewed = None
         self._reload()
         return moved

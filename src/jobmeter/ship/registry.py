@@ -1,4 +1,4 @@
-"""The only file that names kinds of sinks."""
+"""Kinds of sinks. Only this module names them."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,13 @@ from jobmeter.ship.guard import Guard
 from jobmeter.ship.sink import Origin, Sink, SinkSettings
 
 KINDS = ("file", "loki", "otlp", "s3", "sls")
-"""The kinds of sinks."""
+"""Kinds of sinks."""
 Opener = Callable[[SinkSettings, Guard, Origin], Sink]
-"""Opens a sink, from its settings, the allowed addresses, and the origin of its lines."""
+"""Function that opens a sink from its settings, the allowed addresses, and the origin of its lines."""
 
 
 def opener(kind: str) -> Opener:
-    """The opener of sinks of that kind. Raises ConfigurationError for an unknown kind."""
+    """Return the opener of a kind of sinks. Raises ConfigurationError for an unknown kind."""
     from jobmeter.ship.sinks.file import FileSink
     from jobmeter.ship.sinks.loki import LokiSink
     from jobmeter.ship.sinks.otlp import OtlpSink

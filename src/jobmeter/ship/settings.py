@@ -1,4 +1,4 @@
-"""The file of sinks: the sink of each ProjectName and LogStore. See docs/how-to/ship-logs.md."""
+"""File of sinks: the sink of each ProjectName and LogStore. See docs/how-to/ship-logs.md."""
 
 import os
 import tomllib
@@ -23,10 +23,10 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sinks:
-    """The sinks of a server, by project and logstore."""
+    """Sinks of a server, by project and logstore."""
 
     def __init__(self, rows: Sequence[SinkSettings], guard: Guard) -> None:
-        """Raises ConfigurationError for an invalid sink, or two of the same project and logstore."""
+        """Raise ConfigurationError for an invalid sink, or two sinks of a project and logstore."""
         self._rows: dict[tuple[str, str], SinkSettings] = {}
         self._guard = guard
         for row in rows:
@@ -39,21 +39,21 @@ class Sinks:
             opener(row.kind)(row, guard, Origin("0", row.project, row.logstore)).close()
 
     def find(self, project: str, logstore: str) -> SinkSettings:
-        """The sink of a project and logstore. Raises NotFoundError (kind ``sink``)."""
+        """Return the sink of a project and logstore. Raises NotFoundError (kind ``sink``)."""
         found = self._rows.get((project, logstore)) or self._rows.get((project, ANY))
         if found is None:
             name = f"{project}/{logstore}"
-            raise NotFoundError(f"the settings of this server map {name} to no sink", "sink", name)
+            raise NotFoundError(f"the settings of this server have no sink for {name}", "sink", name)
         return found
 
     def open(self, origin: Origin) -> Sink:
-        """The sink of a shipper, ready to take lines. Raises as ``find``."""
+        """Open the sink of a shipper. Raises as ``find``."""
         row = self.find(origin.project, origin.logstore)
         return opener(row.kind)(row, self._guard, origin)
 
 
 def load(file: str, environment: Mapping[str, str] | None = None) -> Sinks:
-    """The sinks of a TOML file; none for no file. Raises ConfigurationError without secrets."""
+    """Load the sinks from a TOML file; none without a file. Error messages of ConfigurationError contain no secrets."""
     if not file:
         return Sinks((), Guard.of(()))
     try:

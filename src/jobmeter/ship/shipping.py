@@ -1,4 +1,4 @@
-"""All shippers of a server: creates and deletes them, and runs each in its own thread."""
+"""Shippers of a server: create and delete them, and run each in its own thread."""
 
 import logging
 import secrets
@@ -28,19 +28,19 @@ _MOST_NAME = 256
 
 
 def lag_seconds(shipper: Shipper, now_ms: int) -> float:
-    """How long the line that waits longest has waited, 0 where none waits."""
+    """Wait of the oldest unshipped line in seconds; 0 without waiting lines."""
     if not shipper.waiting or shipper.oldest is None:
         return 0.0
     return max(0, now_ms - shipper.oldest) / SECOND
 
 
 def shipper_project(scope: Scope) -> str:
-    """Whose lines a shipper of that scope ships: one project's, empty for those of every project."""
+    """Project whose lines a shipper of that scope ships; empty for every project."""
     return "" if scope.projects is None else next(iter(scope.projects))
 
 
 class Shipping:
-    """Creates, lists and deletes shippers, and ships while it is started. Safe for any number of threads."""
+    """Creates, lists, deletes and runs shippers. Thread-safe."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock, sinks: Sinks, outbox: Outbox) -> None:
         self._store = store
@@ -55,12 +55,12 @@ class Shipping:
         outbox.arrived = self._wake
 
     def create(self, project: str, resource_group: str, sink_project: str, logstore: str, actor: str = "") -> Shipper:
-        """Create a shipper of the lines of a resource group, unless there is one.
+        """Create a shipper for the lines of a resource group, unless it exists.
 
         ``actor`` is the id of the caller's key. Lines that reach another server of the same registry within a second
-        may not be shipped yet. Raises InvalidRequestError naming the field, NotFoundError (kind ``sink``) where the
-        settings have none of that name, ConflictError where its lines go elsewhere, LimitExceededError for too many
-        shippers.
+        may not be shipped yet. Raises InvalidRequestError naming the field, NotFoundError (kind ``sink``) if the
+        settings have no such sink, ConflictError if the group's lines go to another sink, LimitExceededError for too
+        many shippers.
         """
         for field, value in (("resource_group", resource_group), ("project", sink_project), ("logstore", logstore)):
             if not value or len(value) > _MOST_NAME or not value.isprintable():
@@ -95,24 +95,24 @@ class Shipping:
         return made
 
     def all(self) -> Sequence[Shipper]:
-        """Every shipper, by creation."""
+        """List every shipper, by creation."""
         return self._registry.shippers.all()
 
     def of(self, projects: frozenset[str] | None) -> Sequence[Shipper]:
-        """The shippers of those projects, None: all, by creation."""
+        """List the shippers of those projects (None: all), by creation."""
         return [one for one in self.all() if projects is None or one.project in projects]
 
     def find(self, project: str, resource_group: str) -> Shipper:
-        """The shipper of a resource group. Raises NotFoundError (kind ``shipper``)."""
+        """Find the shipper of a resource group. Raises NotFoundError (kind ``shipper``)."""
         for shipper in self.all():
             if (shipper.project, shipper.resource_group) == (project, resource_group):
                 return shipper
         raise NotFoundError(f"the logs of {resource_group} are not shipped", "shipper", resource_group)
 
     def delete(self, shipper: Shipper, actor: str = "") -> Shipper:
-        """Delete a shipper and its waiting lines; gives its last state. ``actor`` as ``create``.
+        """Delete a shipper and its waiting lines. Returns its last state. ``actor`` as in ``create``.
 
-        Raises NotFoundError where it is gone already.
+        Raises NotFoundError if it is already deleted.
         """
         gone = self._registry.shippers.remove(shipper.id)
         self._outbox.forget()
@@ -148,7 +148,7 @@ class Shipping:
             self._stopped.wait(_POLL_SECONDS)
 
     def _adjust(self) -> None:
-        """Start a thread for each new shipper, stop those of deleted ones."""
+        """Start a thread for each new shipper, and stop the threads of deleted ones."""
         wanted = {shipper.id: shipper for shipper in self.all()}
         for shipper_id in [one for one in self._threads if one not in wanted]:
             self._stop(shipper_id)
@@ -176,7 +176,7 @@ class Shipping:
 
 
 class _Worker(threading.Thread):
-    """Runs one pump until ``stop``."""
+    """Thread that runs one pump until ``stop``."""
 
     def __init__(self, pump: Pump) -> None:
         super().__init__(name="jobmeter-shipper", daemon=True)
@@ -185,7 +185,7 @@ class _Worker(threading.Thread):
         self._stopped = self._woken = False
 
     def run(self) -> None:
-        """The thread's work."""
+        """Run the pump."""
         while not self._stopped:
             seconds, failing = self._step()
             with self._changed:
@@ -207,13 +207,13 @@ class _Worker(threading.Thread):
         return _RETRY_SECONDS, True
 
     def wake(self) -> None:
-        """Wake the thread: lines arrived."""
+        """Wake the thread when lines arrive."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """End after the step that is under way."""
+        """Stop after the current step."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""The contract of sinks: they take a batch, or raise why not."""
+"""Contract of sinks: deliver a batch or raise an error."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from jobmeter.ship.line import ShippedLine
 
 
 class SinkError(Exception):
-    """A sink did not take a batch; ``message`` is one sentence without a secret. It is sent again later."""
+    """Failed delivery of a batch; ``message`` is one sentence without a secret. The batch is sent again later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -18,11 +18,11 @@ class SinkError(Exception):
 
 
 class RefusedError(SinkError):
-    """A sink will never take this batch as it is: it is too large, or one of its lines is invalid there."""
+    """Permanent refusal of a batch: it is too large, or one of its lines is invalid there."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The source of a sink's lines: the id of the shipper, and the project and the logstore that it ships to."""
+    """Source of a sink's lines: the id of the shipper, and its project and logstore."""
 
     shipper: str
     project: str
@@ -30,32 +30,32 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    """A destination of shipped lines. Used by one thread at a time."""
+    """Destination of shipped lines. Used by one thread at a time."""
 
     most_lines: int
-    """Most lines of one batch."""
+    """Most lines of a batch."""
     most_bytes: int
-    """Most bytes of a batch as the outbox has them; a single line may have more."""
+    """Most bytes of a batch as stored in the outbox; a single line may have more."""
     linger_seconds: float
-    """How long lines may wait for more to come before a batch that is not full is sent."""
+    """Longest time in seconds that lines wait for more before an incomplete batch is sent."""
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
-        """Deliver lines in their order; on return the sink has stored them. Gives how many it refused permanently.
+        """Deliver lines in order; on return the sink has stored them. Returns the number of permanently refused lines.
 
         Raises SinkError; some lines may be stored then.
         """
         ...
 
     def close(self) -> None:
-        """Release its connections."""
+        """Close connections."""
         ...
 
 
 class SinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One ``[[sink]]`` of the file.
+    """Sink in the settings file: one ``[[sink]]``.
 
-    It serves ``project`` and ``logstore``; the logstore ``*`` means every one of the project without its own sink. The
-    kind defines which of the other fields apply.
+    It serves ``project`` and ``logstore``; the logstore ``*`` stands for every logstore of the project without its own
+    sink. The kind defines which of the other fields apply.
     """
 
     project: str
@@ -78,12 +78,12 @@ class SinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     labels: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        """Without secrets."""
+        """Leaves out secrets."""
         return f"SinkSettings({self.project!r}, {self.logstore!r}, {self.kind!r})"
 
 
 def access_key(settings: SinkSettings) -> tuple[str, str]:
-    """The key that requests to the sink are signed with: its id and its secret. Raises ConfigurationError for none."""
+    """Return the access key of a sink: id and secret. Raises ConfigurationError if it is missing."""
     if not settings.access_key_id or not settings.access_key_secret:
         raise ConfigurationError(
             f"a sink of kind {settings.kind} needs access_key_id and access_key_secret (or ..._env)"

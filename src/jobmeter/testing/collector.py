@@ -1,4 +1,4 @@
-"""What every collector must do: inherit ``CollectorContract`` and give it a collector to try."""
+"""Contract of collectors as tests: inherit ``CollectorContract`` and provide a collector."""
 
 import math
 from collections.abc import Sequence
@@ -24,19 +24,19 @@ def _metric(series: Series) -> Metric:
 
 
 class CollectorContract:
-    """``collector`` is a fixture that an heir overrides: a collector over a recorded tree or a fake."""
+    """Contract tests. Override the fixture ``collector`` with a collector over a recorded tree or a fake."""
 
     turns: int = 3
-    """How often the collector is run, ten seconds apart."""
+    """Number of collections, ten seconds apart."""
 
     @pytest.fixture
     def collector(self) -> Collector:
-        """The collector to try."""
+        """Collector under test."""
         raise NotImplementedError
 
     @pytest.fixture
     def looks(self, collector: Collector) -> Sequence[dict[Series, float]]:
-        """What the collector gave at each turn."""
+        """Samples of each collection."""
         looks = []
         for turn in range(self.turns):
             now_ms = NOW_MS + 10_000 * turn
@@ -53,7 +53,7 @@ class CollectorContract:
     def test_it_gives_nothing_that_it_does_not_describe(
         self, collector: Collector, looks: Sequence[dict[Series, float]]
     ) -> None:
-        """Every metric is described, and every described one is in the catalogue."""
+        """Every metric is described, and every described metric is in the catalogue."""
         given = {series.metric for look in looks for series in look}
         assert given <= set(collector.metrics)
         assert [name for name in collector.metrics if find(name) is None] == []
@@ -64,7 +64,7 @@ class CollectorContract:
                 check_series(replace(series, project=series.project or "default"))
 
     def test_a_series_names_what_its_metric_describes(self, looks: Sequence[dict[Series, float]]) -> None:
-        """A device metric names a device, a replica metric a job and a replica."""
+        """A device metric names a device; a replica metric names a job and a replica."""
         for look in looks:
             for series in look:
                 metric = _metric(series)
@@ -75,7 +75,7 @@ class CollectorContract:
                     assert series.replica
 
     def test_every_value_lies_within_the_bounds_of_its_metric(self, looks: Sequence[dict[Series, float]]) -> None:
-        """A value outside of the catalogue's bounds is in the wrong unit."""
+        """A value outside the catalogue's bounds has the wrong unit."""
         for look in looks:
             for series, value in look.items():
                 metric = _metric(series)
@@ -84,7 +84,7 @@ class CollectorContract:
                 assert metric.maximum is None or value <= metric.maximum, series
 
     def test_no_counter_falls(self, looks: Sequence[dict[Series, float]]) -> None:
-        """A counter that falls would be read as a restart."""
+        """A falling counter would be read as a restart."""
         for before, after in pairwise(looks):
             for series, value in before.items():
                 metric = _metric(series)

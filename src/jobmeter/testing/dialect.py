@@ -1,4 +1,4 @@
-"""The contract of a dialect, as tests: inherit ``DialectTests`` and give it the dialect and its golden cases.
+"""Contract of dialects as tests: inherit ``DialectTests`` and provide the dialect and its golden cases.
 
 A golden case is a JSON file, best taken word for word from the vendor's documents::
 
@@ -6,13 +6,13 @@ A golden case is a JSON file, best taken word for word from the vendor's documen
       "source": "where it comes from",
       "now": "2026-11-20T15:33:56Z",
       "request": {"method": "GET", "path": "/api/...", "query": "A=1", "headers": {"x": "y"}, "body": "..."},
-                                   ("base64" instead of "body" for one that is no text)
-      "context": {"project": "p", "caller": "key"},  who asks, where that matters
-      "questions": [...],          what the operation asks, in its order (``describe`` below)
-      "results": [...],            what it is told (``result_of`` below); by default, what finds nothing. An entry
+                                   ("base64" instead of "body" for a binary body)
+      "context": {"project": "p", "caller": "key"},  the caller, if relevant
+      "questions": [...],          queries of the operation, in order (``describe`` below)
+      "results": [...],            their results (``result_of`` below); by default empty ones. An entry
                                    {"raises": "NotFoundError", "arguments": ["no such job", "job", "j1"]} is an error.
       "answer": {"status": 200, "headers": {...}, "body": {...}}, or   ("base64" as above)
-      "error": {"status": 400, "body": {...}}        what a refused request must be answered with
+      "error": {"status": 400, "body": {...}}        expected answer to a refused request
     }
 """
 
@@ -113,31 +113,34 @@ ERRORS: Sequence[JobmeterError] = (
     errors.DamagedDataError("secret detail of a part"),
     JobmeterError("a bug: secret detail"),
 )
-"""One of every kind of failure that a dialect must have a form for."""
+"""Errors of every kind that a dialect must have a form for."""
 
 
 class DialectTests:
-    """Inherit, name the class ``Test...``, and implement ``dialect``; put the cases in the folder ``cases``."""
+    """Contract tests.
+
+    Inherit, name the class ``Test...``, implement ``dialect``, and put cases in the folder ``cases``.
+    """
 
     cases: Path
-    """The folder of the golden cases."""
+    """Folder of the golden cases."""
 
     @abstractmethod
     def dialect(self) -> Dialect:
-        """The dialect under test."""
+        """Dialect under test."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """One test for each golden case, named like its file."""
+        """Generate a test for each golden case, named like its file."""
         if "case" in metafunc.fixturenames:
             files = sorted(self.cases.glob("*.json"))
             metafunc.parametrize("case", [json.loads(file.read_text()) for file in files], ids=[f.stem for f in files])
 
     def result_of(self, given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
-        """A result from its JSON; None stands for one that finds nothing. Extend it for further questions."""
+        """Decode a result from JSON; None stands for an empty result. Extend for further questions."""
         return result_of(given, question)
 
     def test_case(self, case: dict[str, Any]) -> None:
-        """A golden case: the queries of a request, and the answer for their results."""
+        """Golden case: the queries of a request, and the answer for their results."""
         dialect, call = self.dialect(), call_of(case["request"])
         context = Context(parse_time(case["now"]), REQUEST_ID, **case.get("context", {}))
         requests: list[dict[str, Any]] = []
@@ -177,7 +180,7 @@ class DialectTests:
 
     @pytest.mark.parametrize("error", ERRORS, ids=lambda error: f"{type(error).__name__}-{vars(error)}"[:60])
     def test_every_error_has_a_form(self, error: JobmeterError) -> None:
-        """An error is never an empty body, always the right class of status; a bug or damage tells nothing."""
+        """An error has a body and the right class of status; a bug or damage reveals no details."""
         call = Call("GET", "/", "", (("host", "127.0.0.1:8400"),))
         answer = self.dialect().render_error(call, Context(0, REQUEST_ID), error)
         assert answer.body
@@ -190,7 +193,7 @@ class DialectTests:
             assert 400 <= answer.status < 500
 
     def test_a_body_that_is_nested_too_deeply_is_refused_or_not_read(self) -> None:
-        """No JSON, however deep, is a failure of the server."""
+        """Deeply nested JSON never makes the server fail."""
         headers = (("host", "127.0.0.1:8400"), ("content-type", "application/json"))
         for operation in self.dialect().operations:
             path = re.sub(r"{[^/]*}", "x", operation.path)
@@ -201,7 +204,7 @@ class DialectTests:
                     drive(operation.answer(call, context), _nothing)
 
     def test_other_calls_are_left_alone(self) -> None:
-        """A call that has nothing to do with the vendor is not taken."""
+        """Calls that do not belong to the vendor are not accepted."""
         for path in ("/", "/healthz", "/api/jobmeter/v1/jobs", "/nothing/here"):
             assert self.dialect().match(Call("GET", path, "", ())) is None
 
@@ -216,12 +219,12 @@ class DialectTests:
 
 
 def _nothing(question: Question[Any]) -> Any:  # noqa: ANN401
-    """What a server without any job answers."""
+    """Answer of a server without jobs."""
     raise NotFoundError(f"there is nothing for {type(question).__name__}", "job", "x")
 
 
 def call_of(request: Mapping[str, Any]) -> Call:
-    """The raw call of a case's ``request``."""
+    """Build the raw call of a case's ``request``."""
     return Call(
         method=request.get("method", "GET"),
         raw_path=request["path"],
@@ -232,7 +235,7 @@ def call_of(request: Mapping[str, Any]) -> Call:
 
 
 def describe(question: Any) -> dict[str, Any]:  # noqa: ANN401 - any question
-    """A question as plain JSON: its type and the fields that differ from their default."""
+    """Describe a question as plain JSON: its type and the fields that differ from their default."""
     values = {name: getattr(question, name) for name in _names(question)}
     some = {name: _plain(value) for name, value in values.items() if value not in _EMPTY and value is not False}
     return {"type": type(question).__name__, **some}
@@ -242,7 +245,7 @@ _EMPTY: Sequence[object] = (None, (), frozenset(), "")
 
 
 def result_of(given: Any, question: Question[Any]) -> Any:  # noqa: ANN401 - each question has its own result
-    """A result from its JSON, in the shape that the question's answer has; None for one that finds nothing."""
+    """Decode a result from JSON by the question's type; None stands for an empty result."""
     assert type(question) in _RESULTS, f"no result for {question!r}"
     return _RESULTS[type(question)](given, question)
 
@@ -252,7 +255,7 @@ def _converted(shape: Any, nothing: Any) -> Callable[[Any, Any], Any]:  # noqa: 
 
 
 def _stored(kind: str, column: str) -> Callable[[Any, Any], Receipt]:
-    """By default all of it was stored."""
+    """Build a receipt; by default everything was stored."""
     return lambda given, question: Receipt(**(given or {kind: len(getattr(question, column))}))
 
 
@@ -323,7 +326,7 @@ _RESULTS: Mapping[type, Callable[[Any, Any], Any]] = {
     WriteLines: _stored("lines", "lines"),
     WriteSpans: _stored("spans", "spans"),
 }
-"""By the type of a question what makes its result of its JSON."""
+"""Decoders of results, by the type of question."""
 
 
 def _names(question: Any) -> Sequence[str]:  # noqa: ANN401
@@ -331,7 +334,7 @@ def _names(question: Any) -> Sequence[str]:  # noqa: ANN401
         return ("series", "index", "time", "value")
     if isinstance(question, msgspec.Struct):
         return question.__struct_fields__
-    # What is not shown follows from the rest.
+    # Fields that are not shown follow from the others.
     return [field.name for field in fields(question) if field.repr]
 
 

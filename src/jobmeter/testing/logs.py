@@ -1,4 +1,4 @@
-"""The part of the store contract that is about log lines; ``jobmeter.testing.store.StoreTests`` inherits it."""
+"""Store contract for log lines; ``jobmeter.testing.store.StoreTests`` inherits it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,19 +22,19 @@ _LEVELS = (None, *Level)
 
 
 def line_of(slot: Slot, at_ns: int, text: str = "", **parts: object) -> LogLine:
-    """A line of the slot's job, so many nanoseconds after its start."""
+    """Build a line of the slot's job, ``at_ns`` nanoseconds after its start."""
     values: dict[str, object] = {"replica": "worker-0", **parts}
     return LogLine(time_ns=slot.start * 1_000_000 + at_ns, text=text, job=slot.job, **values)  # type: ignore[arg-type]
 
 
 def read_lines(store: Store, slot: Slot, **parts: object) -> LogPage:
-    """A page of the slot's job."""
+    """Read a page of the slot's job."""
     values: dict[str, object] = {"project": "default", "job": slot.job, "limit": 10_000, **parts}
     return store.read_logs(LogSelector(**values), BUDGET)  # type: ignore[arg-type]
 
 
 def expected(lines: Iterable[LogLine], selector: LogSelector) -> LogPage:
-    """The expected page, found line by line."""
+    """Select the expected page line by line."""
     own = (line for line in lines if (line.project, line.job) == (selector.project, selector.job))
     once = {(line.time_ns, line.replica, line.attempt, line.stream, line.text): line for line in own}
     order = sorted(once, key=lambda key: (*key[:4], key[4].encode()))
@@ -59,7 +59,7 @@ def _matches(line: LogLine, selector: LogSelector) -> bool:
 
 
 class LogTests:
-    """What every store does with log lines."""
+    """Contract tests for log lines."""
 
     def test_lines_come_back_as_they_were_written(self, store: Store, slot: Slot) -> None:
         lines = [
@@ -153,7 +153,7 @@ class LogTests:
                 assert read_lines(store, slot, min_level=level).lines == lines[at:]
 
     def test_a_far_offset_of_many_lines(self, store: Store, slot: Slot) -> None:
-        # Some of them at the same time, all of them twice.
+        # Some lines have equal times, and all lines are written twice.
         lines = [line_of(slot, at // 5 * 5, f"{at:06}", replica=f"worker-{at % 2}") for at in range(12_000)]
         store.append_logs(lines, FOREVER)
         store.append_logs(lines[::2], FOREVER)
@@ -234,7 +234,7 @@ class LogTests:
         for _ in range(data.draw(st.integers(1, 4), "appends")):
             some: Sequence[LogLine] = data.draw(st.lists(lines, max_size=40), "lines")
             store.append_logs(some, FOREVER)
-            # Which of two copies in one call is the last is not said.
+            # It is undefined which of two copies in one call is the last.
             stored += list({line.order: line for line in some}.values())
         begin = slot.start * 1_000_000
         bounds = st.one_of(st.none(), st.integers(0, 31).map(begin.__add__))

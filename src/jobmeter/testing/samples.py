@@ -1,4 +1,4 @@
-"""Samples as a dictionary, and what a store should make of them, computed one by one."""
+"""Samples as a dictionary, and the expected contents of a store, computed one by one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Samples = dict[tuple[Series, int], float]
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One roll-up row; see ``jobmeter.model.batch.BucketColumns``."""
+    """Roll-up row; see ``jobmeter.model.batch.BucketColumns``."""
 
     count: int
     sum: float
@@ -38,7 +38,7 @@ class Bucket:
 
 
 def batch_of(rows: Samples | Sequence[tuple[tuple[Series, int], float]]) -> SampleBatch:
-    """The samples as a batch, in the order of the dictionary; those of a list may repeat each other."""
+    """Convert samples to a batch in order; a list may contain duplicates."""
     samples = list(rows.items() if isinstance(rows, dict) else rows)
     series = list(dict.fromkeys(one for (one, _), _ in samples))
     position = {one: index for index, one in enumerate(series)}
@@ -51,12 +51,12 @@ def batch_of(rows: Samples | Sequence[tuple[tuple[Series, int], float]]) -> Samp
 
 
 def read_all(store: Store, series: Sequence[Series], span: TimeRange, budget: ReadBudget = BUDGET) -> Samples:
-    """Everything that a store has of some series in a range. Fails where blocks are out of order or repeat a sample."""
+    """Read everything that a store has of some series in a range. Fails if blocks are unordered or repeat a sample."""
     found: Samples = {}
     last = (-1, -1)
     for block in store.read(SeriesKeys.of(series), span, budget):
         for index, time, value in zip(block.index.tolist(), block.time.tolist(), block.value.tolist(), strict=True):
-            assert last < (index, time), "samples are out of order, or one is there twice"
+            assert last < (index, time), "samples are out of order or repeated"
             last = (index, time)
             found[series[index], time] = value
     return found
@@ -65,19 +65,19 @@ def read_all(store: Store, series: Sequence[Series], span: TimeRange, budget: Re
 def stored_buckets(
     store: Store, series: Sequence[Series], span: TimeRange, tier: Tier
 ) -> dict[tuple[Series, int], Bucket]:
-    """The roll-up rows that a store has."""
+    """Read the roll-up rows of a store."""
     columns = store.read_buckets(SeriesKeys.of(series), span, tier, BUDGET)
     names = list(Bucket.__dataclass_fields__)
     values = zip(*(getattr(columns, name).tolist() for name in names), strict=True)
     keys = list(zip(columns.index.tolist(), columns.time.tolist(), strict=True))
-    assert keys == sorted(set(keys)), "buckets are out of order, or one is there twice"
+    assert keys == sorted(set(keys)), "buckets are out of order or repeated"
     return {(series[index], time): Bucket(*row) for (index, time), row in zip(keys, values, strict=True)}
 
 
 def brute_buckets(
     stored: Samples, series: Sequence[Series], span: TimeRange, tier: Tier
 ) -> dict[tuple[Series, int], Bucket]:
-    """The roll-up rows that there should be, for the buckets that begin in ``span``."""
+    """Compute the expected roll-up rows for the buckets that begin in ``span``."""
     found: dict[tuple[Series, int], Bucket] = {}
     for one in series:
         samples = sorted((time, value) for (who, time), value in stored.items() if who == one)

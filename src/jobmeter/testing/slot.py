@@ -1,4 +1,4 @@
-"""A job and a time for each test: a store that serves many tests need not be emptied between them."""
+"""Slots: a unique job and time for each test, so that tests can share a store without emptying it."""
 
 import itertools
 
@@ -10,7 +10,7 @@ _slots = itertools.count()
 
 
 class Slot:
-    """A job name and two days that no other test uses."""
+    """Job name and two days that no other test uses."""
 
     def __init__(self) -> None:
         self.number = next(_slots)
@@ -20,13 +20,13 @@ class Slot:
 
     @property
     def key(self) -> int:
-        """The job's key."""
+        """Key of the job."""
         return job_key("default", self.job)
 
     def gauge(self, replica: str = "worker-0") -> Series:
-        """A gauge of the job."""
+        """Build a gauge of the job."""
         return Series("gpu.power", job=self.job, replica=replica)
 
     def counter(self, replica: str = "worker-0") -> Series:
-        """A counter of the job."""
+        """Build a counter of the job."""
         return Series("cpu.time", job=self.job, replica=replica)

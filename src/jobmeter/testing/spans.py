@@ -1,4 +1,4 @@
-"""The part of the store contract that is about spans; ``jobmeter.testing.store.StoreTests`` inherits it."""
+"""Store contract for spans; ``jobmeter.testing.store.StoreTests`` inherits it."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ OWN = frozenset({"default"})
 
 
 def trace_id(slot: Slot, number: int = 0) -> str:
-    """A trace of the slot's own."""
+    """Trace id of the slot."""
     return f"{slot.number + 1:016x}{number:016x}"
 
 
 def span_of(slot: Slot, number: int, at_ns: int = 0, lasts_ns: int = _SECOND, **parts: object) -> Span:
-    """A span of the slot's job, so many nanoseconds after its start."""
+    """Build a span of the slot's job that starts ``at_ns`` nanoseconds after the slot."""
     start = slot.start * 1_000_000 + at_ns
     given: dict[str, object] = {
         "trace": trace_id(slot),
@@ -40,13 +40,13 @@ def span_of(slot: Slot, number: int, at_ns: int = 0, lasts_ns: int = _SECOND, **
 
 
 def listed(store: Store, slot: Slot, **parts: object) -> list[Trace]:
-    """The traces of the slot's job."""
+    """List the traces of the slot's job."""
     values: dict[str, object] = {"projects": OWN, "job": slot.job, "limit": 100, **parts}
     return store.read_traces(TraceFilter(**values), BUDGET).traces  # type: ignore[arg-type]
 
 
 def read_spans(store: Store, *traces: str, **parts: object) -> list[Span]:
-    """The spans of some traces."""
+    """Read the spans of some traces."""
     return store.read_spans(SpanFilter(projects=OWN, traces=frozenset(traces), **parts), BUDGET)  # type: ignore[arg-type]
 
 
@@ -67,7 +67,7 @@ def _some(values: Sequence[object]) -> "st.SearchStrategy[frozenset[object]]":
 
 
 class SpanTests:
-    """What every store does with spans."""
+    """Contract tests for spans."""
 
     def test_spans_come_back_as_they_were_written(self, store: Store, slot: Slot) -> None:
         full = span_of(
@@ -189,7 +189,7 @@ class SpanTests:
         spans = data.draw(st.lists(self._spans(slot), max_size=8))
         store.append_spans(spans, FOREVER)
         oracle = MemorySpans()
-        # The engine stores one of two equal spans, whichever.
+        # The engine stores either of two equal spans.
         oracle.append({span.order: span for span in read_spans(store, *(span.trace for span in spans))}.values())
         for _ in range(3):
             selector = data.draw(self._filters(slot))

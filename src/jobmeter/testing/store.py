@@ -1,7 +1,7 @@
-"""The store contract as tests: inherit ``StoreTests`` and give a ``store`` fixture.
+"""Store contract as tests: inherit ``StoreTests`` and provide a ``store`` fixture.
 
-A store that serves many tests need not be emptied between them: every test writes jobs of its own, at times of its own.
-Values are multiples of a quarter, so that sums are exact and compared as such.
+Tests can share a store without emptying it: every test writes its own jobs at its own times. Values are multiples of a
+quarter, so that sums are exact and can be compared exactly.
 """
 
 import threading
@@ -26,16 +26,16 @@ from jobmeter.testing.system_logs import SystemLogTests
 
 
 class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
-    """What every store does."""
+    """Contract tests of every store."""
 
     @pytest.fixture
     @abstractmethod
     def store(self) -> Store:
-        """An open store; it may have rows of other tests."""
+        """Open store; it may contain rows of other tests."""
 
     @pytest.fixture
     def slot(self) -> Slot:
-        """A job and a time of its own."""
+        """Job and time of the test."""
         return Slot()
 
     def test_gives_back_what_was_appended(self, store: Store, slot: Slot) -> None:
@@ -447,7 +447,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
 
     @staticmethod
     def _check_trusted(store: Store, slot: Slot, series: Sequence[Series], stored: Samples) -> None:
-        """What ``rolled_up_ranges`` vouches for is right."""
+        """Check that all hours that ``rolled_up_ranges`` lists are rolled up correctly."""
         for part in store.rolled_up_ranges([slot.key], slot.span):
             StoreTests._check_buckets(store, part, series, stored)
 

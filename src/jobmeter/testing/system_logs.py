@@ -1,4 +1,4 @@
-"""The part of the store contract that is about system logs and searches; ``StoreTests`` inherits it."""
+"""Store contract for system logs and searches; ``StoreTests`` inherits it."""
 
 import re
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from jobmeter.testing.samples import BUDGET, FOREVER
 from jobmeter.testing.slot import Slot
 
 _Search = tuple[str, Callable[[LogLine], bool]]
-"""A text in the language of searches, and in plain Python whether it finds a line."""
+"""Search text, and a Python function that tells if it finds a line."""
 _PARTS = ("xid", "Xid", "oom", "79", "é", "ÉTÉ", "page", "fault", "a_b", "error", "err", "errors", "eRR0r")
 
 
 def system_line(slot: Slot, at_ns: int, text: str, **parts: object) -> LogLine:
-    """A line of the kernel log of the slot's own node, so many nanoseconds after its start."""
+    """Build a kernel log line of the slot's node, ``at_ns`` nanoseconds after its start."""
     values: dict[str, object] = {"facility": "kern", "stream": "kernel", "node": slot.job, **parts}
     return LogLine(time_ns=slot.start * 1_000_000 + at_ns, text=text, **values)  # type: ignore[arg-type]
 
@@ -36,7 +36,7 @@ def _words(text: str) -> list[str]:
 
 
 def _has(*wanted: str) -> Callable[[LogLine], bool]:
-    """Return whether a line has words that fit these patterns, next to each other."""
+    """Match lines with adjacent words that fit these patterns."""
 
     def found(line: LogLine) -> bool:
         own, size = _words(line.text), len(wanted)
@@ -143,11 +143,11 @@ SEARCHES: st.SearchStrategy[_Search] = st.recursive(
     ),
     max_leaves=6,
 )
-"""Searches whose texts are in parentheses, so that they mean the same to every reader."""
+"""Searches with parenthesised texts, so that every reader understands them equally."""
 
 
 class SystemLogTests:
-    """What every store does with the system logs of nodes, and with searches."""
+    """Contract tests for system logs and searches."""
 
     def test_system_lines_come_back_as_they_were_written(self, store: Store, slot: Slot) -> None:
         lines = [

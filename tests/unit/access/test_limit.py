@@ -90,7 +90,7 @@ def test_a_rate_of_an_account_counts_the_calls_of_all_its_keys(clock: FixedClock
     documented = Rate(1, 2, Per.ACCOUNT)
     limiter.take("k", "DeleteResourceLog", documented, "team-a")
     limiter.take("other", "DeleteResourceLog", documented, "team-a")
-    with pytest.raises(ThrottledError, match="by one account"):
+    with pytest.raises(ThrottledError, match="for each account"):
         limiter.take("third", "DeleteResourceLog", documented, "team-a")
     limiter.take("third", "DeleteResourceLog", documented, "team-b")
 

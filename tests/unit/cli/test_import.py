@@ -81,7 +81,7 @@ def test_bad_rows_can_be_skipped(taken, run, tmp_path):
     file.write_text(HEADER + line(0) + line(1, "lots") + line(2).replace("j2", "/"))
     result = run("import", str(file), "--skip-bad")
     assert "imported 1 row of 1 job" in result.stdout
-    assert "left out 2 bad rows" in result.stdout
+    assert "skipped 2 bad rows" in result.stdout
     assert len(taken) == 1
 
 
@@ -159,6 +159,6 @@ def test_it_gives_up_in_the_end(server, run, tmp_path, monkeypatch):
 
 
 def test_missing_files_and_folders_are_reported(run, tmp_path):
-    assert "there is no file" in str(run("import", str(tmp_path / "none.csv")).exception)
+    assert "no such file" in str(run("import", str(tmp_path / "none.csv")).exception)
     assert "is a folder" in str(run("import", str(tmp_path)).exception)
     assert run("import").exit_code == 2

@@ -6,8 +6,8 @@ from jobmeter.cli.run import missing_interpreter
 @pytest.mark.parametrize(
     ("first", "message"),
     [
-        (b"#!/none/python9 -u\n", "its interpreter /none/python9 is not there"),
-        (b"#! /none/sh\r\n", "its interpreter /none/sh is not there (its first line ends with a carriage return)"),
+        (b"#!/none/python9 -u\n", "its interpreter /none/python9 does not exist"),
+        (b"#! /none/sh\r\n", "its interpreter /none/sh does not exist (its first line ends with a carriage return)"),
         (b"#!/bin/sh\n", ""),
         (b"#!\n", ""),
         (b"\x7fELF", ""),

@@ -84,7 +84,7 @@ def test_jobs_are_filtered_by_findings(listed, run):
 def test_the_help_has_its_options_under_headings(run):
     text = run("jobs", "--help").stdout
     headings = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert headings == ["Which jobs:", "How they are shown:", "Which server:", "Other options:"]
+    assert headings == ["Filters:", "Output:", "Connection:", "Other options:"]
     which, shown, server, others = (text.index(heading) for heading in headings)
     assert which < text.index("--finding RULE") < text.index("--project") < shown
     assert shown < text.index("--limit") < server < text.index("--server URL") < others

@@ -84,7 +84,7 @@ def test_a_key_of_all_projects_names_none(tmp_path: Path) -> None:
     [
         (("create", "--name", "a b", "--role", "admin"), 1, "name 'a b' is not a name"),
         (("create", "--name", "a", "--role", "admin", "--project", "x_y"), 1, "project 'x_y' is not a project"),
-        (("revoke", "key-none"), 1, "there is no key 'key-none'"),
+        (("revoke", "key-none"), 1, "there is no valid key 'key-none'"),
         (("list", "--registry", "mysql://h/d"), 1, "sqlite or postgresql"),
         (("create", "--name", "a", "--role", "root"), 2, "root"),
         (("create", "--role", "admin"), 2, "--name"),
@@ -156,4 +156,4 @@ def test_the_policies_of_a_key_are_replaced(tmp_path: Path) -> None:
     shown = json.loads(jobmeter(tmp_path, "show", made["id"], "--json").stdout)
     assert [policy["name"] for policy in shown["policies"]] == ["AliyunARMSFullAccess"]
     assert jobmeter(tmp_path, "policies", made["id"]).returncode == 2
-    assert "there is no key" in jobmeter(tmp_path, "policies", "key-none", "--policy", "AliyunPAIFullAccess").stderr
+    assert "no valid key" in jobmeter(tmp_path, "policies", "key-none", "--policy", "AliyunPAIFullAccess").stderr

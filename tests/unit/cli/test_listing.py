@@ -28,7 +28,7 @@ def test_a_narrow_one_has_none_of_those_that_can_be_spared_and_says_so():
     text = shown(60, spare=("user", "name"))
     assert text.splitlines()[0].split() == ["id", "state"]
     assert ROWS[0][0] in text
-    assert "not shown for want of room: name, user" in text
+    assert "hidden columns: name, user" in text
 
 
 def test_where_no_table_fits_rows_are_stacked():

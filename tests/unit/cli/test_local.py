@@ -162,7 +162,7 @@ def test_a_server_that_does_not_start_is_reported_from_its_log(startable):
 def test_without_the_server_extra_the_remedy_is_reported(data, monkeypatch):
     monkeypatch.setattr(local, "DEFAULT_SERVER", "http://127.0.0.1:9")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigurationError, match=r"server extra, or name a server"):
+    with pytest.raises(ConfigurationError, match=r"\[server\]', or name a server"):
         local.connect(None, None, data)
 
 

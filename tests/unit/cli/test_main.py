@@ -1,5 +1,8 @@
 """The command itself: exit status, wrong usage, interrupts."""
 
+import re
+import shlex
+
 import click
 import pytest
 
@@ -50,3 +53,39 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_verb_that_is_none_is_answered_with_those_that_are_near(capsys):
     assert leave("metric", "j") == 2
     assert "No such command 'metric'; did you mean metrics?" in capsys.readouterr().err
+
+
+def parsed(command: click.Command, name: str, words: list[str], parent: click.Context | None = None) -> None:
+    """Let click parse the words, and those of the commands below; raises UsageError for wrong ones."""
+    context = command.make_context(name, words, parent=parent)
+    if isinstance(command, click.Group):
+        found, below, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert found is not None
+        assert below is not None
+        parsed(below, found, rest, context)
+
+
+@pytest.mark.parametrize("verb", main_module.VERBS)
+def test_the_help_of_a_verb_ends_with_two_examples_that_parse(verb, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(click.Path, "convert", lambda _self, value, _parameter, _context: value)
+    command = main_module.cli.get_command(click.Context(main_module.cli), verb)
+    assert command is not None
+    lines = re.findall(r"^  (jobmeter .*)$", command.epilog or "", re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        words = shlex.split(line)[1:]
+        assert words[0] == verb
+        parsed(main_module.cli, "jobmeter", words)
+
+
+def test_an_example_with_an_unknown_option_would_be_found():
+    with pytest.raises(click.UsageError):
+        parsed(main_module.cli, "jobmeter", ["jobs", "--colour", "red"])
+
+
+def test_the_short_text_of_a_verb_is_written_once():
+    for verb, text in main_module.VERBS.items():
+        command = main_module.cli.get_command(click.Context(main_module.cli), verb)
+        assert command is not None
+        assert command.short_help == text

@@ -88,7 +88,7 @@ def test_a_job_whose_data_takes_too_long_to_look_at_is_shown_all_the_same(server
 def test_a_job_without_samples(server, run):
     server.on("/jobs/b", {"job": {"id": "b"}, "summary": {}})
     text = run("show", "b").stdout
-    assert "nothing was measured yet" in text
+    assert "no measurements yet" in text
     assert "not recorded" in text
 
 

@@ -79,9 +79,9 @@ def refused():
 @pytest.mark.parametrize(
     ("begins", "ends", "status", "said"),
     [
-        (Closed, Closed, Status.OK, "with what they used"),
-        (Closed, refused, Status.LIMITED, "short processes are found; what they used at last is missed"),
-        (refused, refused, Status.LIMITED, "is missed: its events cannot be read (Operation not permitted)"),
+        (Closed, Closed, Status.OK, "with their usage"),
+        (Closed, refused, Status.LIMITED, "short processes are found, but their last usage cannot be read"),
+        (refused, refused, Status.LIMITED, "are missed: their events cannot be read (Operation not permitted)"),
     ],
 )
 def test_events_of_processes(tmp_path, begins, ends, status, said):
@@ -142,7 +142,7 @@ def test_sources_of_the_kernel_that_are_not_there_or_not_read(machine):
     found = by_name(check_kernel(machine))
     assert (found["pressure"].status, found["log"].status) == (Status.OK, Status.OK)
     assert found["perf"].text.endswith("perf_event_paranoid is 2")
-    assert found["rapl"].text.startswith("the kernel offers 1 counters")
+    assert found["rapl"].text.startswith("the kernel offers 1 energy counters")
     assert found["journal"].status is Status.ABSENT, "an empty folder is no journal"
 
 
@@ -326,7 +326,7 @@ def test_a_spool_in_each_state(machine, tmp_path):
     os.utime(segment, (0, 0))
     assert (said().status, "the oldest since 1970-01-01" in said().text) == (Status.PROBLEM, True)
     write(folder / "rejected/1.frames", "")
-    assert (said().status, "1 bodies that the server refused" in said().text) == (Status.PROBLEM, True)
+    assert (said().status, "1 refused bodies are quarantined" in said().text) == (Status.PROBLEM, True)
 
 
 def test_the_kernel_reports_who_has_a_spool_open(tmp_path):
@@ -355,7 +355,7 @@ def test_a_node_of_slurm_and_of_kubernetes(machine, tmp_path):
     write(tmp_path / "slurm.conf", "ClusterName=alpha\n")
     environment = {"PATH": f"{ping.parent}:{os.environ['PATH']}", "SLURM_CONF": str(tmp_path / "slurm.conf")}
     found = by_name(check_schedulers(machine, environment, kubeconfig=str(tmp_path / "none")))
-    assert found["slurm"].text == "slurmd runs here, of cluster alpha; Slurmctld(primary) at head is UP"
+    assert found["slurm"].text == "slurmd of cluster alpha runs here; Slurmctld(primary) at head is UP"
     assert found["kubernetes"].status is Status.PROBLEM
     write(ping, "#!/bin/sh\necho 'Slurmctld(primary) at head is DOWN'\nexit 1\n")
     assert by_name(check_schedulers(machine, environment))["slurm"].status is Status.PROBLEM

@@ -3,7 +3,7 @@
 import pytest
 
 from jobmeter.collect.scheduler.base import Scheduler
-from jobmeter.collect.scheduler.watch import InCluster
+from jobmeter.collect.scheduler.watch import ClusterScopedIds
 from jobmeter.model.cluster import job_in_cluster
 from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord
 from jobmeter.model.sample import Sample
@@ -28,7 +28,7 @@ class Measuring(Asking):
 
 
 def test_jobs_and_their_events_and_samples_go_by_their_cluster():
-    found = InCluster(Measuring(), "beta")
+    found = ClusterScopedIds(Measuring(), "beta")
     reported = found.poll(5)
     assert [(job.job_id, job.name) for job in reported.jobs] == [("21@beta", "train")]
     assert [event.job for event in reported.events] == ["21@beta", ""]
@@ -38,7 +38,7 @@ def test_jobs_and_their_events_and_samples_go_by_their_cluster():
 
 
 def test_one_that_measures_nothing_does_not_afterwards():
-    assert InCluster(Asking(), "beta").measure(5) == []
+    assert ClusterScopedIds(Asking(), "beta").measure(5) == []
 
 
 @pytest.mark.parametrize("job", ["21", "x" * 100, "x" * 128])

@@ -442,4 +442,4 @@ def test_warnings_have_a_limit(tree, tmp_path, caplog, monkeypatch):
         tree.link(f"logs/{at}.log", secret, ALICE)
     assert node.rounds(24) == []
     assert caplog.text.count("is not read") == 3
-    assert "others are not named any more" in caplog.text
+    assert "further files are not logged" in caplog.text

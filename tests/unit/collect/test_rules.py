@@ -142,7 +142,7 @@ def test_a_scheduler_and_tags_come_before_rules(tmp_path, found):
         ('[[job]]\ncommand = "b*"\njob = "{2}"\n', "names {2}; there is 1, pid"),
         ('[[job]]\ncommand = "b"\njob = "{pid:>9}"\n', "names {pid:>9}; there is pid"),
         ('[[job]]\ncommand = "b"\njob = "{pid.real}"\n', "names {pid.real}"),
-        ('[[job]]\ncommand = "b"\njob = "{"\n', "has a bracket without its other"),
+        ('[[job]]\ncommand = "b"\njob = "{"\n', "has an unmatched bracket"),
         ('[[job]]\nunit = "a"\nstate = "b"\n', "unknown field `state`"),
         ("[[job]\n", "rules.toml: "),
         ("#" * (MOST_BYTES + 1), "is longer than"),

@@ -11,7 +11,7 @@ from tests.fakes import NOW, SetClock
 from jobmeter.collect.outbox import Outbox
 from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.health import REPORT_MS, Health
-from jobmeter.collect.scheduler.watch import InCluster, Watch
+from jobmeter.collect.scheduler.watch import ClusterScopedIds, Watch
 from jobmeter.errors import UnavailableError
 from jobmeter.model.record import JobRecord, Records, SchedulerRecord
 from jobmeter.wire.native.decode import decode
@@ -43,7 +43,7 @@ class Watched:
 
     def __init__(self, *, in_cluster: bool = False) -> None:
         self.clock, self.outbox, self.scheduler = SetClock(), Outbox(None), Answering()
-        scheduler = InCluster(self.scheduler, "c") if in_cluster else self.scheduler
+        scheduler = ClusterScopedIds(self.scheduler, "c") if in_cluster else self.scheduler
         health = Health("kubernetes", "c", STEP_MS, self.outbox, self.clock)
         self.watch = Watch(scheduler, self.outbox, self.clock, STEP_MS, health)
 
@@ -76,7 +76,7 @@ def test_a_problem_is_reported_when_it_begins_and_when_it_ends(
         assert (found.kind, found.cluster, found.interval_ms) == ("kubernetes", "c", STEP_MS)
         assert (found.problem, found.since, found.time) == (text, began, began)
         assert [record.message for record in caplog.records] == [
-            f"{text}; since 2026-01-01T00:00:30Z, tried again until it answers"
+            f"{text}; since 2026-01-01T00:00:30Z, retrying until it answers"
         ]
         one.scheduler.part, one.scheduler.error = "", None
         (found,) = one.poll(2)[:1]

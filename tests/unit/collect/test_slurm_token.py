@@ -52,7 +52,7 @@ def test_one_that_expired_says_when():
     assert token is not None
     assert token.problem(1795224943999) == ""
     assert token.problem(1795224944000) == (
-        "the token of SLURM_JWT expired at 2026-11-21T01:35:44Z; make another one (`scontrol token`)"
+        "the token of SLURM_JWT expired at 2026-11-21T01:35:44Z; create a new one (`scontrol token`)"
     )
 
 

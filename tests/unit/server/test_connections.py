@@ -109,7 +109,7 @@ def test_the_log_says_it_once_a_minute_however_many_there_are(caplog):
             port.connections.admit(Client())
         port.connections.sweep()
     assert len(caplog.records) == 3
-    assert "http: 6000 waiting connections were closed to make place" in caplog.text
+    assert "http: 6000 idle connections were closed to make room" in caplog.text
 
 
 def test_a_trickle_is_no_progress():

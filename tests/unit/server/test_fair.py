@@ -5,7 +5,7 @@ from tests.fakes import SetClock
 
 from jobmeter.errors import ThrottledError
 from jobmeter.server import fair
-from jobmeter.server.fair import FairQueue, Place
+from jobmeter.server.fair import FairQueue, QueueEntry
 
 
 class Queue:
@@ -17,7 +17,7 @@ class Queue:
         self.admitted = []
 
     def wait(self, key, times=1):
-        places = [Place(key, lambda: self.admitted.append(key)) for _ in range(times)]
+        places = [QueueEntry(key, lambda: self.admitted.append(key)) for _ in range(times)]
         for place in places:
             self.queue.wait(place)
         return places

@@ -20,7 +20,7 @@ from jobmeter.errors import InvalidRequestError, ThrottledError
 from jobmeter.model.series import job_key
 from jobmeter.model.time import SystemClock
 from jobmeter.query.meter import Meter
-from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Lane, Waiting, admitted_run
+from jobmeter.server.admission import LONG, Admission, ConcurrencyLimiter, Lane, QueuedQuestion, admitted_run
 from jobmeter.settings import Limits
 from jobmeter.store.clickhouse import engine, pool
 from jobmeter.store.memory import MemoryStore
@@ -37,7 +37,7 @@ def lane():
 
 def _question(turns, key, work):
     """What a door runs on a thread."""
-    return lambda: turns.begin(key, turns.account(), lambda turn: turn.whole(work))
+    return lambda: turns.begin(key, turns.account(), lambda ticket: ticket.whole(work))
 
 
 def _ask(turns, lane, key, work):
@@ -56,7 +56,7 @@ def test_a_key_that_has_its_number_under_way_waits_without_a_thread(lane):
         assert await asyncio.gather(*slow) == [True] * 20
 
     asyncio.run(main())
-    assert turns.begin("a", turns.account(), lambda turn: turn.whole(lambda: 1)) == 1
+    assert turns.begin("a", turns.account(), lambda ticket: ticket.whole(lambda: 1)) == 1
 
 
 def _waiting(queue):
@@ -114,12 +114,12 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
     turns = Admission(clock, Budget(concurrent=1), lambda rows, seconds: charged.append((rows, seconds)))
     first, is_first_over, has_it, begins, works, ends = (threading.Event() for _ in range(6))
 
-    def go(turn):
+    def run(ticket):
         if not is_first_over.is_set():
-            return turn.whole(first.wait)
+            return ticket.whole(first.wait)
         has_it.set()
         begins.wait()
-        return turn.whole(work)
+        return ticket.whole(work)
 
     def work():
         works.set()
@@ -127,9 +127,9 @@ def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays
         clock.time_ms += 7_000
 
     async def main():
-        one = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), go)))
+        one = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), run)))
         await until(lambda: lane.busy == 1)
-        other = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), go)))
+        other = asyncio.ensure_future(admitted_run(turns, lane, lambda: turns.begin("a", turns.account(), run)))
         await until(lambda: _waiting(turns._short) == 1)
         is_first_over.set()
         first.set()
@@ -285,14 +285,14 @@ def test_a_long_question_is_charged_once_and_its_time_is_without_the_waiting():
         clock.time_ms += 1_000
         return meter.budget(1_000_000).seconds
 
-    waiting = turns.begin("a", turns.account(), lambda turn: turn.whole(work))
-    assert isinstance(waiting, Waiting)
+    waiting = turns.begin("a", turns.account(), lambda ticket: ticket.whole(work))
+    assert isinstance(waiting, QueuedQuestion)
     clock.time_ms += 29_000
 
-    async def go_on():
-        return turns.go_on(waiting, await turns.wait(waiting))
+    async def run_queued():
+        return turns.run_queued(waiting, await turns.wait(waiting))
 
-    assert asyncio.run(go_on()) == Limits().query_seconds - 1
+    assert asyncio.run(run_queued()) == Limits().query_seconds - 1
     assert charged == [(10, 1.0), (10, 1.0)]
 
 
@@ -313,7 +313,7 @@ def test_seats_are_few_and_fewer_for_one_key():
 
 
 class _Slow(MemoryStore):
-    """Reads wait until they are let go."""
+    """Reads wait until they are released."""
 
     def __init__(self):
         super().__init__()

@@ -444,7 +444,7 @@ def test_where_all_are_busy_a_request_with_a_body_is_answered_before_it_comes():
             await wire.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
             head, body = await wire.answer()
             assert head.startswith(b"HTTP/1.1 503 ")
-            assert b"as many connections" in body
+            assert b"connection limit" in body
             await wire.send(b"67890")
             wire.writer.write_eof()
             assert not await wire.rest()
@@ -476,7 +476,7 @@ def test_where_all_are_busy_health_is_answered_and_the_rest_advised_to_come_agai
             await wire.send(GET)
             head, body = await wire.answer()
             assert head.startswith(b"HTTP/1.1 503 ")
-            assert b"as many connections" in body
+            assert b"connection limit" in body
             assert not await wire.rest()
         assert [scope["raw_path"] for scope in application.scopes] == [b"/healthz"]
 

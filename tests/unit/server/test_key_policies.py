@@ -42,7 +42,7 @@ def test_a_key_may_do_what_its_policies_allow(server):
     [
         ({}, "role", "a role, policies, or both"),
         ({"policies": []}, "role", "a role, policies, or both"),
-        ({"policies": ["Nobody"]}, "policies[0]", "there is no policy 'Nobody'"),
+        ({"policies": ["Nobody"]}, "policies[0]", "unknown policy 'Nobody'"),
         ({"policies": ["JobmeterFullAccess", own({**READ, "Condition": {}})]}, "policies[1]", "Condition"),
         ({"policies": [own({**READ, "Effect": "Perhaps"})]}, "policies[0]", "Effect"),
         ({"policies": [own({**READ, "Resource": "acs:x"})]}, "policies[0]", "'acs:x'"),

@@ -129,9 +129,9 @@ def test_a_server_that_does_not_renew_loses_its_lease_and_says_so(servers, caplo
         work.free.set()
         thread.join()
     logged = {record.getMessage() for record in caplog.records}
-    said = "the lease of roll-up was not renewed"
+    said = "the lease for roll-up was not renewed"
     assert (f"{said}: the registry is away" if failure is AWAY else said) in logged
-    assert "another server began with roll-up while this one is at it" in logged
+    assert "another server started roll-up while this server was still working on it" in logged
     assert not second.take_lease("roll-up", "b", clock.time_ms, clock.time_ms + 1)
 
 
@@ -154,9 +154,9 @@ def test_a_server_that_died_is_followed_when_its_time_is_over(servers) -> None:
         ("", None, 7_200, ""),
         ("", "0", 0, ""),
         ("", "60", 60, ""),
-        ("clickhousedb://u@h:8123/d", None, 0, "are not kept in memory, as other servers may write"),
+        ("clickhousedb://u@h:8123/d", None, 0, "are not cached in memory because other servers may write"),
         ("clickhousedb://u@h:8123/d", "0", 0, ""),
-        ("clickhousedb://u@h:8123/d", "3600", 3_600, "answers lack what another server writes"),
+        ("clickhousedb://u@h:8123/d", "3600", 3_600, "answers lack samples that other servers write"),
     ],
 )
 def test_memory_is_trusted_where_nobody_else_writes_or_the_operator_says_so(

@@ -67,8 +67,8 @@ def test_a_rule_that_is_none_is_answered_with_those_that_are_near(stored):
     refused = stored.call("GET", "/jobs?finding=any&finding=gpu_idle")
     assert refused.status == 400
     message = refused.json()["error"]["message"]
-    assert message.startswith("there is no rule 'gpu_idle'; did you mean gpu_idle_allocated")
-    assert "; the rules are " in stored.call("GET", "/jobs?finding=zzz").json()["error"]["message"]
+    assert message.startswith("unknown rule 'gpu_idle'; did you mean gpu_idle_allocated")
+    assert "; valid rules: " in stored.call("GET", "/jobs?finding=zzz").json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ def test_what_a_text_names(stored, text, job):
 def test_an_unclear_beginning_names_those_that_are_meant(stored):
     reply = resolve(stored, "resnet-")
     assert reply.status == 409
-    assert "2 jobs begin with 'resnet-': resnet-2-bb, resnet-1-aa" in reply.json()["error"]["message"]
+    assert (
+        "2 jobs begin with 'resnet-', use a longer prefix: resnet-2-bb, resnet-1-aa" in reply.json()["error"]["message"]
+    )
 
 
 def test_an_unknown_job_is_answered_with_those_that_are_near(stored):

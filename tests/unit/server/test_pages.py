@@ -109,7 +109,7 @@ def test_nothing_else_of_the_folder_or_beside_it_is_there(door, path):
 
 
 def test_files_are_only_read(door):
-    with pytest.raises(NotFoundError, match="POST is not possible"):
+    with pytest.raises(NotFoundError, match="POST is not allowed"):
         door.route(Call("POST", "/", "", ()))
 
 

@@ -388,7 +388,7 @@ def test_memory_is_taken_for_as_long_as_a_thread_works_on_it():
 
 
 def test_what_never_fits_is_not_advised_to_try_again():
-    with pytest.raises(LimitExceededError, match="all requests together may take 100"):
+    with pytest.raises(LimitExceededError, match="for all requests together is 100"):
         MemoryBudget(100).account().take(101)
 
 

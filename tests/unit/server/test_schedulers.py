@@ -53,7 +53,7 @@ def test_a_scheduler_that_answers(server):
         "",
         None,
     )
-    assert lines(server) == ["kubernetes of cluster c: answers, last heard of at 2026-01-01 00:00:00 UTC"]
+    assert lines(server) == ["kubernetes of cluster c: ok, last report at 2026-01-01 00:00:00 UTC"]
 
 
 def test_a_scheduler_that_does_not_answer(server):

@@ -61,7 +61,7 @@ def test_nothing_holds_a_process_up_beyond_its_grace_time(blocked):
         """
     )
     assert status == 1
-    assert "not done 0.2 seconds after the signal to stop, ending now: 3 requests; threads " in said
+    assert "still running 0.2 seconds after the stop signal, ending now: 3 requests; threads " in said
     assert "MainThread" in said
 
 

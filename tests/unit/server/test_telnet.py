@@ -305,7 +305,7 @@ def test_lines_wait_for_memory_and_are_given_up_after_that(telnet, monkeypatch):
     wait_until(lambda: memory.in_use == 0, "the end of the lines before")
     others = memory.size
     memory.take(others)
-    assert line.ask(put()).startswith("put: storage error: the requests under way use all the memory")
+    assert line.ask(put()).startswith("put: storage error: the running requests use all available memory")
     assert line.rest() == ""
     memory.give_back(others)
     assert telnet.series() == []

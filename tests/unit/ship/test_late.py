@@ -116,7 +116,8 @@ def test_too_many_are_counted_and_reported(way, monkeypatch):
     assert (way.state(shipper).dropped, way.state(shipper).shipped) == (4, 6)
     last_event = way.registry.events(EventFilter(types=frozenset({EventType.SHIPPER}))).events[-1]
     assert last_event.reason == "ShipperDropped"
-    assert last_event.message.startswith("4 log lines of job new came before it was of rg, were too many")
+    expected = "4 log lines of job new arrived before its group rg was known. They exceeded the limit"
+    assert last_event.message.startswith(expected)
 
 
 def test_long_lines_are_too_many_sooner(way, monkeypatch):
@@ -266,4 +267,4 @@ def test_too_many_lines_of_a_node_are_counted(way, monkeypatch):
     assert way.shipped(shipper) == ["3", "4", "5", "6"]
     assert way.state(shipper).dropped == 3
     last_event = way.registry.events(EventFilter(types=frozenset({EventType.SHIPPER}))).events[-1]
-    assert last_event.message.startswith("3 log lines of node late came before it was of rg")
+    assert last_event.message.startswith("3 log lines of node late arrived before its group rg was known")

@@ -333,11 +333,11 @@ def test_a_sink_removed_from_the_settings_is_reported_as_missing(house):
     house.put("a")
 
     def missing():
-        raise NotFoundError("the settings of this server map p/l to no sink", "sink")
+        raise NotFoundError("the settings of this server have no sink for p/l", "sink")
 
     pump = Pump(shipper, missing, house.store, house.registry, house.clock)
     assert pump.step() > 0
-    assert house.state(shipper).error == "the settings of this server map p/l to no sink"
+    assert house.state(shipper).error == "the settings of this server have no sink for p/l"
 
 
 def test_shipped_lines_leave_the_outbox(house, monkeypatch):

@@ -58,7 +58,7 @@ def test_a_failing_sink_is_reported_once_and_so_is_its_return(house):
         house.forward(pump.step())
     assert reasons(house) == ["Created", "Failed"]
     failed = shipper_events(house)[-1]
-    assert failed.message == "The sink p/l of the logs of rg does not take lines: it is away."
+    assert failed.message == "The sink p/l of the logs of rg does not accept lines: it is away."
     assert failed.level is Level.WARNING
     house.sink.failure = None
     pump.step()
@@ -116,6 +116,6 @@ def test_what_is_lost_is_reported_with_its_number_and_not_by_every_batch(house):
     assert [one.message for one in shipper_events(house)[1:]] == [
         "10 log lines of rg expired first and were not shipped to p/l.",
         "15 log lines of rg expired first and were not shipped to p/l.",
-        "1 log lines of rg were refused for good and were not shipped to p/l.",
+        "1 log lines of rg were permanently refused and were not shipped to p/l.",
     ]
     assert house.state(shipper).dropped == 25

@@ -1,4 +1,4 @@
-"""Credential schemes: pure functions over a raw call. ``SCHEMES`` names them all."""
+"""Credential schemes: pure functions over a raw call. ``SCHEMES`` lists them all."""
 
 from jobmeter.access.call import Claim, ClaimKind, Scheme
 from jobmeter.access.signatures.acs3 import ACS3
@@ -9,16 +9,16 @@ from jobmeter.access.signatures.session import LINK, SESSION
 from jobmeter.access.signatures.tokens import ACS_BEARER, API_KEY, BASIC, BEARER, SHARE, TRACE, X_AUTH_TOKEN
 
 TOKENS: tuple[Scheme, ...] = (BEARER, API_KEY, X_AUTH_TOKEN)
-"""A key's token, in each of the places where one may be."""
+"""Schemes for a key's token, by its place in the call."""
 
 NATIVE: tuple[Scheme, ...] = (*TOKENS, SESSION)
-"""The schemes of our own API: a key's token, else the page's session."""
+"""Schemes of our own API: a key's token, else the page's session."""
 
 ALIBABA: tuple[Scheme, ...] = (BEARER, ACS3, ROA, RPC, ACS_BEARER, API_KEY, X_AUTH_TOKEN)
-"""What Alibaba's SDKs send, and a key's token besides: first, since it is found without parsing a signature."""
+"""Schemes of Alibaba's SDKs and of a key's token. Tokens come first because they need no signature parsing."""
 
 HUAWEI: tuple[Scheme, ...] = (X_AUTH_TOKEN, SDK_HMAC, BEARER, API_KEY)
-"""What Huawei Cloud's SDKs send, and a key's token besides. A token is enough, even where a signature is there too."""
+"""Schemes of Huawei Cloud's SDKs and of a key's token. A token is enough, even beside a signature."""
 
 SCHEMES: tuple[Scheme, ...] = (*ALIBABA, SDK_HMAC, BASIC, TRACE, SHARE, SESSION, LINK)
 """Every scheme."""

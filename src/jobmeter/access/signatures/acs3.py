@@ -36,12 +36,12 @@ _CREDENTIAL = re.compile(
 
 
 class Acs3:
-    """``Authorization: ACS3-... Credential=ID,SignedHeaders=a;b,Signature=HEX``. See ``Scheme``."""
+    """Scheme ``Authorization: ACS3-... Credential=ID,SignedHeaders=a;b,Signature=HEX``."""
 
     name = "acs3"
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. Every ``x-acs-`` header of the call must be among those that are signed."""
+        """Return the claim. Every ``x-acs-`` header of the call must be signed."""
         parsed = _parse(call)
         if parsed is None:
             return None
@@ -51,7 +51,7 @@ class Acs3:
         if unsigned:
             raise UnauthenticatedError(f"not signed, or missing: {', '.join(sorted(unsigned))}", "incomplete-signature")
         if any(len(header_values(call, name)) > 1 for name in signed if name in REQUIRED):
-            raise UnauthenticatedError("a header that must be signed is there more than once", "malformed")
+            raise UnauthenticatedError("a header that must be signed appears more than once", "malformed")
         nonce = call.header("x-acs-signature-nonce").strip()
         if not 1 <= len(nonce) <= MAX_NONCE:
             raise UnauthenticatedError(f"x-acs-signature-nonce must have 1 to {MAX_NONCE} characters", "malformed")
@@ -63,7 +63,7 @@ class Acs3:
         )
 
     def verify_headers(self, call: Call, secret: str) -> bool:
-        """See ``Scheme.verify_headers``."""
+        """Verify the signature of the headers."""
         parsed = _parse(call)
         if parsed is None:
             return False
@@ -71,7 +71,7 @@ class Acs3:
         return same(sign(parsed["algorithm"], request, secret), parsed["signature"])
 
     def verify(self, call: Call, secret: str) -> bool:
-        """See ``Scheme.verify``."""
+        """Verify the signature of the headers and the hash of the body."""
         parsed = _parse(call)
         if parsed is None:
             return False
@@ -80,7 +80,7 @@ class Acs3:
 
 
 def canonical_request(call: Call, signed_headers: str, hashed_body: str) -> bytes:
-    """What is hashed and signed: method, path, query, the named headers, their names, the body's hash."""
+    """Build the signed text: method, path, query, the named headers, their names, the body's hash."""
     query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sorted_by_name(query_pairs(call.query)))
     headers = "".join(f"{name}:{','.join(sorted(header_values(call, name)))}\n" for name in signed_headers.split(";"))
     lines = (call.method, encoded_path(call.raw_path), query, headers, signed_headers, hashed_body)
@@ -88,7 +88,7 @@ def canonical_request(call: Call, signed_headers: str, hashed_body: str) -> byte
 
 
 def sign(algorithm: str, request: bytes, secret: str) -> str:
-    """The signature of a canonical request, lower-case hexadecimal."""
+    """Sign a canonical request. Returns lower-case hexadecimal."""
     to_sign = f"{algorithm}\n{_digest(algorithm, request)}"
     return hmac.new(secret.encode(), to_sign.encode(), _HASHES[algorithm]).hexdigest()
 

@@ -1,8 +1,8 @@
 """The older ROA signature, ``Authorization: acs ID:SIGNATURE``: Alibaba's legacy SDK core, and newer SDKs with ``v2``.
 
-The implementations differ in how they write the path, an empty parameter and the content type of an empty body; a
-signature counts when it is right in any of these forms. The scheme itself protects a body by Content-MD5 alone, and
-does so only where the client sends one.
+Implementations differ in writing the path, an empty parameter and the content type of an empty body; a signature that
+is right in any of these forms is accepted. The scheme protects a body only by Content-MD5, and only if the client sends
+one.
 """
 
 import base64
@@ -32,18 +32,18 @@ _PLAIN = ("accept", "content-md5", "content-type", "date")
 
 
 class Roa:
-    """See ``Scheme``. The legacy SDK core sends no nonce: then nothing but the date limits a replay."""
+    """Scheme ROA. The legacy SDK core sends no nonce: only the date then limits a replay."""
 
     name = "roa"
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``."""
+        """Return the claim."""
         match = _parse(call)
         if match is None:
             return None
         names = [name for name, _ in call.headers if name.startswith("x-acs-") or name in _PLAIN]
         if len(names) != len(set(names)):
-            raise UnauthenticatedError("a header that is signed is there more than once", "malformed")
+            raise UnauthenticatedError("a signed header appears more than once", "malformed")
         method = call.header("x-acs-signature-method", "HMAC-SHA1").strip()
         if method.upper() != "HMAC-SHA1":
             raise UnauthenticatedError(f"the signature method {method[:64]!r} is not supported here", "malformed")
@@ -58,7 +58,7 @@ class Roa:
         )
 
     def verify_headers(self, call: Call, secret: str) -> bool:
-        """See ``Scheme.verify_headers``. Content-MD5 is signed with the other headers."""
+        """Verify the signature of the headers, including Content-MD5."""
         match = _parse(call)
         if match is None:
             return False
@@ -70,7 +70,7 @@ class Roa:
         return good
 
     def verify(self, call: Call, secret: str) -> bool:
-        """See ``Scheme.verify``."""
+        """Verify Content-MD5, if present, and the signature of the headers."""
         md5 = call.header("content-md5").strip()
         if md5 and not same(md5, _content_md5(call.body)):
             return False
@@ -78,9 +78,9 @@ class Roa:
 
 
 def strings_to_sign(call: Call) -> Iterator[bytes]:
-    """Each form in which a client may have signed the call, without repetitions."""
+    """Generate each form in which a client may have signed the call, without duplicates."""
     types = dict.fromkeys((call.header("content-type").strip(), *(() if call.body else ("",))))
-    # As sent; as generated, before the HTTP library unescaped some of it; as written in the program, never escaped.
+    # As sent; as generated, before the HTTP library unescaped parts of it; as written in the program, never escaped.
     forms = raw(call.raw_path), encoded_path(call.raw_path).encode(), unescaped_path(call.raw_path)
     paths = dict.fromkeys(form for form in forms if form is not None)
     pairs = sorted_by_name(query_pairs(call.query))
@@ -107,7 +107,7 @@ def _parse(call: Call) -> re.Match[str] | None:
         return None
     match = _CREDENTIAL.fullmatch(text)
     if match is None:
-        raise UnauthenticatedError("the Authorization header is not of the form acs ID:SIGNATURE", "malformed")
+        raise UnauthenticatedError("the Authorization header must have the form acs ID:SIGNATURE", "malformed")
     return match
 
 

@@ -1,9 +1,9 @@
 """The older RPC signature, in the query of ``/``: Alibaba's legacy SDK cores, and newer SDKs with ``v2``.
 
-It covers the method, the query and a form body. Neither the path nor a header is covered: so the path must be ``/``,
-and headers that name an operation or a security token must name the one that the query names.
+It covers the method, the query and a form body, but neither the path nor any header. So the path must be ``/``, and
+headers that name an operation or a security token must match the query.
 
-https://www.alibabacloud.com/help/en/sdk/product-overview/rpc-mechanism
+https://www.alibabacloud.com/help/en/sdk/product-overview/rpc-mechanism.
 """
 
 import base64
@@ -27,12 +27,12 @@ _ALSO_IN_HEADERS = (
 
 
 class Rpc:
-    """``/?AccessKeyId=ID&Signature=BASE64&...``. See ``Scheme``."""
+    """Scheme ``/?AccessKeyId=ID&Signature=BASE64&...``."""
 
     name = "rpc"
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. A call with a bearer token in its query does not use this scheme."""
+        """Return the claim; None for a call with a bearer token in its query."""
         if call.parameter("Signature") is None or call.raw_path != "/" or call.header("authorization").strip():
             return None
         if (call.parameter("SignatureType") or "").strip().upper() == "BEARERTOKEN":
@@ -51,11 +51,11 @@ class Rpc:
         )
 
     def verify_headers(self, call: Call, secret: str) -> bool:
-        """See ``Scheme.verify_headers``. The fields of a form are signed."""
+        """Verify the signature, unless the call has a form body, whose fields are signed too."""
         return _is_form(call) or self.verify(call, secret)
 
     def verify(self, call: Call, secret: str) -> bool:
-        """See ``Scheme.verify``."""
+        """Verify the signature of the query and the form body."""
         algorithm = _HASHES.get(_method(call))
         if algorithm is None or call.raw_path != "/":
             return False
@@ -64,7 +64,7 @@ class Rpc:
 
 
 def string_to_sign(call: Call) -> bytes:
-    """``METHOD&%2F&`` and all parameters but the signature, those of a form body included, sorted by name."""
+    """Build the signed text: ``METHOD&%2F&`` and all query and form parameters but the signature, by name."""
     pairs = [pair for pair in query_pairs(call.query) if pair[0] != b"Signature"] + _form(call)
     query = "&".join(f"{encode(name)}={encode(value)}" for name, value in sorted_by_name(pairs))
     return f"{call.method}&%2F&{encode(query.encode())}".encode()
@@ -82,7 +82,7 @@ def _check_form(call: Call) -> None:
         raise UnauthenticatedError(f"the signature method {_method(call)[:64]!r} is not supported here", "malformed")
     for header, name in _ALSO_IN_HEADERS:
         if call.header(header) not in {"", call.parameter(name)}:
-            raise UnauthenticatedError(f"{header} is not the {name} that was signed", "malformed")
+            raise UnauthenticatedError(f"{header} differs from the signed {name}", "malformed")
 
 
 def _method(call: Call) -> str:

@@ -1,10 +1,9 @@
-"""Huawei Cloud's signatures: SDK-HMAC-SHA256 and its four relatives, as its SDKs make them.
+"""Huawei Cloud's signatures: SDK-HMAC-SHA256 and four related algorithms, as made by its SDKs.
 
 https://support.huaweicloud.com/intl/en-us/devg-apisign/api-sign-algorithm.html
 
-The scheme has no nonce: within the 15 minutes in which its date is fresh, a captured request may be sent again,
-unchanged. The list of signed headers is the client's choice; the date must be in it, and the token of a temporary key
-where the call has one.
+The scheme has no nonce: a captured request may be sent again, unchanged, within 15 minutes of its date. The client
+chooses the signed headers; they must include the date, and the token of a temporary key if the call has one.
 """
 
 import hashlib
@@ -62,12 +61,12 @@ class _Parsed(msgspec.Struct, frozen=True):
 
 
 class SdkHmac:
-    """``Authorization: SDK-HMAC-SHA256 Access=ID, SignedHeaders=a;b, Signature=HEX`` and relatives. See ``Scheme``."""
+    """Scheme ``Authorization: SDK-HMAC-SHA256 Access=ID, SignedHeaders=a;b, Signature=HEX`` and related ones."""
 
     name = "sdk-hmac"
 
     def claim(self, call: Call) -> Claim | None:
-        """See ``Scheme.claim``. Each signed header must be in the call, once; a security token must be signed."""
+        """Return the claim. Each signed header must appear in the call once; a security token must be signed."""
         parsed = _parse(call)
         if parsed is None:
             return None
@@ -78,14 +77,14 @@ class SdkHmac:
             names = ", ".join(sorted(missing))
             raise UnauthenticatedError(f"not signed, or missing: {names}", "incomplete-signature")
         if any(present.count(name) > 1 for name in parsed.headers):
-            raise UnauthenticatedError("a header that is signed is there more than once", "malformed")
+            raise UnauthenticatedError("a signed header appears more than once", "malformed")
         date = call.header(DATE_HEADER).strip()
         _check_info(parsed, date)
         moment = date_ms(date, "%Y%m%dT%H%M%SZ", "X-Sdk-Date must be like 20261120T153356Z")
         return Claim(kind=ClaimKind.ACCESS_KEY, value=parsed.key, date_ms=moment)
 
     def verify_headers(self, call: Call, secret: str) -> bool:
-        """See ``Scheme.verify_headers``. Without a header that names it, the body's hash is signed all the same."""
+        """Verify the signature if a header names the body's hash; else True, because the hash is signed anyway."""
         parsed = _parse(call)
         if parsed is None:
             return False
@@ -93,7 +92,7 @@ class SdkHmac:
         return not payloads or _any_matches(parsed, call, payloads, secret)
 
     def verify(self, call: Call, secret: str) -> bool:
-        """See ``Scheme.verify``."""
+        """Verify the signature with the hash of the body."""
         parsed = _parse(call)
         if parsed is None:
             return False
@@ -101,7 +100,7 @@ class SdkHmac:
 
 
 def canonical_request(call: Call) -> str:
-    """The canonical request that should have been signed, for the error message; empty for a malformed signature."""
+    """Return the expected canonical request for the error message; empty for a malformed signature."""
     parsed = _parse(call)
     if parsed is None:
         return ""
@@ -132,9 +131,9 @@ def _string_to_sign(parsed: _Parsed, call: Call, request: bytes) -> bytes:
 
 
 def _canonical_requests(call: Call, parsed: _Parsed, payloads: tuple[str, ...]) -> Iterator[bytes]:
-    """Each form in which a client may have signed the call: SDKs differ in the query's order and an empty body."""
-    # The SDKs unescape the whole path before they take its segments apart, so that they sign `a%2Fb` as `a/b`. That
-    # would let a request stand for another one, and no id has a slash: an escaped slash stays in its segment here.
+    """Generate each form in which a client may have signed the call: SDKs differ in query order and empty bodies."""
+    # The SDKs unescape the whole path before they split it, so they sign `a%2Fb` as `a/b`. Accepting that would let one
+    # request stand for another. No id has a slash, so an escaped slash stays in its segment here.
     path = encoded_path(call.raw_path)
     path = path if path.endswith("/") else f"{path}/"
     pairs = query_pairs(call.query)
@@ -150,7 +149,7 @@ def _canonical_requests(call: Call, parsed: _Parsed, payloads: tuple[str, ...]) 
 
 
 def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
-    """The hashes that may stand for the body. One that the client names counts only where it is the body's."""
+    """Return the hashes that may stand for the body. A hash named by the client counts only if it is the body's."""
     hashed = _digest(parsed, call.body)
     named = call.header(_CONTENT_HEADERS[parsed.hash]).strip()
     if not named:
@@ -161,7 +160,7 @@ def _payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
 
 
 def _named_payloads(call: Call, parsed: _Parsed) -> tuple[str, ...]:
-    """The same where the body is not read yet, from the header alone; empty where the header names none."""
+    """Return the hash that the header names, without reading the body; empty if none."""
     named = call.header(_CONTENT_HEADERS[parsed.hash]).strip()
     if named == UNSIGNED:
         return (UNSIGNED, _digest(parsed, b""))
@@ -174,7 +173,9 @@ def _parse(call: Call) -> _Parsed | None:
         return None
     algorithm = match["algorithm"]
     if bool(match["info"]) != (algorithm == V11):
-        raise UnauthenticatedError(f"{V11}, and it alone, names Credential=ID/DAY/REGION/SERVICE", "malformed")
+        raise UnauthenticatedError(
+            f"Credential=ID/DAY/REGION/SERVICE must be used with {V11} and only with it", "malformed"
+        )
     return _Parsed(algorithm, match["key"], match["info"] or "", tuple(match["headers"].split(";")), match["signature"])
 
 

@@ -1,7 +1,7 @@
-"""Keys that Huawei Cloud's SDKs derive from a key pair, and the signatures made with them.
+"""Keys that Huawei Cloud's SDKs derive from a key pair, and verification of signatures made with them.
 
-A verifier derives the same: the private keys of the two elliptic curves come from the secret by a counter-mode key
-derivation, and the request's signature is checked with the public half.
+A verifier derives the same keys. The private keys of the two elliptic curves come from the secret by a counter-mode key
+derivation; the request's signature is verified with the public key.
 """
 
 import hmac
@@ -17,29 +17,29 @@ from jobmeter.access.signatures import sm2
 
 P256_N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 KEYS = 1024
-"""How many public keys are cached, so that the next request of a client is checked sooner."""
+"""Cached public keys, so that later requests of a client are verified faster."""
 
 
 def derived_secret(access_key: str, secret: str, info: str) -> str:
-    """The secret of one day, region and service: what V11-HMAC-SHA256 signs with."""
+    """Derive the secret of one day, region and service, with which V11-HMAC-SHA256 signs."""
     derivation = HKDF(algorithm=SHA256(), length=32, salt=access_key.encode(), info=info.encode())
     return derivation.derive(secret.encode()).hex()
 
 
 def private_number(algorithm: str, hashed: str, order: int, access_key: str, secret: str) -> int:
-    """The private key, from 1 to ``order`` - 1, of an algorithm with that hash and a curve of that order."""
+    """Derive the private key, from 1 to ``order`` - 1, for an algorithm with that hash and a curve of that order."""
     for counter in range(255):
         context = access_key.encode() + bytes((counter,))
         data = b"\x00\x00\x00\x01" + algorithm.encode() + b"\x00" + context + b"\x00\x00\x01\x00"
         candidate = int.from_bytes(hmac.new(secret.encode(), data, hashed).digest(), "big")
         if candidate <= order - 2:
             return candidate + 1
-    message = f"no private key of {algorithm} comes of this key pair"
+    message = f"this key pair yields no private key for {algorithm}"
     raise ValueError(message)
 
 
 def p256_verifies(access_key: str, secret: str, signature: str, text: bytes) -> bool:
-    """True when the hexadecimal DER signature is that of the key pair's P-256 key."""
+    """True if the hexadecimal DER signature was made with the key pair's P-256 key."""
     try:
         _p256_key(access_key, secret).verify(bytes.fromhex(signature), text, ec.ECDSA(SHA256()))
     except (InvalidSignature, ValueError):
@@ -48,7 +48,7 @@ def p256_verifies(access_key: str, secret: str, signature: str, text: bytes) -> 
 
 
 def sm2_verifies(access_key: str, secret: str, signature: str, text: bytes) -> bool:
-    """True when the hexadecimal DER signature is that of the key pair's SM2 key."""
+    """True if the hexadecimal DER signature was made with the key pair's SM2 key."""
     try:
         r, s = decode_dss_signature(bytes.fromhex(signature))
     except ValueError:

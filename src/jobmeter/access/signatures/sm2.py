@@ -1,7 +1,7 @@
 """Signatures on the curve SM2 (GB/T 32918), which ``cryptography`` does not offer.
 
-Only what a verifier needs. Checking handles public values alone, so its time may depend on them; the one secret number,
-from which a public key is made, goes through a ladder whose steps are the same for every number of its length.
+Only verification. It handles public values, so its time may depend on them. The one secret number, from which a public
+key is made, goes through a ladder whose steps are equal for all numbers of its length.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ _INFINITY: _Jacobian = (1, 1, 0)
 
 
 class PublicKey(msgspec.Struct, frozen=True):
-    """A point of the curve."""
+    """Public key: a point of the curve."""
 
     x: int
     y: int
 
 
 def public_key(private: int) -> PublicKey:
-    """The public key of a private one, from 1 to ``N`` - 2."""
+    """Compute the public key of a private one, from 1 to ``N`` - 2."""
     # A multiple of N changes nothing, and gives every number the same length.
     padded = private + N if (private + N).bit_length() > _BITS else private + 2 * N
     low, high = (_X, _Y, 1), _double((_X, _Y, 1))
@@ -40,7 +40,7 @@ def public_key(private: int) -> PublicKey:
 
 
 def verify(key: PublicKey, r: int, s: int, message: bytes, signer: bytes = _DEFAULT_ID) -> bool:
-    """True when (r, s) is the key holder's signature of the message, made in the name of ``signer``."""
+    """True if (r, s) is the key holder's signature of the message, made in the name of ``signer``."""
     t = (r + s) % N
     if not (0 < r < N and 0 < s < N and t):
         return False
@@ -53,7 +53,7 @@ def verify(key: PublicKey, r: int, s: int, message: bytes, signer: bytes = _DEFA
 
 
 def _preambles(key: PublicKey, signer: bytes) -> set[bytes]:
-    """As the standard has it, and as Huawei's SDK for Python: without the zero bytes that a number begins with."""
+    """Hash preambles: by the standard, and as in Huawei's Python SDK, which drops leading zero bytes of numbers."""
     numbers = (A, B, _X, _Y, key.x, key.y)
     begin = (8 * len(signer)).to_bytes(2, "big") + signer
     whole = b"".join(number.to_bytes(32, "big") for number in numbers)
@@ -62,7 +62,7 @@ def _preambles(key: PublicKey, signer: bytes) -> set[bytes]:
 
 
 def _sum(of_generator: int, of_key: int, key: PublicKey) -> _Jacobian:
-    """So many times the generator and so many times the key, in one walk over the bits of both."""
+    """Add ``of_generator`` times the generator and ``of_key`` times the key, in one walk over the bits of both."""
     generator, point = (_X, _Y, 1), (key.x, key.y, 1)
     steps = {("0", "1"): point, ("1", "0"): generator, ("1", "1"): _add(generator, point)}
     result = _INFINITY

@@ -1,7 +1,6 @@
-"""Schemes of bare tokens, each in its place. They carry no date, so nothing but TLS protects them on the way.
+"""Schemes of bare tokens, by their place in the call. They carry no date, so only TLS protects them in transit.
 
-Share and trace tokens carry their own seal, which ``Authenticator`` checks; only dialects that list their schemes read
-them.
+Share and trace tokens are sealed; ``Authenticator`` opens them. Only dialects that list these schemes read them.
 """
 
 import base64
@@ -13,34 +12,34 @@ from jobmeter.errors import UnauthenticatedError
 
 TRACE_PREFIX = "jmt_"
 _MOST, _MOST_SEALED = 512, 1024
-"""Characters of a key's token, and of one with a content of its own."""
+"""Most characters of a key's token, and of a sealed token."""
 
 
 @dataclass
 class TokenScheme:
-    """A scheme without signatures: whoever has the whole secret is its holder. See ``Scheme``."""
+    """Scheme without signatures: the holder of the whole secret is authenticated."""
 
     name: str
     claim: Callable[[Call], Claim | None]
-    """See ``Scheme.claim``."""
+    """Function that returns the claim of a call."""
 
     def verify_headers(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify_headers``."""
+        """Return True: there is no signature."""
         return True
 
     def verify(self, call: Call, secret: str) -> bool:  # noqa: ARG002
-        """See ``Scheme.verify``."""
+        """Return True: there is no signature."""
         return True
 
 
 def _bearer(call: Call) -> Claim | None:
-    """``Authorization: Bearer TOKEN`` and ``Authorization: Api-Key TOKEN``, in letters of either case."""
+    """Return the claim of ``Authorization: Bearer TOKEN`` or ``Api-Key TOKEN``, in any case."""
     name, _, token = call.header("authorization").strip().partition(" ")
     return _claim(token) if name.lower() in {"bearer", "api-key"} else None
 
 
 def _basic(call: Call) -> Claim | None:
-    """``Authorization: Basic``, the token being the password, or the user where the password is empty.
+    """Return the claim of ``Authorization: Basic``. The token is the password, or the user if that is empty.
 
     Clients of systems without tokens (Grafana, collectd) can send a user and a password.
     """
@@ -55,12 +54,12 @@ def _basic(call: Call) -> Claim | None:
 
 
 def _in_header(name: str) -> TokenScheme:
-    """The token alone in a header of its own, whose name is in lower case."""
+    """Make a scheme for a token in a header of that lower-case name."""
     return TokenScheme(name, lambda call: _claim(call.header(name)) if call.header(name) else None)
 
 
 def _acs_bearer(call: Call) -> Claim | None:
-    """Alibaba's SDKs with ``bearer_token=``: header ``x-acs-bearer-token``, or the query's ``BearerToken``.
+    """Return the claim of Alibaba's ``bearer_token=``: header ``x-acs-bearer-token``, or query ``BearerToken``.
 
     Either comes with a signature type (header ``x-acs-signature-type`` or query ``SignatureType``) of ``BEARERTOKEN``.
     """
@@ -81,7 +80,7 @@ def _claim(text: str) -> Claim:
 
 
 def _share(call: Call) -> Claim | None:
-    """``?Token=...``: opens one job's measurements. An empty parameter counts as absent."""
+    """Return the claim of ``?Token=...``, which opens one job's measurements. An empty parameter counts as absent."""
     token = call.parameter("Token")
     if not token:
         return None
@@ -91,7 +90,7 @@ def _share(call: Call) -> Claim | None:
 
 
 def _trace(call: Call) -> Claim | None:
-    """``Authentication: TOKEN``, as Alibaba's senders have it, or ``Authorization: Bearer TOKEN``.
+    """Return the claim of ``Authentication: TOKEN``, as Alibaba's senders write it, or ``Authorization: Bearer TOKEN``.
 
     https://www.alibabacloud.com/help/en/opentelemetry/. A token of a key is not a trace token.
     """

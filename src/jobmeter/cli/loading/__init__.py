@@ -1,1 +1,1 @@
-"""What ``jobmeter import`` is made of: readers of files, frames from columns, a sender. Needs the ``server`` extra."""
+"""Parts of ``jobmeter import``: file readers, frames from columns, a sender. Needs the ``server`` extra."""

@@ -1,4 +1,4 @@
-"""Arrow columns to rows: what CSV, JSON lines and Parquet have in common."""
+"""Convert Arrow columns to rows, for CSV, JSON lines and Parquet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ class _Checked:
 
 
 def to_rows(table: pa.Table, source: Source, place: Callable[[int], str]) -> tuple[Rows, int]:
-    """The rows of a table with the columns of ``rows.COLUMNS``, and how many bad ones were left out.
+    """Convert a table with the columns of ``rows.COLUMNS`` to rows, and count skipped bad rows.
 
-    Raises BadRowError for the first bad row, unless the source says to skip them.
+    Raises BadRowError for the first bad row, unless the source skips bad rows.
     """
     times = _times(table.column("time").combine_chunks())
     values = _values(table.column("value").combine_chunks())

@@ -1,4 +1,4 @@
-"""Opens files to import: detects their format, decompresses them, counts the bytes read."""
+"""Open files to import: detect their format, decompress them, and count the bytes read."""
 
 import io
 import sys
@@ -28,11 +28,10 @@ _COMPRESSIONS: dict[str, Literal["gzip", "zstd", "bz2"]] = {".gz": "gzip", ".zst
 
 
 def read(path: str, form: Format | None, source: Source, progress: Callable[[int], None]) -> Iterator[Block]:
-    """The blocks of a file, ``-`` being standard input. ``progress`` gets the number of bytes read since its last call.
+    """Read the blocks of a file; ``-`` is standard input. ``progress`` gets the bytes read since its last call.
 
-    The format is ``form``, else what the name ends with, else what the file begins with. ``.gz``, ``.zst`` and
-    ``.bz2`` are decompressed. Raises InvalidRequestError or BadRowError naming the file, OSError where it cannot be
-    read.
+    The format is ``form``, else determined by the name, else by the first bytes. ``.gz``, ``.zst`` and ``.bz2`` are
+    decompressed. Raises InvalidRequestError or BadRowError naming the file, OSError if it cannot be read.
     """
     with ExitStack() as stack:
         if path == "-":
@@ -50,7 +49,7 @@ def read(path: str, form: Format | None, source: Source, progress: Callable[[int
         except OSError as error:
             if error.errno is not None:
                 raise
-            # What decompresses and decodes has no other error for content that is wrong.
+            # Decompressors and decoders raise no other errors for bad content.
             raise InvalidRequestError(f"{source.name} is damaged: {str(error).strip()}") from error
 
 
@@ -62,7 +61,7 @@ def _sniffed(file: IO[bytes]) -> Format:
 
 
 def _read_parquet(file: IO[bytes], source: Source) -> Iterator[Block]:
-    """The samples of a Parquet file."""
+    """Read the samples of a Parquet file."""
     try:
         seekable: Any = file if file.seekable() else pa.BufferReader(file.read())
         names = pq.read_schema(seekable).names
@@ -72,7 +71,7 @@ def _read_parquet(file: IO[bytes], source: Source) -> Iterator[Block]:
         parquet = pq.ParquetFile(seekable, read_dictionary=encoded, page_checksum_verification=True)
         first = 1
         for batch in parquet.iter_batches(batch_size=source.batch_rows):
-            # A damaged page may have texts that are none, and numbers of texts that there are not.
+            # A damaged page may contain invalid texts, and numbers of missing texts.
             batch.validate(full=True)
             place = partial(_place, source.name, first)
             rows, skipped = to_rows(pa.Table.from_batches([batch]), source, place)
@@ -94,7 +93,7 @@ _READERS: dict[Format, Callable[[IO[bytes], Source], Iterator[Block]]] = {
 
 
 class _Counting(io.FileIO):
-    """A file that reports how much of it was read."""
+    """File that reports how much of it was read."""
 
     def __init__(self, path: str, progress: Callable[[int], None]) -> None:
         super().__init__(path)

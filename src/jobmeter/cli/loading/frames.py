@@ -1,4 +1,4 @@
-"""Rows to sample frames, without an object for each row: docs/reference/wire-format.md, written with NumPy."""
+"""Convert rows to sample frames with NumPy, without an object per row: docs/reference/wire-format.md."""
 
 import struct
 import zlib
@@ -16,14 +16,14 @@ from jobmeter.wire.native.encode import descriptor
 from jobmeter.wire.native.frame import HEADER, MAGIC, VERSION, Codec, FrameKind
 
 MAX_SERIES = 50_000
-"""Most series in one frame: half of what a server takes by default."""
+"""Most series in one frame: half of a server's default limit."""
 _DENSE = 2**22
-"""Codes below this are counted in an array; above it they are sorted."""
+"""Codes below this are counted in an array; larger ones are sorted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """The content of one request: the payload of a samples frame, its rows, and their jobs."""
+    """Content of one request: the payload of a samples frame, its rows, and their jobs."""
 
     payload: bytes
     rows: Rows
@@ -32,19 +32,19 @@ class Chunk:
 
 
 class Encoder:
-    """Turns rows into payloads. Caches the descriptors of series."""
+    """Converts rows into payloads. Caches the descriptors of series."""
 
     def __init__(self, project: str = "", skip_bad: bool = False) -> None:
         self._project = project
         self._skip_bad = skip_bad
         self._numbers: dict[tuple[str, ...], bytes] = {}
         self.skipped = 0
-        """Rows left out because of an illegal name."""
+        """Rows skipped because of an illegal name."""
 
     def chunks(self, rows: Rows) -> Iterator[Chunk]:
-        """Payloads of all the rows, each with at most ``MAX_SERIES`` series.
+        """Yield payloads of all rows, each with at most ``MAX_SERIES`` series.
 
-        Raises BadRowError for a name that is not legal, unless such rows are to be skipped.
+        Raises BadRowError for an illegal name, unless such rows are skipped.
         """
         if not len(rows):
             return
@@ -73,7 +73,7 @@ class Encoder:
         except InvalidRequestError as error:
             return error
         if not job and not node:
-            return InvalidRequestError("a sample needs a job or a node, both are empty", "job_id")
+            return InvalidRequestError("a sample needs a job or a node, but both are empty", "job_id")
         if len(self._numbers) > 1_000_000:
             self._numbers.clear()
         own = Series(metric, self._project, cluster, node, device, job, replica)
@@ -92,7 +92,7 @@ class Encoder:
 
 
 def frame(payload: bytes, *, compress: bool) -> bytes:
-    """A samples frame around a payload, compressed with Zstandard or as it is."""
+    """Wrap a payload in a samples frame, optionally compressed with Zstandard."""
     sent = zstandard.ZstdCompressor(level=1).compress(payload) if compress else payload
     codec = Codec.ZSTD if compress else Codec.NONE
     head = HEADER.pack(MAGIC, VERSION, FrameKind.SAMPLES, codec, bytes(3), len(sent), len(payload), zlib.crc32(sent))
@@ -100,7 +100,7 @@ def frame(payload: bytes, *, compress: bool) -> bytes:
 
 
 def _series_of(rows: Rows) -> tuple[Int64s, list[tuple[str, ...]]]:
-    """Which series each row belongs to (int64[n], from 0), and the names of each series."""
+    """Return the series number of each row (int64[n], from 0), and the names of each series."""
     codes: Int64s = np.zeros(len(rows), np.int64)
     keys: list[tuple[str, ...]] = [()]
     for name in NAME_COLUMNS:
@@ -115,7 +115,7 @@ def _series_of(rows: Rows) -> tuple[Int64s, list[tuple[str, ...]]]:
 
 
 def _dense(codes: Int64s, bound: int) -> tuple[Int64s, Int64s]:
-    """The codes renumbered from 0 without gaps, and the old code of each new one, ascending."""
+    """Renumber codes from 0 without gaps. Also returns the old code of each new one, ascending."""
     if bound > _DENSE:
         present, renumbered = np.unique(codes, return_inverse=True)
         return renumbered.astype(np.int64), present
@@ -128,7 +128,7 @@ def _dense(codes: Int64s, bound: int) -> tuple[Int64s, Int64s]:
 def _payload(descriptors: list[bytes], codes: Int64s, rows: Rows) -> bytes:
     count = len(descriptors)
     counts = np.bincount(codes, minlength=count).astype("<u4")
-    # A stable sort preserves the order of the file within a series; it is a radix sort for 16 bits.
+    # A stable sort preserves the order of the file within a series; for 16 bits it is a radix sort.
     order: Int32s | Int64s = np.argsort(codes.astype(np.uint16) if count <= 2**16 else codes, kind="stable")
     parts = [struct.pack("<II", count, len(rows))]
     for text in descriptors:

@@ -1,4 +1,4 @@
-"""From files to request bodies, counting on the way."""
+"""Convert files to request bodies, with counts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from jobmeter.wire.native.encode import records_frame
 RECORDS_PER_REQUEST = 1_000
 """Most job records in one request."""
 BYTES_PER_REQUEST = 4 * 2**20
-"""No record is added to a request that has reached this size."""
+"""Size at which a request gets no further record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to import and how. ``project`` empty: the key's own."""
+    """Options of an import. ``project`` empty: the key's own."""
 
     files: Sequence[str]
     form: Format | None = None
@@ -31,7 +31,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of what was read so far. Times are epoch milliseconds, None before the first row."""
+    """Counts of the rows read so far. Times are epoch milliseconds, None before the first row."""
 
     rows: int = 0
     skipped: int = 0
@@ -50,9 +50,9 @@ class Tally:
 
 
 def bodies(plan: Plan, tally: Tally, progress: Callable[[int], None]) -> Iterator[tuple[bytes, Chunk | None]]:
-    """The bodies of the requests, file after file; each with its chunk, if any.
+    """Yield the bodies of the requests, file after file; each with its chunk, if any.
 
-    Raises as ``files.read`` does, before anything of the block with the bad row is given.
+    Raises as ``files.read``, before any rows of the block with the bad row.
     """
     encoder = Encoder(plan.project, plan.skip_bad)
     for name in plan.files:
@@ -62,7 +62,7 @@ def bodies(plan: Plan, tally: Tally, progress: Callable[[int], None]) -> Iterato
             tally.skipped += block.skipped
             if block.rows is None:
                 continue
-            # A bad name anywhere in the block shows before the first of its rows is sent.
+            # Find bad names anywhere in the block before its first rows are sent.
             before = encoder.skipped
             chunks = [chunk for part in block.rows.parts(plan.batch_rows) for chunk in encoder.chunks(part)]
             tally.skipped += encoder.skipped - before

@@ -1,4 +1,4 @@
-"""The columns that every reader gives, and the error that names a position in a file."""
+"""Columns that every reader returns, and the error that names a position in a file."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ Mask = NDArray[np.bool_]
 
 
 class BadRowError(InvalidRequestError):
-    """A row that cannot be imported; the message begins with its file, line (or row) and column."""
+    """Row that cannot be imported; the message begins with its file, line (or row) and column."""
 
     def __init__(self, place: str, column: str, message: str) -> None:
         super().__init__(f"{place}, column {column}: {message}" if column else f"{place}: {message}", column)
@@ -30,7 +30,7 @@ class BadRowError(InvalidRequestError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """A column of names, dictionary-encoded: row ``i`` is ``values[codes[i]]``; ``codes`` is int32[n]."""
+    """Column of names, dictionary-encoded: row ``i`` is ``values[codes[i]]``; ``codes`` is int32[n]."""
 
     codes: Int32s
     values: Sequence[str]
@@ -40,7 +40,7 @@ class Names:
 class Rows:
     """``n`` samples of a file. ``names`` has the columns of ``NAME_COLUMNS`` that the file has.
 
-    ``time`` int64[n] in epoch ms, ``value`` float64[n], finite. ``place`` is the place of row ``i`` in the file.
+    ``time`` int64[n] in epoch ms, ``value`` float64[n], finite. ``place`` returns the place of row ``i`` in the file.
     """
 
     names: Mapping[str, Names]
@@ -52,7 +52,7 @@ class Rows:
         return len(self.time)
 
     def parts(self, size: int) -> Iterator["Rows"]:
-        """The same rows in as few parts of at most ``size`` as there can be, of about the same length."""
+        """Split the rows into as few parts of at most ``size`` as possible, of about equal length."""
         count = -(-len(self) // size)
         if count <= 1:
             yield self
@@ -62,11 +62,11 @@ class Rows:
             yield self.take(slice(start, end), np.arange(start, end))
 
     def filter(self, good: Mask) -> "Rows":
-        """The rows where ``good`` (bool[n]) is true."""
+        """Select the rows where ``good`` (bool[n]) is true."""
         return self.take(good, np.flatnonzero(good))
 
     def take(self, which: slice | Mask, numbers: NDArray[np.intp]) -> "Rows":
-        """Some of the rows; ``numbers`` are their positions."""
+        """Select rows; ``numbers`` are their positions."""
         place = self.place
         return replace(
             self,
@@ -79,7 +79,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """A block of a file as read: samples, job records, and how many bad rows were left out."""
+    """Block of a file as read: samples, job records, and the number of skipped bad rows."""
 
     rows: Rows | None = None
     records: Sequence[JobRecord] = ()
@@ -88,14 +88,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file as errors and progress name it. ``skip_bad``: count bad rows instead of stopping at the first."""
+    """File as named in errors and progress. ``skip_bad``: count bad rows instead of stopping at the first."""
 
     name: str
     skip_bad: bool = False
     batch_rows: int = 500_000
 
     def line(self, number: int) -> str:
-        """The place of that line."""
+        """Name a line of the file."""
         return f"{self.name}, line {number}"
 
 

@@ -1,4 +1,4 @@
-"""Sends requests in the background, two at a time, and retries those that the server throttles."""
+"""Send requests in the background, two at a time, and retry throttled ones."""
 
 import time
 from collections import deque
@@ -18,12 +18,12 @@ from jobmeter.model import catalog
 
 IN_FLIGHT = 2
 PATIENCE_SECONDS = 120.0
-"""How long a server may refuse to take anything before the import gives up."""
+"""Time in seconds after which the import gives up if the server accepts nothing."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """What the server acknowledged so far."""
+    """Counts of rows that the server acknowledged."""
 
     accepted: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
@@ -36,13 +36,13 @@ class Totals:
 
 
 class Sender:
-    """At most ``IN_FLIGHT`` requests are under way. For one thread.
+    """Sends at most ``IN_FLIGHT`` requests at a time. For one thread.
 
-    Leaving its context waits for what is under way. Requests may arrive in another order than they were sent.
+    Leaving its context waits for running requests. Requests may arrive in another order.
     """
 
     def __init__(self, api: Api, waiting: Callable[[str], None]) -> None:
-        """``waiting`` is called with the reason of each retry, from another thread."""
+        """``waiting`` is called with the reason of each retry, on another thread."""
         self.totals = Totals()
         self._api = api
         self._waiting = waiting
@@ -62,9 +62,9 @@ class Sender:
         self._under_way.clear()
 
     def send(self, body: bytes, chunk: Chunk | None = None) -> None:
-        """Send a body, waiting for the oldest one when two are under way. Raises the error of that one.
+        """Send a body; first wait for the oldest request if two are running. Raises its error.
 
-        A row with an unknown metric is refused before the body is sent: a server would accept the other rows.
+        A row with an unknown metric is refused before sending, because a server would accept the other rows.
         """
         if chunk is not None:
             _check_metrics(chunk.rows)
@@ -73,7 +73,7 @@ class Sender:
         self._under_way.append((self._pool.submit(self._deliver, body), chunk.rows if chunk else None))
 
     def finish(self) -> None:
-        """Wait until everything was acknowledged. Raises the first refusal."""
+        """Wait until everything is acknowledged. Raises the first error."""
         while self._under_way:
             self._collect_oldest()
 
@@ -115,7 +115,7 @@ def _refuse_unknown(receipt: IngestReceipt) -> None:
 
 
 def _located(error: InvalidRequestError, rows: Rows | None) -> InvalidRequestError:
-    """The server's error with the position of the bad row where the catalogue shows it, else of the rows sent."""
+    """Add the position of the bad row to the server's error if known, else the range of rows sent."""
     if rows is None or not len(rows):
         return error
     for code, name in enumerate(rows.names["metric"].values):

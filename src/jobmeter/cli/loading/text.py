@@ -1,4 +1,4 @@
-"""CSV and JSON lines: whole lines are read in blocks, parsed as columns, and line by line where something is wrong."""
+"""Read CSV and JSON lines: blocks of whole lines are parsed as columns; on an error, line by line."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ MAX_LINE = 4 * 2**20
 """Longest line; a longer one is not text of this kind."""
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading JSON raises: the last one where it is nested very deep."""
+"""Errors of reading JSON; the last one comes from very deep nesting."""
 _Line = TypeVar("_Line", str, bytes)
 _Parsed = TypeVar("_Parsed")
 
@@ -27,7 +27,7 @@ _NAME = pa.dictionary(pa.int32(), pa.string())
 
 
 def read_csv(file: IO[bytes], source: Source) -> Iterator[Block]:
-    """The samples of a CSV file with a header line."""
+    """Read the samples of a CSV file with a header line."""
     lines = _Lines(file, source, CSV_BLOCK)
     header = lines.first()
     columns = [name.strip() for name in next(csv.reader([header]), [])]
@@ -44,22 +44,22 @@ class _CsvBlocks:
         self._time: pa.DataType = pa.int64()
 
     def __call__(self, number: int, block: bytes, lines: int) -> Block:
-        """The rows of a block of whole lines that begins with line ``number``."""
+        """Parse a block of whole lines that begins with line ``number``."""
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n")
         return self._whole(number, block, lines) or self._line_by_line(number, block)
 
     def _whole(self, number: int, block: bytes, lines: int) -> Block | None:
-        """The block as columns; None when something in it is wrong and each line must be parsed alone."""
+        """Parse the block as columns; None on an error, so that each line must be parsed alone."""
         try:
             table = self._parse(block)
             if len(table) != lines:
-                return None  # Empty lines would shift the numbers of the lines below them.
+                return None  # Empty lines would shift later line numbers.
             rows, _ = to_rows(table, Source(self._source.name), _at(self._source, number))
         except (pa.ArrowInvalid, BadRowError):
             if self._time == pa.string():
                 return None
-            # The times may be ISO 8601; a real error appears again below.
+            # The times may be ISO 8601; a real error occurs again below.
             self._time = pa.string()
             found = self._whole(number, block, lines)
             if found is None:
@@ -92,14 +92,14 @@ class _CsvBlocks:
         except csv.Error as error:
             raise BadRowError(place, "", f"not a line of CSV: {error}") from error
         if len(row) != len(self._columns):
-            raise BadRowError(place, "", f"{len(row)} columns where the header names {len(self._columns)}")
+            raise BadRowError(place, "", f"{len(row)} columns, but the header has {len(self._columns)}")
         return row
 
 
 def _each(
     lines: Iterable[tuple[int, _Line]], source: Source, parse: Callable[[str, _Line], _Parsed]
 ) -> tuple[list[_Parsed], list[int], int]:
-    """What ``parse`` makes of each place and line, the numbers of these lines, and how many bad ones are left out."""
+    """Parse each line. Returns the results, their line numbers, and the number of skipped bad lines."""
     found: list[_Parsed] = []
     numbers: list[int] = []
     skipped = 0
@@ -115,7 +115,7 @@ def _each(
 
 
 def _of_arrow(block: bytes) -> IO[bytes]:
-    """A copy in Arrow's own memory: its threads may outlive a failed read, and the interpreter in which bytes live."""
+    """Copy to Arrow's memory: its threads may outlive a failed read and the interpreter that owns the bytes."""
     buffer = pa.allocate_buffer(len(block))
     memoryview(buffer).cast("B")[:] = block
     return cast("IO[bytes]", pa.BufferReader(buffer))
@@ -141,7 +141,7 @@ _SAMPLE = msgspec.json.Decoder(_SampleLine)
 
 
 def read_jsonl(file: IO[bytes], source: Source) -> Iterator[Block]:
-    """The samples and job records of a file with one JSON object a line."""
+    """Read the samples and job records of a file with one JSON object per line."""
     for number, block, _ in _Lines(file, source, JSON_BLOCK):
         try:
             samples = _SAMPLES.decode(b"[" + block.strip().replace(b"\n", b",") + b"]")
@@ -223,7 +223,7 @@ def _decoded(block: bytes, source: Source, number: int) -> str:
 
 
 class _Lines:
-    """A file as blocks: (number of the first line, bytes of whole lines, how many they are); numbers begin at 1."""
+    """File as blocks: (number of the first line, bytes of whole lines, line count); numbers begin at 1."""
 
     def __init__(self, file: IO[bytes], source: Source, size: int) -> None:
         self._file = file
@@ -232,7 +232,7 @@ class _Lines:
         self._next = 1
 
     def first(self) -> str:
-        """The first line, taken off."""
+        """Remove and return the first line."""
         line = self._file.readline(MAX_LINE)
         self._next += 1
         return _decoded(line.rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf"), self._source, 1)

@@ -1,1 +1,1 @@
-"""The screens of ``jobmeter top``, made with Textual: only ``jobmeter.cli.top`` imports them, where it is installed."""
+"""Screens of ``jobmeter top``, made with Textual: only ``jobmeter.cli.top`` imports them, if it is installed."""

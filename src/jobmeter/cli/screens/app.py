@@ -1,4 +1,4 @@
-"""The program behind the screens: jobs, one job, until q."""
+"""Application of the screens: the list of jobs, and single jobs, until q."""
 
 import asyncio
 import select
@@ -22,7 +22,7 @@ _PATIENCE = 10.0
 
 
 class TopApp(App[None]):
-    """``jobmeter top`` on a terminal. ``pause`` is in seconds; with ``job`` it begins at that job."""
+    """``jobmeter top`` on a terminal. ``pause`` is in seconds; with ``job`` it begins with that job."""
 
     CSS = """
     Screen { background: ansi_default; color: ansi_default; }
@@ -46,11 +46,11 @@ class TopApp(App[None]):
         self._pause, self._project, self._job = pause, project, job
 
     async def on_mount(self) -> None:
-        """Open the list of jobs, and the job above it where one was named."""
-        # Interrupting is how one leaves a live view: it is no failure.
+        """Open the list of jobs, and the job above it if one was named."""
+        # Ctrl-C is the normal way to leave a live view, not a failure.
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self.exit)
-        # The library reads a terminal that is gone again and again, as fast as it can.
+        # The library reads a closed terminal again and again, as fast as it can.
         if sys.__stdin__ is not None:
             _on_hangup(sys.__stdin__.fileno(), lambda: loop.call_soon_threadsafe(self.exit))
         await self.push_screen(JobsScreen(self._watch, self._pause))
@@ -59,11 +59,11 @@ class TopApp(App[None]):
 
 
 def _on_hangup(descriptor: int, act: Callable[[], object]) -> None:
-    """Call ``act`` once, from a thread of its own, when the other end of a terminal is closed.
+    """Call ``act`` once, from a new thread, when the other end of a terminal is closed.
 
-    It is for programs that are not sent SIGHUP: under nohup, or without a session of the terminal. Waiting costs
-    nothing: with no event requested, only the end of the terminal and its errors are reported. An end of input alone,
-    as of a file or a pipe, is no hangup.
+    For programs that do not get SIGHUP: under nohup, or without a session of the terminal. Waiting costs nothing: with
+    no event requested, only the end of the terminal and its errors are reported. An end of input alone, as of a file or
+    a pipe, is not a hangup.
     """
 
     def wait() -> None:

@@ -1,4 +1,4 @@
-"""The base of screens: polls while visible, and shows when the server does not answer."""
+"""Base of screens: polls while visible, and reports when the server does not answer."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class LiveScreen(Screen[None]):
-    """A screen with a title line, tables and keys to sort them."""
+    """Screen with a title line, tables and keys to sort them."""
 
     BINDINGS = [  # noqa: RUF012 - as Textual declares it
         Binding("s", "sort", "Sort"),
@@ -30,7 +30,7 @@ class LiveScreen(Screen[None]):
         self._trouble = ""
 
     def follow(self, pause: float, load: Callable[[], _T], show: Callable[[_T], None]) -> None:
-        """Query on a thread, show the answer, and again after ``pause`` seconds, until the screen is left."""
+        """Query on a thread and show the answer, every ``pause`` seconds, until the screen is left."""
         self.run_worker(self._follow(pause, load, show))
 
     async def _follow(self, pause: float, load: Callable[[], _T], show: Callable[[_T], None]) -> None:
@@ -49,18 +49,18 @@ class LiveScreen(Screen[None]):
                 self._trouble = error.message
                 self.say(error.message)
             return
-        # Meanwhile the user may have left the screen.
+        # The user may have left the screen meanwhile.
         if self._is_shown:
             self._trouble = ""
             show(found)
 
     @property
     def _is_shown(self) -> bool:
-        """True while it is mounted: a program that ends removes the widgets of a screen first."""
+        """True while it is mounted: a program that ends first removes the widgets of a screen."""
         return self.is_current and bool(self.query("#title"))
 
     def on_screen_resume(self) -> None:
-        """Refresh before the pause is over: the values are from when the screen was left."""
+        """Refresh at once: the values date from when the screen was left."""
         self._now.set()
 
     def say(self, text: str) -> None:
@@ -74,7 +74,7 @@ class LiveScreen(Screen[None]):
         self._table().sort_next()
 
     def action_reverse(self) -> None:
-        """Sort it the other way round."""
+        """Reverse the sort order."""
         self._table().reverse()
 
     def _table(self) -> LiveTable:
@@ -82,5 +82,5 @@ class LiveScreen(Screen[None]):
 
 
 def when(now_ms: int) -> str:
-    """The moment that a screen shows."""
+    """Format the time that a screen shows."""
     return f"{moment(now_ms)} UTC"

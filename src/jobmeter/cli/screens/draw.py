@@ -5,23 +5,23 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from jobmeter.cli.output import BARS, Course, state_cell
+from jobmeter.cli.output import BARS, Trend, state_cell
+from jobmeter.cli.resource_columns import MISSING, Joined
 from jobmeter.cli.terminal import printable
-from jobmeter.cli.use import MISSING, Joined
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 USE_STYLE, MEMORY_STYLE, FAR_STYLE = "cyan", "magenta", "bold yellow"
 
 
 class Cell(NamedTuple):
-    """The text of a cell, and the value that its column is sorted by (None: unknown, always last)."""
+    """Text of a cell, and the sort value of its column (None: unknown, always last)."""
 
     text: Text
     order: float | str | None = None
 
 
 def words(text: str, order: float | str | None = None, style: str = "") -> Cell:
-    """Untrusted text without control characters."""
+    """Format untrusted text without control characters."""
     shown = Text(printable(text))
     if style:
         shown.stylize(style)
@@ -29,17 +29,17 @@ def words(text: str, order: float | str | None = None, style: str = "") -> Cell:
 
 
 def state(text: str) -> Cell:
-    """A state in its colour."""
+    """Format a state in its colour."""
     return Cell(Text.from_markup(state_cell(text)), text.casefold())
 
 
 def number(value: Joined) -> Cell:
-    """A quantity with its unit."""
+    """Format a quantity with its unit."""
     return Cell(Text(value.text, "dim" if value.text == MISSING else ""), value.value)
 
 
 def bar(value: Joined, width: int, style: str = USE_STYLE) -> Cell:
-    """A ratio as a bar of ``width`` characters with its figure."""
+    """Draw a ratio as a bar of ``width`` characters with its figure."""
     if value.value is None:
         return Cell(Text(MISSING, "dim"))
     full = min(max(value.value, 0.0), 1.0) * width
@@ -50,8 +50,8 @@ def bar(value: Joined, width: int, style: str = USE_STYLE) -> Cell:
     return Cell(shown, value.value)
 
 
-def spark(course: Course | None, width: int, top: float) -> Text:
-    """A course on a scale from 0 to ``top``; a blank is a time without a measurement."""
+def spark(course: Trend | None, width: int, top: float) -> Text:
+    """Draw values on a scale from 0 to ``top``; a blank is a time without a measurement."""
     if course is None:
         return Text("")
     means = course.means(width)
@@ -63,11 +63,11 @@ def _level(share: float) -> str:
     return BARS[round(min(max(share, 0.0), 1.0) * 7)]
 
 
-def newest_of(course: Course | None) -> float | None:
-    """The last value of a course."""
+def newest_of(course: Trend | None) -> float | None:
+    """Return the last value."""
     return course.points[-1][1] if course is not None and course.points else None
 
 
 def measured(rows: Sequence[Sequence[Cell]], at: int) -> bool:
-    """Whether any row has something in that column."""
+    """True if any row has a value in that column."""
     return any(row[at].text.plain not in {"", MISSING} for row in rows)

@@ -1,4 +1,4 @@
-"""Every finding of a job with its evidence and advice, to scroll through."""
+"""Screen with all findings of a job, their evidence and advice."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from jobmeter.model.finding import Finding
 
 
 class FindingsScreen(Screen[None]):
-    """What the rules found when the screen was opened."""
+    """Findings at the time when the screen was opened."""
 
     BINDINGS = [  # noqa: RUF012 - as Textual declares it
         Binding("escape,f", "app.pop_screen", "Back"),
@@ -27,7 +27,7 @@ class FindingsScreen(Screen[None]):
         self._job, self._findings = job, findings
 
     def compose(self) -> ComposeResult:
-        """The job, its findings, the keys."""
+        """Show the job, its findings, and the keys."""
         yield Static(f"{self._job}  findings", id="title", markup=False)
         with VerticalScroll(id="text"):
             yield Static(Text("\n\n").join([_text(one) for one in self._findings] or [Text("no rule found anything")]))

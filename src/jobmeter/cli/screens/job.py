@@ -1,4 +1,4 @@
-"""The screen of one job: is it healthy, which rank is not, why."""
+"""Screen of one job: its health, unusual ranks, and reasons."""
 
 from collections.abc import Sequence
 
@@ -10,23 +10,23 @@ from textual.containers import Container
 from textual.widgets import Footer, Static
 
 from jobmeter.cli.findings import headline
+from jobmeter.cli.resource_columns import age
 from jobmeter.cli.screens.base import LiveScreen, when
 from jobmeter.cli.screens.draw import newest_of, spark
 from jobmeter.cli.screens.findings import FindingsScreen
 from jobmeter.cli.screens.members import DEVICE_COLUMNS, RANK_COLUMNS, device_rows, rank_rows
 from jobmeter.cli.screens.table import LiveTable
 from jobmeter.cli.screens.watch import COURSE_SECONDS, FINDING_SECONDS, Courses, Parts, Watch
-from jobmeter.cli.use import age
 from jobmeter.model.finding import Finding
 from jobmeter.model.quantity import quantity
 
 _TALL = 34
-"""Lines from which on ranks and devices stand below each other."""
+"""Height in lines from which ranks and devices are both shown."""
 _SHOWN_SMALL, _SHOWN_TALL = 2, 6
 
 
 class JobScreen(LiveScreen):
-    """One job, live: findings, courses, ranks, devices."""
+    """Live screen of one job: findings, charts, ranks, devices."""
 
     BINDINGS = [  # noqa: RUF012 - as Textual declares it
         Binding("d", "devices", "Ranks or devices"),
@@ -45,8 +45,8 @@ class JobScreen(LiveScreen):
         self._of_devices = False
 
     def compose(self) -> ComposeResult:
-        """From top to bottom: the job, its findings, its curves, its ranks and devices, the keys."""
-        yield Static("asking …", id="title", markup=False)
+        """Show, from top to bottom: the job, its findings, its charts, its ranks and devices, the keys."""
+        yield Static("Loading…", id="title", markup=False)
         yield Static("", id="found")
         yield Static("", id="courses")
         with Container(id="members"):
@@ -55,20 +55,20 @@ class JobScreen(LiveScreen):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Begin to poll: usage often, the rest more rarely."""
+        """Begin to poll: usage often, the rest less often."""
         self.query_one("#ranks").focus()
         self.follow(self._pause, lambda: self._watch.parts(self._job, self._project), self._show)
         self.follow(COURSE_SECONDS, self._read_courses, self._show_courses)
         self.follow(FINDING_SECONDS, lambda: self._watch.findings(self._job, self._project), self._show_findings)
 
     def on_resize(self, _: events.Resize) -> None:
-        """A tall terminal shows ranks and devices together."""
+        """Show ranks and devices together on a tall terminal."""
         self._arrange()
         self._draw_findings()
         self._draw_courses()
 
     def action_devices(self) -> None:
-        """Show the devices in place of the ranks, or go to the other table where both are shown."""
+        """Show the devices in place of the ranks, or move to the other table if both are shown."""
         self._of_devices = not self._of_devices
         self._arrange()
         self.query_one("#devices" if self._of_devices else "#ranks").focus()
@@ -135,7 +135,7 @@ class JobScreen(LiveScreen):
 
 
 def _title(parts: Parts, width: int) -> str:
-    """What it is and how it does; without its name where that has no room."""
+    """Format the job's identity and state; without its name if there is no room."""
     job = parts.job
     tail = f"{job.state}  {age(job, parts.now_ms)}  {when(parts.now_ms)[11:]}"
     whole = f"{job.id}  {job.name}  {tail}"

@@ -1,4 +1,4 @@
-"""The first screen: jobs by what they use."""
+"""First screen: jobs by usage."""
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -6,12 +6,12 @@ from textual.widgets import DataTable, Footer, Static
 
 from jobmeter.cli.jobs import FIRST_STEP
 from jobmeter.cli.output import counted
+from jobmeter.cli.resource_columns import COLUMNS, age, began, joined
 from jobmeter.cli.screens.base import LiveScreen, when
 from jobmeter.cli.screens.draw import Cell, newest_of, number, spark, state, words
 from jobmeter.cli.screens.job import JobScreen
 from jobmeter.cli.screens.table import LiveTable, Row, columns
 from jobmeter.cli.screens.watch import Overview, UsedJob, Watch
-from jobmeter.cli.use import COLUMNS, age, began, joined
 
 _SPARK = 16
 _NAMES = [name for name, _ in COLUMNS]
@@ -26,7 +26,7 @@ class _JobTable(LiveTable):
 
 
 class JobsScreen(LiveScreen):
-    """Jobs that run, the busiest first; Enter opens one."""
+    """Running jobs, busiest first; Enter opens one."""
 
     BINDINGS = [  # noqa: RUF012 - as Textual declares it
         Binding("a", "all", "All or running"),
@@ -41,8 +41,8 @@ class JobsScreen(LiveScreen):
         self._projects: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """The title, the table, a message, the keys."""
-        yield Static("asking …", id="title", markup=False)
+        """Show the title, the table, a message, the keys."""
+        yield Static("Loading…", id="title", markup=False)
         yield _JobTable("jobs")
         yield Static("", id="note", markup=False)
         yield Footer(show_command_palette=False)
@@ -52,7 +52,7 @@ class JobsScreen(LiveScreen):
         self.follow(self._pause, lambda: self._watch.overview(running=self._only_running), self._show)
 
     def action_all(self) -> None:
-        """Show the newest jobs of every state, or those that run."""
+        """Toggle between the newest jobs of every state and the running jobs."""
         self._only_running = not self._only_running
         self.on_screen_resume()
 
@@ -69,9 +69,9 @@ class JobsScreen(LiveScreen):
         rows = [_row(one, found.now_ms) for one in found.jobs]
         table.display = bool(rows)
         table.present(self.COLUMNS, rows)
-        note = f"not shown for want of room: {', '.join(table.missing)}" if rows and table.missing else ""
+        note = f"hidden columns: {', '.join(table.missing)}" if rows and table.missing else ""
         if not rows:
-            note = "nothing runs now; a shows jobs that ended" if self._only_running else FIRST_STEP
+            note = "no running jobs; press a for ended jobs" if self._only_running else FIRST_STEP
         self.query_one("#note", Static).update(note)
 
 

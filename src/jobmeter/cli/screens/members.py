@@ -1,11 +1,11 @@
-"""The rows of a job's ranks and of its devices."""
+"""Rows of a job's ranks and of its devices."""
 
 from collections.abc import Sequence
 
+from jobmeter.cli.resource_columns import COLUMNS, Joined, joined
 from jobmeter.cli.screens.draw import FAR_STYLE, MEMORY_STYLE, USE_STYLE, Cell, bar, newest_of, number, spark, words
 from jobmeter.cli.screens.table import Row, columns
 from jobmeter.cli.screens.watch import Courses, Parts
-from jobmeter.cli.use import COLUMNS, Joined, joined
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.finding import Finding
 
@@ -33,7 +33,7 @@ DEVICE_COLUMNS = columns(
 
 
 def rank_rows(parts: Parts, courses: Courses, findings: Sequence[Finding]) -> list[Row]:
-    """A row for each replica, by rank; the name of one that a finding is about is marked."""
+    """Build a row for each replica, by rank; names of replicas with findings are marked."""
     owners = {f"{value.node or value.replica}/{value.device}": value.replica for value in parts.values if value.device}
     named = {
         one.subject.name if one.subject.kind == "replica" else owners.get(one.subject.name, "") for one in findings
@@ -62,7 +62,7 @@ def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: C
 
 
 def device_rows(parts: Parts) -> list[Row]:
-    """A row for each device: bars of its use and of its memory, power, temperature."""
+    """Build a row for each device: bars of its use and of its memory, power, temperature."""
     by_device: dict[tuple[str, str, str], list[LatestValue]] = {}
     for value in parts.values:
         if value.device:

@@ -1,4 +1,4 @@
-"""A table whose rows change in place: sorted by any column, and narrowed to the terminal where possible."""
+"""Table whose rows change in place: sorted by any column, and narrowed to the terminal if possible."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _SCROLLBAR = 2
 
 
 class Column(NamedTuple):
-    """A column; ``spare`` is the order in which a narrow terminal drops it, 0 for never."""
+    """Column; ``spare`` is the order in which a narrow terminal hides it, 0 for never."""
 
     name: str
     right: bool = False
@@ -23,25 +23,28 @@ class Column(NamedTuple):
 
 
 def columns(names: Sequence[str], right: Collection[str], spare: Sequence[str]) -> tuple[Column, ...]:
-    """Columns of those names, where ``right`` are numbers and ``spare`` may be dropped, the first of them first."""
+    """Build columns with those names.
+
+    Columns in ``right`` are numbers; columns in ``spare`` may be hidden, in this order.
+    """
     return tuple(Column(name, name in right, spare.index(name) + 1 if name in spare else 0) for name in names)
 
 
 class Row(NamedTuple):
-    """A row and the key that identifies it."""
+    """Row with its key."""
 
     key: str
     cells: Sequence[Cell]
 
 
 def _order(cell: Cell) -> tuple[bool, float, str]:
-    """Numbers before words; unknown values are sorted apart."""
+    """Sort numbers before words; unknown values are sorted separately."""
     order = cell.order
     return (True, 0.0, order) if isinstance(order, str) else (False, order or 0.0, "")
 
 
 class LiveTable(DataTable[Text]):
-    """A table that is redrawn; the cursor stays on its row."""
+    """Table that is redrawn; the cursor stays on its row."""
 
     def __init__(self, name: str) -> None:
         super().__init__(id=name, cursor_type="row", zebra_stripes=False, cell_padding=1)
@@ -53,33 +56,33 @@ class LiveTable(DataTable[Text]):
 
     @property
     def missing(self) -> list[str]:
-        """Columns that did not fit."""
+        """Hidden columns."""
         shown = self._shown()
         some = [one.name for at, one in enumerate(self._all) if measured([row.cells for row in self._rows], at)]
         return [name for name in some if name not in {one.name for one in shown}]
 
     def present(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-        """Show these rows; in their own order unless a column was chosen to sort by."""
+        """Show these rows; in their own order unless a column was chosen for sorting."""
         self._all, self._rows = columns, rows
         self._draw()
 
     def sort_next(self) -> None:
-        """Sort by the next column; after the last one in the rows' own order again."""
+        """Sort by the next column; after the last one restore the rows' own order."""
         names = [one.name for one in self._shown() if one.name]
         at = names.index(self.sorted_by) + 1 if self.sorted_by in names else 0
         self._sort_by(names[at] if at < len(names) else None)
 
     def reverse(self) -> None:
-        """Sort the other way round."""
+        """Reverse the sort order."""
         self.descending = not self.descending
         self._draw()
 
     def on_resize(self, _: events.Resize) -> None:
-        """Another width has room for other columns."""
+        """Redraw, because another width has room for other columns."""
         self._draw()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        """A click on a head sorts by it, a second one the other way round."""
+        """Sort by the clicked column; a second click reverses the order."""
         name = str(event.column_key.value)
         if name == self.sorted_by:
             self.reverse()
@@ -87,7 +90,7 @@ class LiveTable(DataTable[Text]):
             self._sort_by(name)
 
     def _sort_by(self, name: str | None) -> None:
-        """By numbers the highest first, by words in their order."""
+        """Sort numbers highest first, words alphabetically."""
         at = next((at for at, one in enumerate(self._all) if one.name == name), None)
         self.sorted_by = name
         self.descending = at is not None and not any(isinstance(row.cells[at].order, str) for row in self._rows)
@@ -121,7 +124,7 @@ class LiveTable(DataTable[Text]):
 
     @property
     def chosen(self) -> str | None:
-        """The key of the row under the cursor."""
+        """Key of the row under the cursor."""
         if not self.is_valid_coordinate(self.cursor_coordinate):
             return None
         return self.coordinate_to_cell_key(self.cursor_coordinate).row_key.value
@@ -135,7 +138,7 @@ class LiveTable(DataTable[Text]):
         return present + [row for row in self._rows if row.cells[at].order is None]
 
     def _shown(self) -> list[Column]:
-        """The columns with any value that fit the terminal."""
+        """Columns with values that fit the terminal."""
         rows = [row.cells for row in self._rows]
         shown = [one for at, one in enumerate(self._all) if not one.spare or measured(rows, at)]
         room = (self.size.width or self.app.size.width) - _SCROLLBAR

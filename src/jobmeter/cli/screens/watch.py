@@ -1,4 +1,4 @@
-"""The queries of the screens: jobs with their usage, one job's parts, their courses, its findings."""
+"""Queries of the screens: jobs with their usage, parts of a job, their charts, its findings."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from jobmeter.cli.output import Course
-from jobmeter.cli.use import BUSY, load, newest
+from jobmeter.cli.output import Trend
+from jobmeter.cli.resource_columns import BUSY, load, newest
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import MetricAnswer
 from jobmeter.client.searches import JobSearch, MetricSearch
@@ -20,25 +20,25 @@ from jobmeter.model.time import SECOND, Clock
 
 MOST_JOBS = 50
 COURSE = "30m"
-"""How much of a running job its sparklines show; of a finished one its whole life."""
+"""Range of sparklines of a running job; of a finished job its whole life."""
 COURSE_SECONDS = 15.0
 FINDING_SECONDS = 30.0
 _MOST_COURSES = 200
-"""Ranks from which on one can differ from the others."""
+"""Number of ranks from which single ones can be unusual."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedJob:
-    """A job, the newest values of its parts, and the course of what says how busy it is."""
+    """Job with the newest values of its parts, and its main metric over time."""
 
     job: Job
     values: Sequence[LatestValue]
-    course: Course | None
+    course: Trend | None
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The newest jobs, the busiest first, and how many there are."""
+    """Newest jobs, busiest first, and their number."""
 
     now_ms: int
     total: int
@@ -47,7 +47,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """One job and the newest values of its parts; ``ranks`` by replica, where known."""
+    """Job with the newest values of its parts; ``ranks`` by replica, if known."""
 
     now_ms: int
     job: Job
@@ -57,31 +57,31 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Courses:
-    """How busy each replica was, in ``metric``; the whole job's, by metric with its unit."""
+    """Usage over time of each replica, in ``metric``; and of the whole job, by metric with its unit."""
 
     metric: str = ""
     unit: str = ""
-    replicas: dict[str, Course] = field(default_factory=dict)
-    whole: dict[str, tuple[Course, str]] = field(default_factory=dict)
+    replicas: dict[str, Trend] = field(default_factory=dict)
+    whole: dict[str, tuple[Trend, str]] = field(default_factory=dict)
 
     @property
     def top(self) -> float:
-        """The highest value of any replica, 1 at least for a ratio: all their sparklines have this scale."""
+        """Highest value of any replica, at least 1 for a ratio: the common scale of their sparklines."""
         peak = max((value for one in self.replicas.values() for _, value in one.points), default=0.0)
         return max(peak, 1.0) if self.unit == "1" else peak
 
 
 class Watch:
-    """Queries of one server. Every method raises as ``Api``. Thread safe."""
+    """Queries of one server. Every method raises as ``Api``. Thread-safe."""
 
     def __init__(self, api: Api, clock: Clock, project: str | None) -> None:
         self._api = api
         self._clock = clock
         self._project = project
-        self._courses: OrderedDict[tuple[str, str], tuple[int, Course | None]] = OrderedDict()
+        self._courses: OrderedDict[tuple[str, str], tuple[int, Trend | None]] = OrderedDict()
 
     def overview(self, *, running: bool) -> Overview:
-        """The jobs that run, or the newest of all."""
+        """Query the running jobs, or the newest of all."""
         states = ("Running",) if running else ()
         page = self._api.jobs(JobSearch(states=states, project=self._project, limit=MOST_JOBS))
         used = [UsedJob(job, newest(self._api, job), self._course(job)) for job in page.jobs]
@@ -90,14 +90,14 @@ class Watch:
         return Overview(self._clock.now_ms(), page.total, used)
 
     def parts(self, job: str, project: str | None) -> Parts:
-        """One job now. Raises NotFoundError."""
+        """Query a job now. Raises NotFoundError."""
         detail = self._api.job(job, project, summary=False)
         values = self._api.latest(job, by="device", project=detail.job.project or project)
         ranks = {one.name: one.rank for one in detail.replicas if one.rank is not None}
         return Parts(self._clock.now_ms(), detail.job, ranks, values)
 
     def courses(self, parts: Parts) -> Courses:
-        """The curves of the job and of each replica."""
+        """Query usage over time of the job and of each replica."""
         measured = {value.metric for value in parts.values}
         metric = next((one for one in BUSY if one in measured), "")
         if not metric:
@@ -113,13 +113,13 @@ class Watch:
         )
 
     def findings(self, job: str, project: str | None) -> list[Finding]:
-        """What the rules find; nothing on a server of an older release."""
+        """Query the findings; empty on a server of an earlier release."""
         with suppress(NotFoundError):
             return self._api.findings(job, project)
         return []
 
-    def _course(self, job: Job) -> Course | None:
-        """The course of what says how busy a job is, read again every few seconds."""
+    def _course(self, job: Job) -> Trend | None:
+        """Return the main metric of a job over time, refreshed every few seconds."""
         key, now_ms = (job.project, job.id), self._clock.now_ms()
         found = self._courses.get(key)
         if found is None or now_ms - found[0] >= COURSE_SECONDS * SECOND:
@@ -129,11 +129,11 @@ class Watch:
                 self._courses.popitem(last=False)
         return found[1]
 
-    def _read(self, job: Job) -> Course | None:
+    def _read(self, job: Job) -> Trend | None:
         try:
             answer = self._points(job, BUSY, "job")
         except JobmeterError:
-            return None  # deleted meanwhile, or too large for one query: its row has no curve
+            return None  # deleted meanwhile, or too large for one query: its row has no sparkline
         by_metric = {line.metric: line for line in answer.lines if line.points}
         line = next((by_metric[metric] for metric in BUSY if metric in by_metric), None)
         return None if line is None else _course(answer, line.points)
@@ -145,7 +145,7 @@ class Watch:
         return self._api.metrics(job.id, search)
 
 
-def _course(answer: MetricAnswer, points: Sequence[tuple[int, float]]) -> Course:
-    """The points with a step as long as they are apart: buckets may be shorter than what lies between two samples."""
+def _course(answer: MetricAnswer, points: Sequence[tuple[int, float]]) -> Trend:
+    """Build a trend whose step is the distance of its points: buckets may be shorter than it."""
     gaps = [after[0] - before[0] for before, after in pairwise(points)]
-    return Course(points, answer.start, answer.end, max(answer.step, int(median(gaps)) if gaps else 0))
+    return Trend(points, answer.start, answer.end, max(answer.step, int(median(gaps)) if gaps else 0))

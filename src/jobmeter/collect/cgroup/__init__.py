@@ -1,1 +1,1 @@
-"""Control groups, version 1 and 2: where a process is, and what its group used."""
+"""Control groups, version 1 and 2: the groups of a process, and their usage."""

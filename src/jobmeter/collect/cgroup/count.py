@@ -1,4 +1,4 @@
-"""Counters of replicas, summed over their control groups: a job's steps come and go as its processes do."""
+"""Counters of replicas, summed over their control groups: a job's steps come and go with its processes."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ _Counts = dict[str, float]
 
 @dataclass(slots=True)
 class GroupCount:
-    """The counts of one path. ``earlier`` is the sum of removed groups of the same path.
+    """Counts of one path. ``earlier`` is the sum of removed groups of that path.
 
-    Readings of another thread may arrive out of order: ``spans`` are the start and end of the last readings. A reading
-    that ended before the last one began is ignored; a lower count means a new group only where the reading began after
-    the last one had ended.
+    Readings from another thread may arrive out of order: ``spans`` are the start and end of the last readings. A
+    reading that ended before the last one began is ignored. A lower count means a new group only if the reading began
+    after the last one had ended.
     """
 
     last: _Counts = field(default_factory=dict)
@@ -33,7 +33,7 @@ class GroupCount:
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def take(self, usage: Usage) -> None:
-        """Take in a reading."""
+        """Add a reading."""
         for name, count in _counts(usage).items():
             last = self.last.get(name, 0.0)
             began, ended = self.spans.get(name, (0, 0))
@@ -47,14 +47,14 @@ class GroupCount:
             self.last[name], self.spans[name] = count, (usage.began, usage.ended)
 
     def totals(self) -> dict[str, float]:
-        """The counts of the group and of removed ones of the same path, by name as in ``GroupCounters.totals``."""
+        """Return the counts of the group and of removed ones of its path, by name as in ``GroupCounters.totals``."""
         return {name: count + self.earlier.get(name, 0.0) for name, count in self.last.items()}
 
 
 class GroupCounters:
     """Counts that never fall while groups come and go.
 
-    A group without a process for a while continues from its last count: it is stored as long as its replica is.
+    A group without processes for a while continues from its last count: it is stored as long as its replica.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class GroupCounters:
                 self._groups[owner][key].take(usage)
 
     def totals(self) -> dict[Owner, dict[str, float]]:
-        """By replica: ``cpu``, ``throttled`` in seconds, ``read``, ``write`` in bytes, ``oom`` kills, where known."""
+        """Return by replica ``cpu``, ``throttled`` in seconds, ``read``, ``write`` in bytes, ``oom`` kills."""
         sums: dict[Owner, dict[str, float]] = {}
         for owner, groups in self._groups.items():
             found: _Counts = {}

@@ -1,8 +1,8 @@
-"""The most memory that a control group had in use, without the file cache that the kernel's mark includes.
+"""Peak memory of a control group, without the file cache that the kernel's mark includes.
 
 The kernel's high-water mark (``memory.peak``, ``memory.max_usage_in_bytes``) covers the time between two scans, but
-counts every page that was charged: a job that writes a file reaches its limit with cache that is given back at once.
-What its processes can have had is bounded by the high-water marks of each (``VmHWM``), which count no such cache.
+counts every charged page: a job that writes a file reaches its limit with cache that can be freed at once. The memory
+of its processes is bounded by the high-water mark of each (``VmHWM``), which excludes such cache.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from jobmeter.collect.process.stat import Key
 
 
 class HighWater:
-    """Lowers the marks of groups to what their processes can have had. For one thread."""
+    """Lowers the marks of groups to the possible peak of their processes. For one thread."""
 
     def __init__(self) -> None:
         self._last: dict[Owner, Mapping[Key, float]] = {}
@@ -28,17 +28,16 @@ class HighWater:
     ) -> list[float]:
         """Return the marks of the groups of a replica since the last call, each as far as it was in use.
 
-        ``living`` and ``ended`` are the most that each process had, ``ended`` of those that ended since the last call;
-        ``beside`` is what the groups are charged for now beyond their processes, such as files in memory. Where a
-        process's own mark is unknown, that of the group is returned as it is. So it is where the kernel has killed for
-        lack of memory: it gives back the cache first.
+        ``living`` and ``ended`` are the peaks of each process, ``ended`` since the last call. ``beside`` is the groups'
+        current charge beyond their processes, such as files in memory. If a process's own mark is unknown, or the
+        kernel has killed for lack of memory (it frees the cache first), the group's mark is returned unchanged.
         """
         before = self._last.get(owner, {})
         own = {key: most for key, most in living.items() if most is not None}
         self._last[owner] = own
         everyone = {**before, **{key: max(most, before.get(key, 0.0)) for key, most in own.items()}}
         everyone.update({key: max(most, before[key]) for key, most in ended.items() if key in before})
-        # Of those that began and ended meanwhile, nobody can tell which lived at the same time.
+        # For processes that began and ended meanwhile, it is unknown which lived simultaneously.
         brief = max((most for key, most in ended.items() if key not in before), default=0.0)
         bound = sum(everyone.values()) + brief + beside
         if len(own) < len(living) or not bound:

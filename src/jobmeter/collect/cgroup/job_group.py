@@ -1,7 +1,7 @@
-"""The CPU time of a job from the job's own group, which outlives the groups of its steps and counts what they counted.
+"""CPU time of a job from the job's own group, which outlives the groups of its steps and includes their counts.
 
-Slurm removes the group of a task within milliseconds of its end: whoever reads it then may come too late. The group of
-the job stays until its last step has gone, the external one that ``PrologFlags=Contain`` makes for each job included.
+Slurm removes the group of a task within milliseconds of its end, so a reader may come too late. The group of the job
+stays until its last step has gone, including the external one that ``PrologFlags=Contain`` makes for each job.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,21 +17,24 @@ _EXTERN = "/step_extern"
 
 @dataclass(frozen=True, slots=True)
 class JobUsage:
-    """A reading of the group of a job, which includes its external step, and of that step: empty where it has none."""
+    """Reading of a job's group, which includes its external step, and of that step: empty without one."""
 
     whole: Usage
     extern: Usage
 
 
 class JobGroupReader:
-    """Reads what the tasks of a job have used. Safe for several threads."""
+    """Reads the usage of a job's tasks. Thread-safe."""
 
     def __init__(self, reader: GroupReader) -> None:
         self._reader = reader
         self._with_extern: set[GroupKey] = set()
 
     def read(self, groups: GroupKey) -> JobUsage | None:
-        """What the job used, and its external step, whose processes are no tasks; None where either is unknown."""
+        """Return the usage of the job and of its external step, whose processes are no tasks.
+
+        None if either is unknown.
+        """
         whole = self._reader.read(dict(groups))
         if whole.cpu_seconds is None:
             return None
@@ -51,7 +54,7 @@ class JobGroupReader:
 class _Job:
     owners: set[Owner] = field(default_factory=set)
     sole: Owner | None = None
-    """Its only replica, or the one that was the only one before others came."""
+    """Its only replica, or the only one before others came."""
     whole: GroupCount = field(default_factory=GroupCount)
     extern: GroupCount = field(default_factory=GroupCount)
     seconds: float = 0.0
@@ -62,7 +65,7 @@ class _Job:
     def take(self, usage: JobUsage) -> None:
         self.whole.take(usage.whole)
         self.extern.take(usage.extern)
-        # One of the two is read a moment after the other: the difference may fall, what the tasks used does not.
+        # The two are read one after the other: the difference may fall, but the tasks' usage does not.
         tasks = self.whole.totals().get("cpu", 0.0) - self.extern.totals().get("cpu", 0.0)
         self.seconds = max(self.seconds, tasks)
 
@@ -77,7 +80,7 @@ class JobGroupCounters:
         self._jobs: dict[tuple[GroupKey, int], _Job] = {}
 
     def replicas(self, found: Iterable[tuple[GroupKey, Owner]]) -> None:
-        """Name the replicas of jobs: ``found`` has the groups of the job for each."""
+        """Set the replicas of jobs: ``found`` has the groups of the job for each."""
         for groups, owner in found:
             self._jobs.setdefault((groups, owner.attempt), _Job()).owners.add(owner)
         for job in self._jobs.values():
@@ -85,7 +88,7 @@ class JobGroupCounters:
                 (job.sole,) = job.owners
 
     def update(self, groups: GroupKey, attempt: int, usage: JobUsage | None) -> None:
-        """Take in a reading. Call it before the groups of the replicas are read."""
+        """Add a reading. Call it before the groups of the replicas are read."""
         job = self._jobs.get((groups, attempt))
         if job is not None and usage is not None:
             job.take(usage)

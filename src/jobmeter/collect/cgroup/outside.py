@@ -1,7 +1,7 @@
-"""Finds the processes of a replica that are in none of its control groups: containers, daemons, who moved away.
+"""Processes of a replica outside its control groups: containers, daemons, moved processes.
 
-podman puts a container into a group of its own, and so do ``systemd-run --scope`` and ``cgexec``. What such a process
-uses its replica's groups do not count: it is counted by itself, unless the group of another replica counts it.
+podman puts a container into its own group, and so do ``systemd-run --scope`` and ``cgexec``. The replica's groups do
+not count such a process, so it is counted individually, unless another replica's group counts it.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ class Place(Enum):
 
 
 def places(processes: Iterable[Process], proc_root: str) -> dict[Key, Place]:
-    """Return the living processes that are not inside, of replicas that have control groups."""
+    """Return the living processes outside, of replicas that have control groups."""
     processes = list(processes)
     own: defaultdict[Owner, set[tuple[str, str]]] = defaultdict(set)
     for process in processes:
@@ -45,7 +45,7 @@ def places(processes: Iterable[Process], proc_root: str) -> dict[Key, Place]:
 
 
 def _is_below(path: tuple[str, str], paths: set[tuple[str, str]]) -> bool:
-    """True for a path that is one of these, or in one of them."""
+    """True for a path that equals one of these or lies below one."""
     controller, name = path
     while name and (controller, name) not in paths:
         name = name.rpartition("/")[0]
@@ -53,27 +53,27 @@ def _is_below(path: tuple[str, str], paths: set[tuple[str, str]]) -> bool:
 
 
 class InsideTime:
-    """CPU time of replicas by their groups, or by their processes where these have used more than the groups counted.
+    """CPU time of replicas by their groups, or by their processes if these have used more than the groups counted.
 
-    A process may leave the groups, use something, and even end between two scans. Then those that waited for it, or its
-    own counters, grow by more than the groups do. Counters of both kinds are compared from the first scan on: what a
-    process had used before it entered the groups is none of this.
+    A process may leave the groups, use CPU, and even end between two scans. Then the counters of its waiting parent, or
+    its own, grow by more than the groups do. Both kinds of counters are compared from the first scan on: usage before a
+    process entered the groups does not count.
     """
 
     def __init__(self) -> None:
         self._ahead: dict[Owner, float] = {}
-        """The seconds by which the processes were ahead of the groups at the first scan; negative where behind."""
+        """Lead in seconds of the processes over the groups at the first scan; negative if behind."""
 
     def resume(self, ahead: Mapping[Owner, float]) -> None:
-        """Continue from what an earlier process of the agent saved."""
+        """Continue from the state saved by an earlier process of the agent."""
         self._ahead = dict(ahead)
 
     def seconds(self, owner: Owner, by_process: float, by_group: float) -> float:
-        """Return the CPU time of a replica, without what its processes used that were found outside."""
+        """Return the CPU time of a replica, without processes found outside."""
         return max(by_group, by_process - self._ahead.setdefault(owner, by_process - by_group))
 
     def saved(self, owner: Owner, by_process: float, by_group: float) -> float:
-        """Return what ``resume`` needs after a restart, when all that was used outside is counted by process."""
+        """Return the state for ``resume`` after a restart, when all outside usage is counted by process."""
         return min(self._ahead[owner], by_process - by_group)
 
     def forget(self, owners: Iterable[Owner]) -> None:

@@ -1,4 +1,4 @@
-"""Where control groups are: the mounted hierarchies, and the groups that a process is in."""
+"""Locations of control groups: the mounted hierarchies, and the groups of a process."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -6,14 +6,17 @@ from pathlib import PurePosixPath
 from jobmeter.collect import files
 
 UNIFIED = ""
-"""The name of the version 2 hierarchy where controllers of version 1 go by theirs."""
+"""Name of the version 2 hierarchy; hierarchies of version 1 have the names of their controllers."""
 
 Groups = dict[str, str]
-"""The path of a process's group in each hierarchy: by controller, ``UNIFIED`` for version 2."""
+"""Path of a process's group in each hierarchy: by controller, ``UNIFIED`` for version 2."""
 
 
 def groups_of(proc_root: str, pid: int) -> Groups | None:
-    """The groups of a process, None when it is gone. A hierarchy without a controller (systemd's own) is left out."""
+    """Return the groups of a process; None if it has ended.
+
+    Hierarchies without a controller (systemd's own) are left out.
+    """
     text = files.read(f"{proc_root}/{pid}/cgroup")
     return None if text is None else parse_groups(text.decode(errors="replace"))
 
@@ -32,15 +35,15 @@ def parse_groups(text: str) -> Groups:
 
 
 def cpu_controller(groups: Mapping[str, str]) -> str | None:
-    """The controller by whose group CPU time is counted, None where these groups count none."""
+    """Return the controller that counts CPU time; None if these groups count none."""
     if "cpuacct" in groups:
         return "cpuacct"
-    # Beside version 1, a group of version 2 counts pressure alone.
+    # Beside version 1, a group of version 2 counts only pressure.
     return UNIFIED if set(groups) == {UNIFIED} else None
 
 
 class Hierarchies:
-    """The hierarchies of this machine, by controller. ``prefix`` is put before every mount point (recorded trees)."""
+    """Hierarchies of this machine, by controller. ``prefix`` precedes every mount point (recorded trees)."""
 
     def __init__(self, proc_root: str = "/proc", prefix: str = "") -> None:
         text = files.read(f"{proc_root}/self/mountinfo") or b""
@@ -48,7 +51,7 @@ class Hierarchies:
         self._prefix = prefix
 
     def directory(self, controller: str, path: str) -> str | None:
-        """The folder of a group, None where the hierarchy is not mounted or the group lies outside of it."""
+        """Return the folder of a group; None if the hierarchy is not mounted or the group lies outside it."""
         mount = self._mounts.get(controller)
         if mount is None:
             return None

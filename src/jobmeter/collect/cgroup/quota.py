@@ -1,8 +1,8 @@
-"""Throttling by a CPU quota that a replica's processes are under without having it in a group of their own.
+"""Throttling by a CPU quota of a group above the replica's own group.
 
-A group counts only what its own quota holds back. One that has none says 0 (version 2: the group of a task in a job
-with a quota), and Slurm and ``jobmeter run`` make no group for ``cpu`` in version 1. So what counts is the nearest
-group with a quota on the way up, as the kernel climbs (kernel.org, scheduler/sched-bwc, "Hierarchical considerations").
+A group counts only throttling by its own quota. Without one it counts 0 (version 2: the group of a task in a job with a
+quota). Slurm and ``jobmeter run`` create no ``cpu`` group in version 1. So the nearest group with a quota on the way up
+counts, as the kernel climbs (kernel.org, scheduler/sched-bwc, "Hierarchical considerations").
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from jobmeter.collect.discover.member import Process
 class QuotasAbove:
     """Time throttled by quotas above the replicas' own groups since each replica was found.
 
-    Such a group may be older than the replica and may have others in it: its time before the replica is not counted,
-    and its time since then counts for every replica in it.
+    Such a group may be older than the replica and shared: its time before the replica is not counted, and its time
+    since then counts for every replica in it.
     """
 
     def __init__(self, reader: GroupReader, proc_root: str = "/proc") -> None:
@@ -28,9 +28,9 @@ class QuotasAbove:
         self._first: dict[Owner, dict[GroupKey, float]] = {}
 
     def read(self, processes: Mapping[Owner, Process]) -> dict[Owner, dict[GroupKey, Usage]]:
-        """By replica, of which one process is given: the group that has the quota, and the seconds throttled.
+        """Return by replica, each given by one process, the group with the quota and the seconds throttled.
 
-        A replica without a quota, or with one in its own group, which is counted there, is left out.
+        Replicas without a quota, or with one in their own group, which is counted there, are left out.
         """
         found: dict[Owner, dict[GroupKey, Usage]] = {}
         for owner, process in processes.items():
@@ -41,7 +41,7 @@ class QuotasAbove:
             key = ((f"quota:{quota.controller}", quota.path),)
             firsts = self._first.setdefault(owner, {})
             if quota.throttled_seconds < firsts.setdefault(key, quota.throttled_seconds):
-                firsts[key] = 0.0  # the group was removed and made again
+                firsts[key] = 0.0  # the group was removed and created again
             found[owner] = {key: Usage(throttled_seconds=quota.throttled_seconds - firsts[key])}
         return found
 

@@ -1,4 +1,4 @@
-"""The usage of a group, whichever version measures it."""
+"""Read the usage of a group, for either version."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,9 +12,9 @@ _V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 
 
 class GroupReader:
-    """Reads groups by their paths. ``groups`` name, by controller, those with the subject alone.
+    """Reads groups by path. ``groups`` maps controllers to groups that contain only the subject.
 
-    Safe for several threads.
+    Thread-safe.
     """
 
     def __init__(self, hierarchies: Hierarchies, sys_root: str = "/sys") -> None:
@@ -23,7 +23,7 @@ class GroupReader:
         self._turns = count(1)
 
     def read(self, groups: Mapping[str, str]) -> Usage:
-        """What the groups used; every part is None where no hierarchy has the group."""
+        """Read the usage of the groups; fields are None if no hierarchy has the group."""
         began = next(self._turns)
         usage = self._read(groups)
         return replace(usage, began=began, ended=next(self._turns))
@@ -32,16 +32,16 @@ class GroupReader:
         directories, tops = self._places(groups)
         if any(name in directories for name in _V1):
             usage = v1.read_usage(directories, tops, self._sys_root)
-            # Pressure is counted in version 2 alone, without any controller, so beside version 1 as well.
+            # Only version 2 counts pressure, without any controller, so it works beside version 1 too.
             return replace(usage, stalled=v2.stalled(directories[UNIFIED])) if UNIFIED in directories else usage
         if UNIFIED in directories:
             return v2.read_usage(directories[UNIFIED], tops[UNIFIED], self._sys_root)
         return Usage()
 
     def limits(self, groups: Mapping[str, str]) -> tuple[float | None, float | None]:
-        """Cores and bytes that a process in these groups may use; None where no group sets a limit.
+        """Return cores and bytes that a process in these groups may use; None without a limit.
 
-        Unlike in ``read``, the groups may have others in them.
+        Unlike in ``read``, the groups may be shared.
         """
         directories, tops = self._places(groups)
         cpu = v1.cpu_limit(directories, tops)
@@ -52,9 +52,9 @@ class GroupReader:
         return cpu, memory
 
     def quota(self, groups: Mapping[str, str]) -> Quota | None:
-        """The nearest group with a CPU quota on the way up from these; None where there is none.
+        """Find the nearest group with a CPU quota on the way up; None without one.
 
-        As in ``limits``, the groups may have others in them.
+        As in ``limits``, the groups may be shared.
         """
         directories, tops = self._places(groups)
         for controller, version in (("cpu", v1), (UNIFIED, v2)):

@@ -1,4 +1,4 @@
-"""Usage and limits of a control group, the same for both versions."""
+"""Usage and limits of a control group, for both versions."""
 
 import os
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from jobmeter.collect import files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Usage and limits; None where the group, its controller or the kernel does not say.
+    """Usage and limits; None if the group, its controller or the kernel does not provide a value.
 
     Bytes, seconds, cores; limits None: none set. ``memory`` is the working set: charged memory without inactive file
-    cache. ``memory_peak`` is the kernel's high-water mark, file cache included. ``stalled`` maps ``cpu``, ``memory``,
-    ``io`` to the seconds in which some task of the group waited. ``began`` and ``ended`` order the readings of one
-    reader that several threads use; 0 where only one thread reads.
+    cache. ``memory_peak`` is the kernel's high-water mark, including file cache. ``stalled`` maps ``cpu``, ``memory``,
+    ``io`` to the seconds in which some task of the group waited. ``began`` and ``ended`` order the readings of a reader
+    shared by threads; 0 with a single thread.
     """
 
     cpu_seconds: float | None = None
@@ -33,7 +33,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A group with a CPU quota, and the seconds for which that throttled its tasks, over all CPUs."""
+    """Group with a CPU quota, and the seconds for which it throttled its tasks, over all CPUs."""
 
     controller: str
     path: str
@@ -41,13 +41,13 @@ class Quota:
 
 
 def later(before: Usage, after: Usage) -> Usage:
-    """Merges two readings: fields that are missing in the later one come from the earlier one."""
+    """Merge two readings: fields missing in the later one come from the earlier one."""
     said = {name: value for name in Usage.__slots__ if (value := getattr(after, name)) not in (None, {})}
     return replace(before, **said)
 
 
 def count_cpus(text: bytes | None) -> float | None:
-    """How many CPUs a list such as ``0-3,8`` names; None for an empty one."""
+    """Count the CPUs in a list such as ``0-3,8``; None for an empty list."""
     if not text or not text.strip():
         return None
     total = 0
@@ -60,9 +60,9 @@ def count_cpus(text: bytes | None) -> float | None:
 
 
 def of_hardware(by_device: Mapping[str, tuple[float, float]], sys_root: str) -> tuple[float, float]:
-    """Bytes read and written, by the number of a device, as one sum.
+    """Sum bytes read and written over devices, given by number.
 
-    Devices that are built on others carry the same bytes again: hardware alone counts where there is any.
+    Devices built on others carry their bytes again: only hardware counts if there is any.
     """
     hardware = [device for device in by_device if os.path.exists(f"{sys_root}/dev/block/{device}/device")]  # noqa: PTH110
     counted = [by_device[device] for device in hardware or by_device]
@@ -83,7 +83,7 @@ def scaled(value: int | None, divisor: float) -> float | None:
 
 
 def lowest(*limits: float | None) -> float | None:
-    """The lowest of the limits that there are."""
+    """Return the lowest limit that is set."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Control groups, version 1: one hierarchy a controller, each with a group of its own for the same process."""
+"""Control groups, version 1: one hierarchy per controller, each with its own group for a process."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ from jobmeter.collect import files
 from jobmeter.collect.cgroup.usage import Usage, climb, count_cpus, lowest, of_hardware, scaled, working_set
 
 _UNLIMITED = 2**62
-"""The kernel writes "no limit" as the largest number of whole pages."""
+"""Smallest value that means "no limit": the kernel writes the largest number of whole pages."""
 
 
 def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root: str = "/sys") -> Usage:
-    """What the groups used, by controller; a controller that is not named is not read.
+    """Read the usage of the groups, by controller; missing controllers are not read.
 
     Limits are the lowest of the group's own and its parents' up to ``tops``.
     """
@@ -46,7 +46,7 @@ def cpu_limit(directories: Mapping[str, str], tops: Mapping[str, str]) -> float 
 
 
 def memory_limit(directory: str, top: str) -> float | None:
-    """Bytes that the group may use: the lowest limit on the way up, the kernel's own account of it included."""
+    """Return the bytes that the group may use: the lowest limit on the way up, including the kernel's own figure."""
     limits = [files.read_number(f"{folder}/memory.limit_in_bytes") for folder in climb(directory, top)]
     limits.append((files.read_pairs(f"{directory}/memory.stat") or {}).get(b"hierarchical_memory_limit"))
     return lowest(*(float(limit) for limit in limits if limit is not None and limit < _UNLIMITED))
@@ -58,7 +58,7 @@ def throttled_seconds(directory: str) -> float | None:
 
 
 def quota(directory: str) -> float | None:
-    """Cores that the group's own quota allows; None where it has none."""
+    """Return the cores that the group's own quota allows; None without one."""
     runtime = files.read_number(f"{directory}/cpu.cfs_quota_us")
     period = files.read_number(f"{directory}/cpu.cfs_period_us")
     return runtime / period if runtime and period and runtime > 0 else None

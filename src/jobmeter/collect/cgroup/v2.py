@@ -6,7 +6,7 @@ from jobmeter.collect.host.pressure import stalled_seconds
 
 
 def read_usage(directory: str, top: str, sys_root: str = "/sys") -> Usage:
-    """What the group in ``directory`` used. Its limits are the lowest of its own and its parents' up to ``top``."""
+    """Read the usage of the group in ``directory``. Limits are the lowest of its own and its parents' up to ``top``."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
     events = files.read_pairs(f"{directory}/memory.events") or {}
     read, written = _io(directory, sys_root)
@@ -25,7 +25,7 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> Usage:
 
 
 def stalled(directory: str) -> dict[str, float]:
-    """Seconds in which some task of the group waited, by what for; only what the kernel says."""
+    """Return the seconds in which some task of the group waited, by resource; missing if the kernel does not tell."""
     found = {kind: stalled_seconds(f"{directory}/{kind}.pressure") for kind in ("cpu", "memory", "io")}
     return {kind: seconds for kind, seconds in found.items() if seconds is not None}
 
@@ -48,7 +48,7 @@ def memory_limit(directory: str, top: str) -> float | None:
 
 
 def quota(directory: str) -> float | None:
-    """Cores that the group's own quota allows; None where it has none."""
+    """Return the cores that the group's own quota allows; None without one."""
     words = (files.read(f"{directory}/cpu.max") or b"").split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() else None
 

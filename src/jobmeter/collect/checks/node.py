@@ -1,4 +1,4 @@
-"""The checks of a node by name, each in a thread of its own so that one that hangs costs itself alone."""
+"""Checks of a node by name, each in its own thread, so that a hanging check affects no others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Thread
@@ -17,7 +17,7 @@ _SKEW = 1.0
 class NodeChecks:
     """Runs the requested checks. A check that still hangs is not started again.
 
-    ``difference`` gives the seconds by which the wall clock is ahead of the time of samples.
+    ``difference`` returns the lead in seconds of the wall clock over the samples' time.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class NodeChecks:
         }
 
     def make(self, names: Sequence[str]) -> list[Check]:
-        """Run the checks of those names and give their results; unknown names are ignored."""
+        """Run the checks of those names and return their results; unknown names are ignored."""
         return [found for name in dict.fromkeys(names) if name in self.checks for found in self._one(name)]
 
     def _one(self, name: str) -> list[Check]:
@@ -60,17 +60,15 @@ class NodeChecks:
 
 
 def check_clock(offset: float) -> list[Check]:
-    """Whether the wall clock agrees with the sample clock, by the seconds that it is ahead."""
+    """Check the wall clock against the sample clock, by its lead in seconds."""
     status = CheckStatus.WARNING if abs(offset) > _SKEW else CheckStatus.OK
     text = f"the wall clock is {offset:+.3f} s from the time of samples"
     return [Check("clock", status, text, {"offset_seconds": round(offset, 3)})]
 
 
 def check_gpus(gpus: Sequence[NvmlDevice]) -> list[Check]:
-    """Errors of memory, rows that wait for a remapping or could not be remapped, and temperatures, by NVML."""
-    return [_gpu(device) for device in gpus] or [
-        Check("gpus", CheckStatus.UNAVAILABLE, "no GPU can be seen through NVML")
-    ]
+    """Check GPUs by NVML: memory errors, pending or failed remappings of rows, and temperatures."""
+    return [_gpu(device) for device in gpus] or [Check("gpus", CheckStatus.UNAVAILABLE, "NVML shows no GPU")]
 
 
 def _gpu(device: NvmlDevice) -> Check:
@@ -88,7 +86,7 @@ def _gpu(device: NvmlDevice) -> Check:
             warned += ["a remapping waits for a reset"] if rows[2] else []
         if (heat := _given(device, Reading.TEMPERATURE)) is not None:
             values["temperature"] = float(heat[0])
-            warned += [f"it is {heat[0]} degrees hot"] if heat[0] >= HOT else []
+            warned += [f"its temperature is {heat[0]} °C"] if heat[0] >= HOT else []
     except DeviceLostError:
         return Check("gpus", CheckStatus.CRITICAL, f"{name} is lost: it does not answer")
     status = CheckStatus.CRITICAL if bad else CheckStatus.WARNING if warned else CheckStatus.OK

@@ -1,4 +1,4 @@
-"""Polls the server for checks of this node, makes them, and sends their results."""
+"""Poll the server for checks of this node, run them, and send their results."""
 
 import logging
 from collections.abc import Callable
@@ -24,9 +24,9 @@ class _PollAnswer(msgspec.Struct):
 
 
 class CheckPoller:
-    """A thread that polls every interval, 2 s to a minute. It stops where the server has no such endpoint.
+    """Thread that polls every interval, 2 s to a minute. It stops if the server has no such endpoint.
 
-    A check whose result was not delivered is made anew when the server requests it again.
+    A check whose result was not delivered runs again when the server requests it again.
     """
 
     def __init__(self, place: Place, connect: Callable[[], Requester], checks: NodeChecks, interval_ms: int) -> None:
@@ -50,7 +50,7 @@ class CheckPoller:
             try:
                 self.poll_once()
             except NotFoundError:
-                _log.info("the server has no diagnostic checks: polling for them ends")
+                _log.info("the server has no diagnostic checks: polling stopped")
                 return
             except JobmeterError as error:
                 _log.debug("polling for checks failed: %s", error.message)
@@ -60,7 +60,7 @@ class CheckPoller:
                 return
 
     def poll_once(self) -> int:
-        """Poll once, make the checks and send them; the number of tasks that were answered."""
+        """Poll once, run the checks and send their results. Returns the number of answered tasks."""
         answered = 0
         requests = self._poll([])
         while requests and answered < _MOST:

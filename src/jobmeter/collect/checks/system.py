@@ -16,7 +16,7 @@ _DOWN = frozenset({"down", "lowerlayerdown"})
 
 
 def check_disks(proc: str = "/proc", sys: str = "/sys") -> list[Check]:
-    """How full each filesystem is, which are mounted read-only, and the state of block devices."""
+    """Check the use of each filesystem, read-only mounts, and the state of block devices."""
     text = files.read(f"{proc}/self/mountinfo") or b""
     checks = [found for point in mount_points(text) for found in _filesystem(point)]
     checks += [found for device in sorted(Path(sys, "block").glob("*")) for found in _block_device(device)]
@@ -26,7 +26,7 @@ def check_disks(proc: str = "/proc", sys: str = "/sys") -> list[Check]:
             bad = state != "live"
             text_of = f"controller {controller.name} is {state}"
             checks.append(Check("disks", CheckStatus.CRITICAL if bad else CheckStatus.OK, text_of))
-    return checks or [Check("disks", CheckStatus.UNAVAILABLE, "no filesystem can be seen")]
+    return checks or [Check("disks", CheckStatus.UNAVAILABLE, "no filesystem found")]
 
 
 def _filesystem(point: str) -> Iterator[Check]:
@@ -59,14 +59,14 @@ def _block_device(device: Path) -> Iterator[Check]:
 
 
 def check_links(sys: str = "/sys") -> list[Check]:
-    """Links of network interfaces that belong to a device, their errors, and ports of InfiniBand."""
+    """Check links of hardware network interfaces, their errors, and InfiniBand ports."""
     interfaces = sorted(Path(sys, "class/net").glob("*"))
     checks = [_interface(interface) for interface in interfaces if (interface / "device").exists()]
     for state in sorted(Path(sys, "class/infiniband").glob("*/ports/*/state")):
         port, text = f"{state.parts[-4]} port {state.parts[-2]}", files.read_text(str(state))
         up = text.endswith("ACTIVE")
         checks.append(Check("links", CheckStatus.OK if up else CheckStatus.CRITICAL, f"{port} is {text}"))
-    return checks or [Check("links", CheckStatus.UNAVAILABLE, "no network device can be seen")]
+    return checks or [Check("links", CheckStatus.UNAVAILABLE, "no network device found")]
 
 
 def _interface(interface: Path) -> Check:
@@ -87,7 +87,7 @@ def _interface(interface: Path) -> Check:
 
 
 def check_memory(proc: str = "/proc") -> list[Check]:
-    """How much memory is available."""
+    """Check the available memory."""
     found = files.read_pairs(f"{proc}/meminfo") or {}
     total, available = found.get(b"MemTotal"), found.get(b"MemAvailable")
     if not total or available is None:
@@ -98,7 +98,7 @@ def check_memory(proc: str = "/proc") -> list[Check]:
 
 
 def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[Check]:
-    """Processes in uninterruptible sleep: those that are in three samples within a second."""
+    """Find processes in uninterruptible sleep, in three samples within a second."""
     pause = pause or Event()
     waiting = _waiting(proc)
     if waiting is None:
@@ -110,9 +110,9 @@ def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[Check]:
         again = _waiting(proc) or {}
         waiting = {pid: name for pid, name in waiting.items() if pid in again}
     if not waiting:
-        return [Check("tasks", CheckStatus.OK, "no process waits for a device without a break", {"waiting": 0.0})]
+        return [Check("tasks", CheckStatus.OK, "no process is blocked on a device", {"waiting": 0.0})]
     named = ", ".join(f"{name} ({pid})" for pid, name in sorted(waiting.items())[:_MOST_NAMED])
-    text = f"{len(waiting)} processes wait for a device without a break: {named}"
+    text = f"{len(waiting)} processes are blocked on a device: {named}"
     return [Check("tasks", CheckStatus.WARNING, text, {"waiting": float(len(waiting))})]
 
 
@@ -130,7 +130,7 @@ def _waiting(proc: str) -> dict[int, str] | None:
 
 
 def check_kernel_log(path: str = "/dev/kmsg") -> list[Check]:
-    """Whether the kernel's log can be read: without it errors of devices show in counters alone."""
+    """Check that the kernel's log can be read: without it, device errors show only in counters."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:

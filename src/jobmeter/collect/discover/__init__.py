@@ -1,1 +1,1 @@
-"""Finds the job of a process, and the devices of a job."""
+"""Find the job of a process, and the devices of a job."""

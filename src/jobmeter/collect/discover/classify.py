@@ -1,4 +1,4 @@
-"""Finds the job of a process: by its tags, else Slurm, Kubernetes, a rule, torchrun, else that of its parent."""
+"""Find the job of a process: by its tags, Slurm, Kubernetes, a rule, torchrun, else by its parent."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,14 @@ _WORKER = re.compile(
 )
 _ONE_TASK = re.compile(r"1(\(x\d+\))?")
 _DEVICES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""Variables of the devices of a process, most specific first. Slurm numbers the node's, CUDA may number a group's."""
+"""Variables with devices of a process, most specific first. Slurm's number the node's, CUDA's may number a group's."""
 _NO_DEVICE = {"all", "none", "void", "no-dev-files"}
 
 Variables = dict[str, str]
 
 
 class NodeClassifier:
-    """See ``Classifier``. ``node`` makes names unique where nothing else tells two tasks apart."""
+    """Classifier of a node. ``node`` makes names unique if nothing else distinguishes two tasks."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class NodeClassifier:
         self._containers = containers or ContainerRuns()
 
     def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
-        """See ``Classifier.member``. A process with an illegal job or replica name belongs to no job."""
+        """Classify a process. A process with an illegal job or replica name belongs to no job."""
         if stat.key.pid == 2 or stat.parent == 2:
             return None  # the kernel's own threads
         groups = groups_of(self._proc, stat.key.pid)
@@ -66,7 +66,7 @@ class NodeClassifier:
         return member if member is None or member.device_group == group else replace(member, device_group=group)
 
     def displaced(self) -> set[str]:
-        """See ``Classifier.displaced``."""
+        """Return the jobs whose members may have changed since the last call."""
         return self._owners.displaced()
 
     def _member(self, pid: int, groups: Groups, variables: Variables, parent: Member | None) -> Member | None:
@@ -107,13 +107,13 @@ class NodeClassifier:
         return parent
 
     def _accepts(self, job: str, claim: "_Claim") -> bool:
-        """True where a process may name this job in its environment: see ``JobOwners``."""
+        """True if a process may name this job in its environment: see ``JobOwners``."""
         if claim.parent is not None and claim.parent.owner.job == job:
             return True
         return self._owners.accepts(job, self._principals(claim))
 
     def _principals(self, claim: "_Claim") -> Principals:
-        """The marks by which a process belongs together with others; none of one that is gone."""
+        """Return the principals of a process; empty if it has ended."""
         place = claim.pod or claim.slurm
         group = tuple(Principal("group", path) for path in sorted({*place.groups.values()})[:1]) if place else ()
         if claim.pod is not None:
@@ -122,7 +122,7 @@ class NodeClassifier:
         return () if uid is None else (Principal("user", str(uid)), *group)
 
     def _before_exec(self, pid: int) -> bool:
-        """Whether a process is Slurm's own still: a task between its fork and its exec has no rank."""
+        """True if a process still is Slurm's own: a task between its fork and its exec has no rank."""
         return (files.read(f"{self._proc}/{pid}/comm") or b"").startswith(b"slurmstepd")
 
     def _in_slurm(self, claim: "_Claim", place: SlurmPlace, variables: Variables) -> Member | None:
@@ -169,7 +169,7 @@ class NodeClassifier:
 
 
 class _Claim(NamedTuple):
-    """A process that may name a job in its environment, where it is, and its parent's membership."""
+    """Process that may name a job in its environment, its place, and its parent's membership."""
 
     pid: int
     slurm: SlurmPlace | None
@@ -178,7 +178,7 @@ class _Claim(NamedTuple):
 
 
 def _one_task_a_node(variables: Variables) -> bool:
-    """Whether the job was given one task on each of its nodes: ``1`` or ``1(x4)``."""
+    """True if the job got one task on each of its nodes: ``1`` or ``1(x4)``."""
     return _ONE_TASK.fullmatch(variables.get("SLURM_TASKS_PER_NODE", "")) is not None
 
 
@@ -216,7 +216,7 @@ def _in_pod(place: PodPlace, run: int, variables: Variables, parent: Member | No
 
 
 def _by_rule(match: Match, variables: Variables) -> Member:
-    # A group is one replica, however many ranks are in it: its counters are of all of them.
+    # A group is one replica, however many ranks it contains: its counters cover all of them.
     own = None if match.groups else rank(variables)
     return Member(
         owner=Owner(check_job_id(match.job), check_name(f"worker-{own or 0}", "replica")),
@@ -231,7 +231,7 @@ def _by_rule(match: Match, variables: Variables) -> Member:
 
 
 def _child_of_command(parent: Member, variables: Variables) -> Member:
-    """Children of a command belong to its job and its replica, except ranks started by a launcher."""
+    """Assign children of a command to its job and replica, except ranks started by a launcher."""
     own = rank(variables)
     owner = parent.owner
     if parent.rank is None and own is not None:
@@ -240,7 +240,7 @@ def _child_of_command(parent: Member, variables: Variables) -> Member:
 
 
 def _by_host_name(variables: Variables) -> Owner | None:
-    """The replica that a pod's host name makes it: Kubeflow's operator and indexed Jobs name their pods so."""
+    """Return the replica in a pod's host name: Kubeflow's operator and indexed Jobs name their pods that way."""
     host = variables.get("HOSTNAME", "")
     match = _WORKER.fullmatch(host)
     index = number(variables, "JOB_COMPLETION_INDEX")

@@ -1,7 +1,7 @@
-"""Finds the Slurm cluster of a job on this node: clusters that share a node use the same job numbers.
+"""Find the Slurm cluster of a job on this node: clusters that share a node use equal job numbers.
 
-Slurm tells each task the name of its cluster in ``SLURM_CLUSTER_NAME``; the node's own cluster is ``ClusterName`` in
-its ``slurm.conf`` (https://slurm.schedmd.com/slurm.conf.html). Slurm takes the name in lower case.
+Slurm passes the name of the cluster to each task in ``SLURM_CLUSTER_NAME``. The node's own cluster is ``ClusterName``
+in its ``slurm.conf`` (https://slurm.schedmd.com/slurm.conf.html). Slurm uses the name in lower case.
 """
 
 import logging
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def own_cluster(environment: Mapping[str, str], places: Sequence[str] = _PLACES) -> str:
-    """The name of this node's cluster by its ``slurm.conf``; empty where there is none, or it may not be read."""
+    """Return the name of this node's cluster by its ``slurm.conf``; empty if it is missing or not readable."""
     named = environment.get("SLURM_CONF", "")
     for place in (named,) if named else places:
         match = _NAME.search(files.read(place) or b"")
@@ -39,8 +39,8 @@ def own_cluster(environment: Mapping[str, str], places: Sequence[str] = _PLACES)
 class SlurmClusters:
     """Makes the ids of Slurm's jobs.
 
-    A job of the node's own cluster has its number as its id, one of another cluster ``NUMBER@CLUSTER``; with
-    ``JobIds.CLUSTER`` every one has. Where the own cluster is unknown, it is the first that a job names.
+    A job of the node's own cluster has its number as its id, a job of another cluster ``NUMBER@CLUSTER``; with
+    ``JobIds.CLUSTER`` every job has the latter form. If the own cluster is unknown, it is the first that a job names.
     """
 
     def __init__(self, own: str = "", ids: JobIds = JobIds.PLAIN) -> None:
@@ -50,10 +50,10 @@ class SlurmClusters:
         self._others: set[str] = set()
 
     def cluster(self, number: str, place: SlurmPlace, variables: Mapping[str, str], parent: Member | None) -> str:
-        """The cluster of a job; empty where nothing says.
+        """Return the cluster of a job; empty if unknown.
 
-        Children are in the cluster of their parent, whatever they have made of their environment. A task whose
-        environment does not say is in the cluster of the others below the same slurmd's group.
+        Children are in the cluster of their parent, whatever their environment says. A task without it is in the
+        cluster of the others below the slurmd's group.
         """
         if parent is not None and parent.cluster and self.is_job(parent, number):
             return parent.cluster
@@ -80,5 +80,5 @@ class SlurmClusters:
         _log.info("jobs of Slurm's cluster %s go by %s: this node's own cluster is %s", cluster, example, self._own)
 
     def is_job(self, member: Member, number: str) -> bool:
-        """Whether a member works for a job of that number, in its own cluster."""
+        """True if a member works for a job of that number, in its own cluster."""
         return member.source is Source.SLURM and member.owner.job == self.job_id(number, member.cluster)

@@ -1,4 +1,4 @@
-"""The run of a container by its id, from the kubelet's links in /var/log/containers.
+"""Run number of a container by its id, from the kubelet's links in /var/log/containers.
 
 ``/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log`` leads to ``/var/log/pods/NAMESPACE_POD_UID/CONTAINER/RUN.log``
 (https://kubernetes.io/docs/concepts/cluster-administration/logging/). RUN counts the starts of the container from 0.
@@ -21,9 +21,9 @@ class ContainerRuns:
         self._pods: dict[str, str] = {}
 
     def number(self, pod: str, container: str) -> int | None:
-        """The number of the run, 0 where there are no links to the pod.
+        """Return the number of the run; 0 if there are no links to the pod.
 
-        None where there are, and none to this container: the pod's sandbox, or a container that has just begun.
+        None if there are, but none to this container: the pod's sandbox, or a container that has just begun.
         """
         if container and container not in self._runs:
             self._read()
@@ -50,7 +50,7 @@ class ContainerRuns:
         self._runs, self._pods = found, pods
 
     def _target(self, name: str) -> tuple[int, str, str] | None:
-        """The number of the run that a link leads to, the uid of its pod, and the pod's namespace."""
+        """Return the run number that a link leads to, the uid of its pod, and the pod's namespace."""
         try:
             path = PurePath(os.readlink(f"{self._folder}/{name}"))  # noqa: PTH115 - beside scandir
         except OSError:

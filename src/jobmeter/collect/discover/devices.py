@@ -1,4 +1,4 @@
-"""The owners of GPUs: by the processes that compute on them, else by what was allocated to jobs."""
+"""Owners of GPUs: by the processes that compute on them, else by allocations to jobs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ class Device(Protocol):
 
     @property
     def index(self) -> int:
-        """Its number on the node."""
+        """Number on the node."""
         ...
 
     @property
     def minor(self) -> int | None:
-        """The number of its file, None where unknown: ``/dev/nvidia2`` is 2."""
+        """Number of its file, None if unknown: ``/dev/nvidia2`` is 2."""
         ...
 
     @property
     def uuid(self) -> str:
-        """Its globally unique name, the same whatever the order."""
+        """Globally unique name, independent of the order."""
         ...
 
     @property
     def name(self) -> str:
-        """The product."""
+        """Product name."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class Device(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A replica has a device; ``rank`` is that of the process that uses it, where known."""
+    """Claim of a replica on a device; ``rank`` is the rank of the using process, if known."""
 
     owner: Owner
     rank: int | None
@@ -56,7 +56,7 @@ class DeviceAllocator(Protocol):
     source: AllocationSource
 
     def owners(self, devices: Sequence[Device], now_ms: int) -> Mapping[int, Sequence[Owner]]:
-        """By the number of a device, its owners; empty where unknown."""
+        """Return the owners of each device number; empty if unknown."""
         ...
 
 
@@ -66,18 +66,18 @@ def device_name(index: int) -> str:
 
 
 Permitted = Callable[[Member], Sequence[int] | None]
-"""The devices that a process's control group permits, in their order; None where unknown."""
+"""Function that returns the devices that a process's control group permits, in order; None if unknown."""
 
 
 def no_device_list(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - the form of Permitted
-    """See ``Permitted``: without a device group."""
+    """Return None: without a device group the permitted devices are unknown."""
     return None
 
 
 def allocations_by_source(
     sources: Iterable[DeviceAllocator], devices: Sequence[Device], now_ms: int
 ) -> dict[int, list[Claim]]:
-    """By the number of a device, its allocations by source, most trusted first."""
+    """Return the allocations of each device number by source, most trusted first."""
     found: dict[int, list[Claim]] = {}
     for source in sources:
         for index, owners in source.owners(devices, now_ms).items():
@@ -86,10 +86,10 @@ def allocations_by_source(
 
 
 def visible_devices(member: Member, devices: Sequence[Device], permitted: Sequence[int] | None = None) -> list[int]:
-    """The numbers of the devices in the process's environment, in its order, of those it may open.
+    """Return the numbers of the permitted devices in the process's environment, in its order.
 
-    Numbers in CUDA_VISIBLE_DEVICES count from the first device that the process may open. Where that is unknown they
-    are ignored inside a pod, and are the node's numbers elsewhere.
+    Numbers in CUDA_VISIBLE_DEVICES count from the first device that the process may open. If that is unknown they are
+    ignored inside a pod, and are the node's numbers elsewhere.
     """
     if member.devices is None:
         return []
@@ -109,11 +109,11 @@ def claims(
     given: Mapping[int, Sequence[Claim]] | None = None,
     permitted: Permitted = no_device_list,
 ) -> dict[int, list[Claim]]:
-    """The claims on each device, by its number.
+    """Determine the claims on each device number.
 
-    ``users`` are the members that compute on a device now; a device that has some belongs to them alone. ``members``
-    are all processes of jobs, for the devices that their environments name and their control groups permit. ``given``
-    are allocations by the kubelet or a prolog: they win over users, environments and groups.
+    ``users`` are the members that compute on a device now; a device with users belongs only to them. ``members`` are
+    all processes of jobs, for the devices that their environments name and their control groups permit. ``given`` are
+    allocations by the kubelet or a prolog: they take precedence over users, environments and groups.
     """
     found: dict[int, dict[Owner, Claim]] = {device.index: {} for device in devices}
     for index, present in users.items():
@@ -150,7 +150,10 @@ def _claim_visible(
 def _claim_permitted(
     count: int, free: Mapping[int, dict[Owner, Claim]], members: Iterable[Member], permitted: Permitted
 ) -> None:
-    """Devices that a group permits and no environment named. A group that permits all devices allocates none."""
+    """Add claims on devices that a group permits and no environment names.
+
+    A group that permits all devices is ignored.
+    """
     left = [index for index, by_owner in free.items() if not by_owner]
     named = {owner for by_owner in free.values() for owner in by_owner}
     for member in members:
@@ -168,7 +171,7 @@ def _claim(by_owner: dict[Owner, Claim], member: Member, source: AllocationSourc
 
 
 class AllocationTracker:
-    """See ``RecordSource``: turns successive observations into intervals. One thread updates, another may read."""
+    """Record source that turns successive observations into intervals. One thread updates, another may read."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -188,11 +191,11 @@ class AllocationTracker:
             self._report(key[1], start, claim, max(start, now_ms))
 
     def close(self, now_ms: int) -> None:
-        """End every interval: the jobs are over."""
+        """End every interval when the jobs are over."""
         self.update(now_ms, {index: [] for _, index in self._open})
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - every interval has its own times
-        """See ``RecordSource.records``."""
+        """Return the allocations since the last call."""
         news, self._news = self._news, []
         by_job: dict[str, list[AllocationRecord]] = {}
         for owner, allocation in news:

@@ -1,4 +1,4 @@
-"""Detects disagreement about the owner of a device between its allocation, its permissions and its processes."""
+"""Detect disagreement about the owner of a device between its allocation, its permissions and its processes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import EventRecord, Records
 
 HOLD = 3
-"""Consecutive scans that must show it: a process may open every device briefly as it starts."""
+"""Consecutive scans that must show a disagreement: a process may open every device briefly as it starts."""
 
 
 _GIVERS = {AllocationSource.KUBELET: "the kubelet", AllocationSource.PROLOG: "the prolog"}
@@ -26,7 +26,7 @@ _GIVERS = {AllocationSource.KUBELET: "the kubelet", AllocationSource.PROLOG: "th
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Two sources disagree about a replica and a device; ``message`` says how."""
+    """Disagreement of two sources about a replica and a device; ``message`` describes it."""
 
     owner: Owner
     device: int
@@ -40,12 +40,12 @@ def disagreements(
     members: Iterable[Member] = (),
     permitted: Permitted = no_device_list,
 ) -> list[Disagreement]:
-    """The current disagreements. The arguments are as for ``jobmeter.collect.discover.devices.claims``.
+    """Find the current disagreements. For the arguments see ``jobmeter.collect.discover.devices.claims``.
 
-    Devices in use come first: a process computes on a device that the kubelet or the prolog gave to another replica,
-    or, where they gave it to none, that its control group forbids, or that its environment does not name although every
-    word of it is unambiguous. Then idle devices: an environment names a device that its group forbids or that was given
-    to others; or two sources gave it to different jobs.
+    Devices in use come first: a process computes on a device that the kubelet or the prolog allocated to another
+    replica, or, if it is unallocated, that its control group forbids, or that its unambiguous environment does not
+    name. Then idle devices: an environment names a device that its group forbids or that was allocated to others; or
+    two sources allocated it to different jobs.
     """
     given = given or {}
     found: dict[tuple[Owner, int], str] = {}
@@ -92,7 +92,7 @@ def _of_visible(
 
 
 def _of_givers(index: int, claims: Sequence[Claim]) -> Iterator[tuple[Owner, str]]:
-    """Jobs that the less trusted source names and the first one does not."""
+    """Yield jobs that the less trusted source names and the first one does not."""
     first = [claim for claim in claims if claim.source == claims[0].source]
     jobs = {claim.owner.job for claim in first}
     for claim in claims[len(first) :]:
@@ -119,9 +119,9 @@ def _names(devices: Sequence[int]) -> str:
 
 
 def _named(member: Member, devices: Sequence[Device]) -> list[int]:
-    """The devices that the environment names; none where any word may mean another device.
+    """Return the devices that the environment names; empty if any word is ambiguous.
 
-    The numbers of CUDA_VISIBLE_DEVICES count from the first device that a container or a group lets the process see.
+    The numbers of CUDA_VISIBLE_DEVICES count from the first device that a container or a group shows to the process.
     """
     if member.devices is None:
         return []
@@ -134,7 +134,7 @@ def _named(member: Member, devices: Sequence[Device]) -> list[int]:
 
 
 class DisagreementWatch:
-    """See ``RecordSource``. An event for each disagreement that lasts. One thread updates, another may read."""
+    """Record source: an event for each disagreement that lasts. One thread updates, another may read."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -155,6 +155,6 @@ class DisagreementWatch:
                 self._events = [*self._events, event]
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their scans
-        """See ``RecordSource.records``."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return Records(events=events)

@@ -1,4 +1,4 @@
-"""The environment of a process: only a fixed list of names is read, because it also holds secrets."""
+"""Environment of a process: only a fixed list of names is read, because it also contains secrets."""
 
 from jobmeter.collect import files
 from jobmeter.collect.text import whole_number
@@ -57,11 +57,11 @@ _LONGEST_LIST = 4_096
 """Longest list of devices that is read: the UUIDs of 16 GPUs take 655 characters."""
 _LISTS = frozenset({"SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 _MOST = 1024 * 1024
-"""Bytes of an environment that are read; a user may make it as long as the kernel lets it be."""
+"""Most bytes of an environment that are read; a user may make it as long as the kernel permits."""
 
 
 def read_environment(proc_root: str, pid: int) -> dict[str, str]:
-    """The variables in ``NAMES`` that the process was started with; empty where they may not be read."""
+    """Read the variables in ``NAMES`` that the process was started with; empty if they are not readable."""
     found = {}
     for entry in (files.read(f"{proc_root}/{pid}/environ", _MOST) or b"").split(b"\0"):
         name, equals, value = entry.partition(b"=")
@@ -72,7 +72,7 @@ def read_environment(proc_root: str, pid: int) -> dict[str, str]:
 
 
 def rank(variables: dict[str, str]) -> int | None:
-    """The rank that the process was given, by any of the usual launchers."""
+    """Return the rank of the process, as set by any of the usual launchers."""
     return _first_number(variables, _RANKS)
 
 

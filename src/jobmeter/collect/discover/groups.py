@@ -33,12 +33,12 @@ _WHOLE_STEPS = {"batch", "extern", "interactive"}
 
 @dataclass(frozen=True, slots=True)
 class SlurmPlace:
-    """Where in Slurm's tree a process is.
+    """Place of a process in Slurm's tree.
 
-    ``job`` is empty where the path does not name it by its number. ``step`` is ``0``, ``batch``, ``extern``, ... .
-    ``task`` is the number that the path gives the task. ``groups`` are those of the task alone, by controller; a batch
-    script is the only task of its step. ``job_groups`` are those of the job on this node where they hold its tasks and
-    none of Slurm's own programs, which is so for ``cpuacct`` alone. ``root`` is the group of all jobs of one slurmd.
+    ``job`` is empty if the path does not name it by its number. ``step`` is ``0``, ``batch``, ``extern``, ... .
+    ``task`` is the task's number in the path. ``groups`` are the task's own, by controller; a batch script is
+    the only task of its step. ``job_groups`` are the job's groups on this node if they contain its tasks but none of
+    Slurm's own programs, which holds only for ``cpuacct``. ``root`` is the group of all jobs of one slurmd.
     """
 
     job: str = ""
@@ -52,10 +52,10 @@ class SlurmPlace:
 
 @dataclass(frozen=True, slots=True)
 class PodPlace:
-    """Which pod and which container of it a process is in.
+    """Pod and container of a process.
 
-    ``container`` is its id, empty where the path does not say. ``groups`` are those of the container alone, by
-    controller; where the path names none, those of the whole pod.
+    ``container`` is its id, empty if the path does not contain it. ``groups`` are the container's own, by controller;
+    without a container in the path, the whole pod's.
     """
 
     uid: str
@@ -64,7 +64,7 @@ class PodPlace:
 
 
 def slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
-    """Where in Slurm's tree the groups are, None where they are not in it."""
+    """Find the place in Slurm's tree; None outside it."""
     found: SlurmPlace | None = None
     own: dict[str, str] = {}
     whole: dict[str, str] = {}
@@ -94,7 +94,7 @@ def slurm_place(groups: Mapping[str, str]) -> SlurmPlace | None:
 
 
 def pod_place(groups: Mapping[str, str]) -> PodPlace | None:
-    """Which pod the groups belong to, the innermost one; None where they belong to none."""
+    """Find the innermost pod of the groups; None without one."""
     uid = container = ""
     own: dict[str, str] = {}
     for controller, path in groups.items():

@@ -1,4 +1,4 @@
-"""A process that works for a job."""
+"""Process that works for a job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from jobmeter.collect.process.stat import ProcessStat
 
 
 class Source(StrEnum):
-    """The source of a membership: who started the job."""
+    """Source of a membership: the starter of the job."""
 
     TAGS = "tags"
     SLURM = "slurm"
@@ -21,16 +21,16 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A process of a replica.
+    """Process of a replica as a member of its job.
 
-    ``rank`` is the replica's, ``process_rank`` and ``local_rank`` those that the process itself was given. ``groups``
-    are control groups, by controller, of the replica alone. ``measured`` is True when ``jobmeter run`` measures the
-    replica itself. ``name``, ``user``, ``kind`` and ``pod_id`` are of the job, where known. ``guess`` is the replica in
-    a pod's host name, if any. ``devices`` is what the environment allows: (the name of the variable, its value).
-    ``job_groups`` hold every task of the job on this node, by controller; they are named where a step has one task on a
-    node. ``device_group`` is the path of the process's group in version 1's hierarchy of devices, empty where there is
-    none. ``cluster`` is the scheduler's, ``step`` the number of the job's part and ``job_start`` the job's start, where
-    the process was told it; all three are of Slurm's jobs alone.
+    ``rank`` is the replica's; ``process_rank`` and ``local_rank`` are the process's own. ``groups`` are control groups,
+    by controller, of the replica only. ``measured`` is True if ``jobmeter run`` measures the replica itself. ``name``,
+    ``user``, ``kind`` and ``pod_id`` belong to the job, if known. ``guess`` is the replica in a pod's host name, if
+    any. ``devices`` is the list of devices in the environment: (the name of the variable, its value). ``job_groups``
+    contain every task of the job on this node, by controller, if a step has one task on a node. ``device_group`` is the
+    path of the process's group in version 1's hierarchy of devices, empty without one. ``cluster`` is the scheduler's,
+    ``step`` the number of the job's part and ``job_start`` the job's start, if the process has them; all three only for
+    Slurm's jobs.
     """
 
     owner: Owner
@@ -62,12 +62,12 @@ class Process:
 
 
 class Classifier(Protocol):
-    """Decides which job a process works for."""
+    """Assigns processes to jobs."""
 
     def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
-        """The process as a member of a job, None when it works for none. ``parent`` is its parent's membership."""
+        """Return the membership of a process; None without a job. ``parent`` is its parent's membership."""
         ...
 
     def displaced(self) -> set[str]:
-        """The jobs of which, since the last call, a process that is a member may be one no longer."""
+        """Return the jobs whose members may have changed since the last call."""
         ...

@@ -1,9 +1,9 @@
-"""Decides whose a job on this node is, so that nobody's process becomes part of another user's job.
+"""Owners of jobs on this node, so that no process joins another user's job.
 
-Any process may have any environment: the name of a job in it proves nothing. The first process of a job on the node, or
-the scheduler's own control group, says whose the job is. A later process that names the job belongs to it when a
-process of the job started it, or when it is of the same user, or in the same control group. Of pods the namespace
-counts in place of the user: most containers run as root.
+Any process may have any environment, so a job's name in it proves nothing. The first process of a job on the node, or
+the scheduler's own control group, determines the owner. A later process that names the job belongs to it if a process
+of the job started it, or if it has the owner's user or control group. For pods the namespace replaces the user, because
+most containers run as root.
 """
 
 import logging
@@ -24,13 +24,16 @@ from jobmeter.model.time import HOUR
 
 MOST_JOBS = 10_000
 FORGET_MS = 24 * HOUR
-"""How long the owner of a job without a process is remembered: a job may pause, and its name may be given anew."""
+"""Time in milliseconds for which the owner of a job without processes is remembered.
+
+A job may pause, and names are reused.
+"""
 _FILE = "owners.json"
 _log = logging.getLogger(__name__)
 
 
 class Principal(NamedTuple):
-    """One mark by which processes belong together: ``kind`` is ``user``, ``namespace`` or ``group``."""
+    """Mark that groups processes: ``kind`` is ``user``, ``namespace`` or ``group``."""
 
     kind: str
     name: str
@@ -42,7 +45,7 @@ class Principal(NamedTuple):
 
 
 Principals = tuple[Principal, ...]
-"""The marks of a process, the one to report first."""
+"""Marks of a process; the first one is reported."""
 
 
 class _Owner(msgspec.Struct):
@@ -58,7 +61,7 @@ class _Owner(msgspec.Struct):
 
 
 class Refusal(NamedTuple):
-    """A process named a job of another owner."""
+    """Refusal: a process named a job of another owner."""
 
     job: str
     claimant: Principal
@@ -66,13 +69,13 @@ class Refusal(NamedTuple):
 
 
 class JobOwners:
-    """The owners of the jobs on a node. For one thread at a time.
+    """Owners of the jobs on a node. For one thread at a time.
 
-    A user with very many jobs displaces owners of jobs of their own alone, not those of others.
+    A user with very many jobs only displaces owners of their own jobs.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """``folder``: where to remember the owners over a restart of the agent."""
+        """``folder`` stores the owners over a restart of the agent."""
         self._file = StateFile(
             folder / _FILE if folder else None,
             msgspec.json.Decoder(dict[str, _Owner]),
@@ -88,7 +91,7 @@ class JobOwners:
         self._reported: dict[Principal, int] = {}
 
     def assign(self, job: str, principals: Principals) -> None:
-        """Note whose a job is by a control group that only a scheduler makes."""
+        """Set the owner of a job from a control group that only a scheduler creates."""
         owner = self._owners.get(job)
         if principals and (owner is None or not owner.assigned):
             if owner is not None and owner.first != principals[0]:
@@ -96,7 +99,7 @@ class JobOwners:
             self._put(job, principals, assigned=True)
 
     def accepts(self, job: str, principals: Principals) -> bool:
-        """True for a process that names a job of its own user, namespace or group, or one that has no owner yet."""
+        """True if the job has no owner yet, or shares a user, namespace or group with the process."""
         owner = self._owners.get(job)
         if not principals:
             return False
@@ -110,14 +113,14 @@ class JobOwners:
         return True
 
     def displaced(self) -> set[str]:
-        """Return the jobs that have got another owner since the last call: whoever named them has to be tried again."""
+        """Return the jobs whose owner changed since the last call, so that their processes are classified again."""
         found, self._displaced = self._displaced, set()
         return found
 
     def refresh(self, jobs: Iterable[str], now_ms: int) -> list[Refusal]:
-        """Note which jobs have processes now, and save the owners.
+        """Note the jobs that have processes now, and save the owners.
 
-        Returns refusals since the last call, of each claimant one in an hour.
+        Returns refusals since the last call, at most one per claimant and hour.
         """
         for owner in self._owners.values() if not self._now_ms else ():
             owner.used_ms = owner.used_ms or now_ms
@@ -154,7 +157,7 @@ class JobOwners:
 
 
 class OwnerReporter:
-    """See ``RecordSource``: an event of the node for each user whose processes name a job of another one's."""
+    """Record source: an event of the node for each user whose processes name another user's job."""
 
     def __init__(self, place: Place, owners: JobOwners, processes: Callable[[], Iterable[Process]]) -> None:
         self._place = place
@@ -162,14 +165,14 @@ class OwnerReporter:
         self._processes = processes
 
     def records(self, now_ms: int) -> Records:
-        """See ``RecordSource.records``."""
+        """Return the events since the last call."""
         jobs = {process.member.owner.job for process in self._processes()}
         return Records(events=[self._event(now_ms, refusal) for refusal in self._owners.refresh(jobs, now_ms)])
 
     def _event(self, now_ms: int, refusal: Refusal) -> EventRecord:
         message = (
             f"A process of {refusal.claimant} names the job {refusal.job} in its environment, which belongs to "
-            f"{refusal.owner}. It is not counted for that job."
+            f"{refusal.owner}. The process is not counted for that job."
         )
         _log.warning("%s", message)
         return self._place.event(now_ms, Level.WARNING, "JobNameRefused", message)

@@ -1,9 +1,9 @@
-"""Which GPUs a control group lets its processes open: the hierarchy ``devices`` of version 1.
+"""GPUs that a control group permits its processes to open: the hierarchy ``devices`` of version 1.
 
-The kernel lists what a group may open only where all else is forbidden to it, as Docker, podman, containerd and PBS
-have it. A group that may open everything but some devices (Slurm's, with ConstrainDevices) is listed as ``a *:* rwm``,
-which says nothing. Version 2 has a BPF program in the place of a list, and no file that shows what it forbids.
-https://docs.kernel.org/admin-guide/cgroup-v1/devices.html
+The kernel lists permitted devices only if all others are forbidden, as with Docker, podman, containerd and PBS. A group
+that permits everything but some devices (Slurm's, with ConstrainDevices) is listed as ``a *:* rwm``, which is useless.
+Version 2 has a BPF program instead of a list, and no file that shows its effect.
+https://docs.kernel.org/admin-guide/cgroup-v1/devices.html.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.discover.member import Member
 
 _MAJOR = "195"
-"""Of NVIDIA's character devices: https://docs.kernel.org/admin-guide/devices.html"""
+"""Major number of NVIDIA's character devices: https://docs.kernel.org/admin-guide/devices.html."""
 _GPUS = frozenset(range(254))
 """254 and 255 are the driver's own: ``nvidia-modeset`` and ``nvidiactl``."""
 _READ_MS = 10_000
@@ -30,7 +30,7 @@ class DeviceGroups:
         self._read_ms: int | None = None
 
     def permitted(self, member: Member, devices: Sequence[Device], now_ms: int) -> list[int] | None:
-        """The numbers of the devices that a process may open, in their order; None where its group does not say."""
+        """Return the numbers of the devices that a process may open, in order; None if its group does not tell."""
         if not member.device_group:
             return None
         if self._read_ms is None or not 0 <= now_ms - self._read_ms < _READ_MS or len(self._lists) > _MOST_GROUPS:
@@ -50,7 +50,7 @@ class DeviceGroups:
 
 
 def minors_of(text: str) -> frozenset[int] | None:
-    """The minor numbers of the GPUs that a ``devices.list`` allows; None where it allows every device there is."""
+    """Return the minor numbers of the GPUs that a ``devices.list`` allows; None if it allows every device."""
     found: set[int] = set()
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")

@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class PrologAllocations:
-    """See ``jobmeter.collect.discover.devices.DeviceAllocator``. The files are read at each call. For one thread.
+    """Allocations from the prolog's files, which are read at each call. For one thread.
 
-    A file counts while a process of its job is on this node: the file of a job whose epilog failed says nothing. Of a
-    job with several replicas here every one has the device, since the files name no replica.
+    A file counts while a process of its job is on this node: the file of a job whose epilog failed is ignored. If a job
+    has several replicas here, every one has the device, because the files name no replica.
     """
 
     source = AllocationSource.PROLOG
@@ -39,7 +39,7 @@ class PrologAllocations:
         self._problem = ""
 
     def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
-        """By the number of a device, the replicas of the jobs that it was given to."""
+        """Return the replicas of the jobs to which each device number was allocated."""
         jobs = self._jobs(devices)
         if not jobs:
             return {}
@@ -54,7 +54,7 @@ class PrologAllocations:
         }
 
     def _jobs(self, devices: Sequence[Device]) -> dict[int, list[str]]:
-        """The jobs in each device's file. A file that cannot be read is logged once; the others count."""
+        """Return the jobs in each device's file. An unreadable file is logged once; the others count."""
         found: dict[int, list[str]] = {}
         problem = ""
         try:
@@ -71,19 +71,19 @@ class PrologAllocations:
             if index is not None and jobs:
                 found[index] = list(dict.fromkeys([*found.get(index, ()), *jobs]))
         if problem and problem != self._problem:
-            _log.warning("which job has which GPU cannot be read: %s", problem)
+            _log.warning("the GPUs of jobs cannot be read: %s", problem)
         self._problem = problem
         return found
 
 
 def _names(member: Member) -> set[str]:
-    """The names of the job in a file: its id, and its number with its cluster where the id has none."""
+    """Return the names of the job in a file: its id, and its number with its cluster if the id has none."""
     job = member.owner.job
     return {job, job_in_cluster(job, member.cluster)} if member.cluster else {job}
 
 
 def _device(name: str, devices: Sequence[Device]) -> int | None:
-    """The device that a file is named after, None for another file or a device that is not here."""
+    """Return the device that a file is named after; None for another file or a missing device."""
     number = _NUMBER.fullmatch(name)
     return next(
         (one.index for one in devices if (one.index == int(number["index"]) if number else one.uuid == name)), None
@@ -91,7 +91,7 @@ def _device(name: str, devices: Sequence[Device]) -> int | None:
 
 
 def _read(path: Path) -> list[str]:
-    """The first word of each line; of a file that was deleted meanwhile none."""
+    """Return the first word of each line; empty for a file that was deleted meanwhile."""
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES).decode(errors="replace")

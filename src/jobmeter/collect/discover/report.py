@@ -1,4 +1,4 @@
-"""The records that an agent sends: the jobs that it found on its node, and the node itself."""
+"""Records that an agent sends: the jobs found on its node, and the node itself."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
 _GRACE_MS = 60_000
 """A replica without a process for this long has ended: between two steps of a job there may be none."""
 _AGAIN_MS = 3_600_000
-"""How often a node describes itself anew."""
+"""Interval in milliseconds at which a node describes itself again."""
 
 
 @dataclass(slots=True)
@@ -29,16 +29,16 @@ class _Sighting:
 
 
 class JobReporter:
-    """See ``RecordSource``. Reports once that a replica has started here, and once that it has ended.
+    """Record source: reports the start and the end of each replica on this node, once.
 
-    The state of the job is not reported, as it may run elsewhere. The exit status of a replica is Unknown, as the agent
-    is not its parent.
+    The state of the job is not reported, because it may run elsewhere. The exit status of a replica is Unknown, because
+    the agent is not its parent.
     """
 
     def __init__(
         self, place: Place, processes: Callable[[], Iterable[Process]], epoch_ms: Callable[[int], int]
     ) -> None:
-        """``epoch_ms`` gives the epoch milliseconds of so many milliseconds after the start of the machine."""
+        """``epoch_ms`` converts milliseconds since the start of the machine to epoch milliseconds."""
         self._place = place
         self._processes = processes
         self._epoch_ms = epoch_ms
@@ -46,7 +46,7 @@ class JobReporter:
         self._sightings: dict[Owner, _Sighting] = {}
 
     def records(self, now_ms: int) -> Records:
-        """See ``RecordSource.records``."""
+        """Return the records since the last call."""
         fresh: dict[Owner, _Sighting] = {}
         for process in self._processes():
             member = process.member
@@ -57,7 +57,7 @@ class JobReporter:
                 member.owner, _Sighting(member, start, now_ms)
             )
             if sighting.member.rank is None and member.rank is not None:
-                # A launcher that matches the same rule comes before its ranks and has no rank.
+                # A launcher that matches a rule comes before its ranks and has no rank.
                 sighting.member = member
                 fresh[member.owner] = sighting
             sighting.last_ms = now_ms
@@ -93,7 +93,7 @@ class JobReporter:
 
 
 class NodeReporter:
-    """See ``RecordSource``. Describes the node at the start, every hour, and when its devices change."""
+    """Record source: describes the node at the start, every hour, and when its devices change."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class NodeReporter:
         proc_root: str = "/proc",
         interval_ms: int | None = None,
     ) -> None:
-        """``interval_ms`` is how often the agent measures, from which the server tells a silent agent."""
+        """``interval_ms`` is the agent's interval, by which the server detects a silent agent."""
         self._place = place
         self._devices = devices
         self._proc = proc_root
@@ -111,7 +111,7 @@ class NodeReporter:
         self._sent_ms = 0
 
     def records(self, now_ms: int) -> Records:
-        """See ``RecordSource.records``."""
+        """Return the node's record if it is due."""
         info = self._info()
         if info == self._sent and 0 <= now_ms - self._sent_ms < _AGAIN_MS:
             return Records()
@@ -138,7 +138,7 @@ class NodeReporter:
 
 
 def _described(device: Device) -> dict[str, str]:
-    """A device as the node's record has it; with its state where it is not measured."""
+    """Describe a device for the node's record; with its state if it is not measured."""
     state = "" if device.state is DeviceState.MEASURED else str(device.state)
     named = {"device": device_name(device.index), "name": device.name, "uuid": device.uuid}
     return {**named, "state": state} if state else named

@@ -1,10 +1,10 @@
-"""An operator's rules that define jobs without a scheduler: units, containers, control groups, commands.
+"""Operator's rules that define jobs without a scheduler: by units, containers, control groups, commands.
 
-A file of TOML with one table ``[[job]]`` a rule; the first that matches a process decides. Patterns are those of a
-shell; each ``*`` and ``?`` can be named in a template as ``{1}``, ``{2}``, ... .
+A TOML file with one table ``[[job]]`` per rule; the first match decides. Patterns are shell patterns; each ``*`` and
+``?`` can be used in a template as ``{1}``, ``{2}``, ... .
 
-Any user chooses the command lines and, with a delegated group, the paths that patterns are matched with. The lengths of
-both and the number and length of the patterns are bounded, and so is the time of a match: see ``Glob``.
+Users choose the command lines and, with a delegated group, the paths to be matched. The lengths of both and the number
+and length of the patterns are bounded, and so is the time of a match: see ``Glob``.
 """
 
 import os
@@ -35,9 +35,9 @@ _RUNTIMES = {"docker": "docker", "libpod": "podman"}
 
 
 class _Kind(NamedTuple):
-    """A kind of rule: the default template of a job's id, the type of its jobs, and the fields of its templates.
+    """Kind of rule: the default template of a job's id, the type of its jobs, and the fields of its templates.
 
-    The matches of a pattern's wildcards are fields besides.
+    The matches of a pattern's wildcards are additional fields.
     """
 
     job: str
@@ -72,7 +72,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The job that a rule makes of a process. ``groups`` are those of the job alone, empty for a command's."""
+    """Job that a rule assigns to a process. ``groups`` are the job's own, empty for a command."""
 
     job: str
     name: str
@@ -82,7 +82,7 @@ class Match:
 
 
 class _Place(NamedTuple):
-    """A part of a group's path that a rule may be about: where it ends, its name, and the fields for templates."""
+    """Part of a group's path that a rule may match: its end, its name, and the fields for templates."""
 
     end: int
     name: str
@@ -90,7 +90,7 @@ class _Place(NamedTuple):
 
 
 class Subject:
-    """A process as rules see it. Each of its parts is read once, when the first rule needs it."""
+    """Process as seen by rules. Each part is read once, when the first rule needs it."""
 
     def __init__(self, proc_root: str, pid: int, groups: Groups, invocations: str = _INVOCATIONS) -> None:
         self._proc = proc_root
@@ -100,7 +100,7 @@ class Subject:
 
     @cached_property
     def command(self) -> str:
-        """The command line, words separated by one space; empty where it cannot be read."""
+        """Command line, words separated by one space; empty if it is not readable."""
         line = files.read(f"{self._proc}/{self.pid}/cmdline", LONGEST_COMMAND) or b""
         return line.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
 
@@ -125,7 +125,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class JobRule:
-    """One rule: ``by`` is unit, container, cgroup or command; a ``cgroup`` has a pattern for each part of its path."""
+    """Rule: ``by`` is unit, container, cgroup or command; a ``cgroup`` has a pattern for each part of its path."""
 
     by: str
     patterns: tuple[Glob, ...]
@@ -135,7 +135,7 @@ class JobRule:
     user: str
 
     def match(self, subject: Subject) -> Match | None:
-        """The job of a process by this rule, None where it does not match."""
+        """Return the job of a process by this rule; None without a match."""
         if self.by == "command":
             found = self.patterns[0].wildcards(subject.command)
             return None if found is None else self._made({"pid": str(subject.pid), **_numbered(found)}, {})
@@ -149,7 +149,7 @@ class JobRule:
         return None if fields is None else self._made(fields, own)
 
     def _place(self, subject: Subject, controller: str, path: str) -> _Place | None:
-        """The part of a path that the rule is about."""
+        """Find the part of a path that the rule matches."""
         if self.by == "cgroup":
             return self._beginning(path)
         places = subject.units if self.by == "unit" else subject.containers
@@ -175,7 +175,7 @@ class JobRule:
 
 
 def read_rules(path: Path) -> tuple[JobRule, ...]:
-    """The rules of a file. Raises ConfigurationError that names the rule and the field that is wrong."""
+    """Read the rules of a file. Raises ConfigurationError that names the rule and the field that is wrong."""
     try:
         data = path.read_bytes()
         if len(data) > MOST_BYTES:
@@ -191,7 +191,7 @@ def read_rules(path: Path) -> tuple[JobRule, ...]:
 
 
 def first_match(rules: Sequence[JobRule], subject: Subject) -> Match | None:
-    """The job of a process by the first rule that matches."""
+    """Return the job of a process by the first rule that matches."""
     matches = (rule.match(subject) for rule in rules)
     return next((match for match in matches if match is not None), None)
 
@@ -204,7 +204,7 @@ def _rule(entry: _Entry, where: str) -> JobRule:
     text = getattr(entry, by)
     job = entry.job or _RULES[by].job
     if not job:
-        raise ConfigurationError(f"{where}: job is missing: a template of the job's id, such as 'nightly-{{1}}'")
+        raise ConfigurationError(f"{where}: job is missing: give a template of the job's id, such as 'nightly-{{1}}'")
     if len(text) > LONGEST_PATTERN:
         raise ConfigurationError(f"{where}: {by} has {len(text)} characters, {LONGEST_PATTERN} are allowed")
     if by == "cgroup" and not text.startswith("/"):
@@ -220,13 +220,13 @@ def _rule(entry: _Entry, where: str) -> JobRule:
 
 
 def _parts(path: str) -> list[str]:
-    """The parts of a pattern of a path; a slash in brackets divides nothing. The first is empty, before the slash."""
+    """Split the pattern of a path; a slash in brackets does not split. The first part is empty, before the slash."""
     return ["", *re.findall(r"/((?:\[[^\]]+\]|[^/])*)", path.rstrip("/") or path)]
 
 
 def _check_template(template: str, allowed: frozenset[str] | set[str], where: str) -> None:
     if set("{}") & set(_NAMED.sub("", template)):
-        raise ConfigurationError(f"{where} {template!r} has a bracket without its other")
+        raise ConfigurationError(f"{where} {template!r} has an unmatched bracket")
     unknown = [name for name in _NAMED.findall(template) if name not in allowed]
     if unknown:
         names = ", ".join(sorted(allowed)) or "nothing: the pattern has no wildcard"
@@ -238,7 +238,7 @@ def _numbered(values: Sequence[str]) -> dict[str, str]:
 
 
 def _of_unit(unit: str, invocations: str) -> dict[str, str]:
-    """The unit without its ending, and which run of it this is: the manager has a link for each unit that runs."""
+    """Return the unit without its suffix, and its run: the manager has a link for each running unit."""
     try:
         run = os.readlink(f"{invocations}/invocation:{unit}")[:8]  # noqa: PTH115 - the target is no path
     except OSError:
@@ -247,7 +247,7 @@ def _of_unit(unit: str, invocations: str) -> dict[str, str]:
 
 
 def _containers(path: str) -> list[_Place]:
-    """The containers in a path: ``docker-ID.scope``, or ``ID`` anywhere below a group ``docker``."""
+    """Find the containers in a path: ``docker-ID.scope``, or ``ID`` anywhere below a group ``docker``."""
     found: list[_Place] = []
     end, above = -1, ""
     for part in path.split("/"):

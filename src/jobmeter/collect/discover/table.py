@@ -11,16 +11,16 @@ from jobmeter.collect.process_events.taskstats import Final
 from jobmeter.collect.process_events.watch import Gone, ProcessWatch
 
 _SCANS = 2
-"""A process is classified twice: at first it is a copy of its parent, with its parent's environment."""
+"""Classifications of a process: at first it is a copy of its parent, with its parent's environment."""
 _FORGET_AFTER = 32
 """Scans after which processes without a job are classified again (they may have been moved into a group)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A process of a job that has ended since the scan before. ``final`` are its own last figures, where known.
+    """Process of a job that has ended since the previous scan. ``final`` are its last figures, if known.
 
-    ``waited_seconds`` is the CPU time of those of its children that are not counted by themselves.
+    ``waited_seconds`` is the CPU time of its children that are not counted individually.
     """
 
     process: Process
@@ -29,17 +29,18 @@ class Left:
 
 
 class ProcessTable:
-    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` and ``look`` may be called by any.
+    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``member_of`` and ``look`` are thread-safe.
 
-    A process without a job is not read again while it runs the same program: a scan costs by the processes of jobs, not
-    by those of the machine. With a ``watch`` processes are found that began and ended between two scans.
+    A process without a job is not read again while it runs the same program, so the cost of a scan depends on the
+    processes of jobs, not on all processes of the machine. With a ``watch``, processes that begin and end between two
+    scans are found too.
     """
 
     def __init__(self, classifier: Classifier, proc_root: str = "/proc", watch: ProcessWatch | None = None) -> None:
         self.left: list[Left] = []
-        """The processes of jobs that the last ``refresh`` found to have ended since the one before."""
+        """Processes of jobs that ended between the last two ``refresh`` calls."""
         self.missed = 0
-        """Processes that began and ended between two scans and were not looked at: their jobs are unknown."""
+        """Processes that began and ended between two scans without being read: their jobs are unknown."""
         self._classifier = classifier
         self._proc = proc_root
         self._watch = watch or ProcessWatch()
@@ -55,7 +56,7 @@ class ProcessTable:
         self._lock = Lock()
 
     def refresh(self) -> list[Process]:
-        """The processes of jobs there are now, parents before their children."""
+        """Scan for the current processes of jobs, parents before their children."""
         self._forks.begin_scan()
         self._watch.begin_scan()
         pids = all_pids(self._proc)
@@ -83,17 +84,17 @@ class ProcessTable:
         return processes
 
     def processes(self) -> list[Process]:
-        """Return the processes of the last ``refresh``, with those that ended before it. Safe from any thread."""
+        """Return the processes of the last ``refresh``, including those that ended before it. Thread-safe."""
         with self._lock:
             return self._found
 
     def look(self, pid: int, parent: Member | None) -> Process | None:
-        """Find out whether a process that has begun to run a program works for a job.
+        """Classify a process that has begun to run a program.
 
-        Raises ProcessLookupError or FileNotFoundError where it has ended meanwhile.
+        Raises ProcessLookupError or FileNotFoundError if it has ended meanwhile.
         """
         with self._lock:
-            # Of a process nothing else is read while it belongs to no job, as most do not.
+            # Nothing else is read while a process belongs to no job, as most do.
             member = self._classifier.member(ProcessStat(Key(pid, 0), 0, "R", 0, 0, 0), parent)
         if member is None:
             os.stat(f"{self._proc}/{pid}")  # noqa: PTH116 - what is gone has no group and no environment
@@ -104,7 +105,7 @@ class ProcessTable:
         return Process(stat, member)
 
     def member_of(self, pid: int) -> Member | None:
-        """The job that a process works for; a new process is classified now."""
+        """Return the membership of a process; a new process is classified now."""
         with self._lock:
             key = self._current.get(pid)
             if key is not None:
@@ -113,7 +114,7 @@ class ProcessTable:
             return self._classifier.member(stat, self._parent(stat)) if stat else None
 
     def _forget_members(self, jobs: set[str]) -> set[Key]:
-        """Forget the members of these jobs; they are to be classified anew."""
+        """Remove the members of these jobs, so that they are classified again."""
         keys = {key for key, member in self._members.items() if member and member.owner.job in jobs} if jobs else set()
         for key in keys:
             del self._members[key]
@@ -146,7 +147,7 @@ class ProcessTable:
 
     @property
     def problems(self) -> tuple[str, str]:
-        """Why the kernel's events, and last figures, of processes are not read; empty where they are."""
+        """Reasons why the kernel's events, and last figures, of processes are not read; empty if they are."""
         return self._watch.problem, self._watch.problem_of_ends
 
     def _count_missed(self, by_forks: int) -> None:

@@ -1,6 +1,6 @@
-"""Values of the variables that say which GPUs a process may use: as CUDA reads them, and as a plain list.
+"""Parse the variables that select GPUs of a process: as CUDA reads them, and as a plain list.
 
-https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars says what CUDA does with CUDA_VISIBLE_DEVICES.
+For CUDA_VISIBLE_DEVICES see https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars.
 """
 
 import re
@@ -12,16 +12,16 @@ _UUID = "GPU-"
 
 
 class Numbered(Protocol):
-    """A device with its number on the node and its UUID, empty where unknown."""
+    """Device with its number on the node and its UUID, empty if unknown."""
 
     @property
     def index(self) -> int:
-        """Its number on the node."""
+        """Number on the node."""
         ...
 
     @property
     def uuid(self) -> str:
-        """Its globally unique name."""
+        """Globally unique name."""
         ...
 
 
@@ -33,10 +33,10 @@ def is_ordinal(entry: str) -> bool:
 def cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
     """Return the numbers of the devices that CUDA makes visible for a value of CUDA_VISIBLE_DEVICES, in its order.
 
-    ``devices`` are those that the process may open, in CUDA's order. The first entry says whether the list has ordinals
-    or UUIDs. The list ends at its first invalid entry: below 0, out of range, unknown, of the other kind, or an
-    abbreviation of several UUIDs. A device that is named twice leaves none visible. An ordinal is read as by
-    ``strtol``: ``1gpu`` is 1. A MIG instance is no whole device, and CUDA shows one instance only.
+    ``devices`` are those that the process may open, in CUDA's order. The first entry decides whether the list has
+    ordinals or UUIDs. The list ends at its first invalid entry: below 0, out of range, unknown, of the other kind, or
+    an ambiguous abbreviation of UUIDs. A device that is named twice leaves none visible. An ordinal is read as by
+    ``strtol``: ``1gpu`` is 1. MIG instances are skipped: they are not whole devices, and CUDA shows only one of them.
     """
     by_uuid = text.strip().startswith(_UUID)
     found: list[int] = []
@@ -51,7 +51,7 @@ def cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
 
 
 def listed_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
-    """Return the numbers of the devices that a list of numbers and UUIDs names, each once, in its order.
+    """Return the distinct numbers of the devices in a list of numbers and UUIDs, in its order.
 
     The form of Slurm's variables and of NVIDIA_VISIBLE_DEVICES. Other words, ``all`` say, name no device.
     """
@@ -72,7 +72,7 @@ def _of_ordinal(entry: str, devices: Sequence[Numbered]) -> int | None:
 
 
 def _of_uuid(name: str, devices: Sequence[Numbered]) -> int | None:
-    """The only device whose UUID begins so."""
+    """Return the only device whose UUID begins with the text."""
     if not name.startswith(_UUID):
         return None
     found = [device.index for device in devices if device.uuid.startswith(name)]

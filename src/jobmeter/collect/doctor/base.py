@@ -1,14 +1,14 @@
-"""The result of a check, and the machine that it reads."""
+"""Result of a check, and the machine that it reads."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Status(StrEnum):
-    """The status of one source of measurements.
+    """Status of a source of measurements.
 
-    ``OK``: it is read. ``LIMITED``: it is read in part. ``ABSENT``: it is not read, because this machine has none, or
-    this version has no collector for it. ``PROBLEM``: it should work and does not.
+    ``OK``: read. ``LIMITED``: partially read. ``ABSENT``: not read, because this machine has none, or this version has
+    no collector for it. ``PROBLEM``: broken.
     """
 
     OK = "ok"
@@ -19,7 +19,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One source: ``area`` is its group, ``text`` the status and its reason, ``advice`` what to do, if anything."""
+    """Result of a check: ``area`` is its group, ``text`` the status and its reason, ``advice`` the remedy, if any."""
 
     area: str
     name: str
@@ -30,7 +30,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The paths of the machine's files; tests replace them."""
+    """Paths of the machine's files; replaceable in tests."""
 
     proc: str = "/proc"
     sys: str = "/sys"

@@ -1,4 +1,4 @@
-"""Checks of the delivery: the server and what it stored, the key, both clocks, the spool and its disk."""
+"""Checks of the delivery: the server and its stored data, the key, both clocks, the spool and its disk."""
 
 import os
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ from jobmeter.model.time import Clock, iso
 _AREA = "delivery"
 _WRITERS = frozenset({"admin", "writer"})
 _SKEW_MS, _REFUSED_MS = 5_000, 300_000
-"""A clock difference that counts as none, and the lead from which a server refuses samples."""
+"""Clock difference that is tolerated, and the lead from which a server refuses samples."""
 _ROOM = 256 * 2**20
-"""Bytes that a spool may take."""
+"""Largest size of a spool in bytes."""
 _OLD_MS = 600_000
 
 
 def check_server(transport: Transport | None, clock: Clock) -> Iterator[Check]:
-    """The server, the key and the clocks; None where no server is named."""
+    """Check the server, the key and the clocks; None if no server is given."""
     if transport is None:
-        text = "no server is named, and none runs on the data folder"
+        text = "no server is given, and none runs on the data folder"
         yield Check(_AREA, "server", Status.ABSENT, text, "give --server (JOBMETER_SERVER), or start `jobmeter serve`")
         return
     begin = clock.now_ms()
@@ -49,19 +49,19 @@ def _check_stored(transport: Transport) -> Check:
     except JobmeterError as error:
         return Check(_AREA, "stored", Status.PROBLEM, f"the server is not ready: {error.message}", "see its log")
     if text != "ready":
-        advice = "`jobmeter status` names the damaged parts, and the server's log says what to do with each"
+        advice = "`jobmeter status` lists the damaged parts; see the server's log for the remedy"
         return Check(_AREA, "stored", Status.LIMITED, f"the server says: {text}", advice)
-    return Check(_AREA, "stored", Status.OK, "the server knows of no damage to what it stored")
+    return Check(_AREA, "stored", Status.OK, "the server has no damaged data")
 
 
 def _check_key(transport: Transport) -> Check:
     if not transport.key:
-        advice = "make one with `jobmeter key create --name nodes --role writer` and give it as JOBMETER_KEY"
+        advice = "create one with `jobmeter key create --name nodes --role writer` and give it as JOBMETER_KEY"
         return Check(_AREA, "key", Status.PROBLEM, "no key is given", advice)
     try:
         who = msgspec.json.decode(transport.request("GET", f"{API}/whoami").body, type=WhoAmI)
     except (UnauthenticatedError, ForbiddenError) as error:
-        advice = "see `jobmeter key list` on the server: it was revoked, or belongs to another one"
+        advice = "see `jobmeter key list` on the server: the key was revoked, or belongs to another server"
         return Check(_AREA, "key", Status.PROBLEM, f"the server does not accept the key: {error.message}", advice)
     except (JobmeterError, msgspec.DecodeError) as error:
         return Check(_AREA, "key", Status.PROBLEM, f"the server does not report the key's owner: {error}")
@@ -77,7 +77,7 @@ def _check_clock(answer: Response, begin: int, end: int) -> Check:
         theirs = round(parsedate_to_datetime(answer.headers["date"]).timestamp() * 1000)
     except (KeyError, ValueError):
         return Check(_AREA, "clock", Status.LIMITED, "the server does not report its time")
-    # The header has whole seconds: any moment of that second agrees.
+    # The header has whole seconds, so any moment of that second agrees.
     ahead = begin - theirs - 999 if begin > theirs + 999 else min(end - theirs, 0)
     text = f"this clock says {iso(end)}, the server's {iso(theirs)}"
     if abs(ahead) < _SKEW_MS:
@@ -88,19 +88,19 @@ def _check_clock(answer: Response, begin: int, end: int) -> Check:
 
 
 def check_spool(machine: Machine, directory: Path, clock: Clock) -> Iterator[Check]:
-    """Read-only check of the spool: waiting and rejected frames, the process that has it open, room on its disk."""
+    """Check the spool without changing it: waiting and rejected frames, the process that uses it, free disk space."""
     yield _check_waiting(machine, directory, clock)
     place = next((one for one in (directory, *directory.parents) if one.is_dir()), Path("/"))
     if not os.access(place, os.W_OK | os.X_OK):
-        text = f"{place} may not be written by this user"
-        yield Check(_AREA, "disk", Status.PROBLEM, text, "give the agent a folder of its own with --spool")
+        text = f"{place} is not writable for this user"
+        yield Check(_AREA, "disk", Status.PROBLEM, text, "give the agent its own folder with --spool")
         return
     found = os.statvfs(place)
     free = found.f_bavail * found.f_frsize
     text = f"{free / 2**20:,.0f} MiB are free where the spool is ({place})"
     if free < _ROOM or (found.f_files and not found.f_favail) or found.f_flag & os.ST_RDONLY:
         why = "it is read-only" if found.f_flag & os.ST_RDONLY else f"a spool may take {_ROOM // 2**20} MiB"
-        yield Check(_AREA, "disk", Status.PROBLEM, f"{text}; {why}", "make room, or give another folder with --spool")
+        yield Check(_AREA, "disk", Status.PROBLEM, f"{text}; {why}", "free space, or give another folder with --spool")
         return
     yield Check(_AREA, "disk", Status.OK, text)
 
@@ -121,19 +121,19 @@ def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
     oldest = round(min((one.st_mtime for one in waiting), default=0) * 1000)
     text = f"{directory}: {size / 2**20:.1f} MiB wait, {used}"
     if refused:
-        text += f", {refused} bodies that the server refused are set aside"
+        text += f", {refused} refused bodies are quarantined"
         advice = f"the reasons are in {directory}/rejected/*.txt"
         return Check(_AREA, "spool", Status.PROBLEM, text, advice)
     if waiting and not holder:
         return Check(_AREA, "spool", Status.LIMITED, text, "start the agent: it delivers them first")
     if waiting and clock.now_ms() - oldest > _OLD_MS:
-        advice = "the agent's log says why they are not delivered"
+        advice = "see the agent's log for the reason"
         return Check(_AREA, "spool", Status.PROBLEM, f"{text}, the oldest since {iso(oldest)}", advice)
     return Check(_AREA, "spool", Status.OK, text)
 
 
 def lock_holder(machine: Machine, lock: os.stat_result) -> int:
-    """The process that has a file locked, by the kernel's own list; 0 for none."""
+    """Return the process that has a file locked, by the kernel's own list; 0 for none."""
     place = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
     for line in files.read_text(f"{machine.proc}/locks").splitlines():
         words = line.split()

@@ -13,9 +13,9 @@ from jobmeter.model.device import DeviceState
 
 _AREA = "devices"
 _PATIENCE = 8.0
-"""Seconds that the library and its devices may take: without persistence mode the driver starts each GPU first."""
+"""Time limit in seconds for the library and its devices. Without persistence mode the driver starts each GPU first."""
 _MOST = 4
-"""GPUs that are named with their states, at most."""
+"""Most GPUs that are named with their states."""
 _SMI = "see `nvidia-smi -L` and the kernel's log for XIDs"
 _ADVICE: Mapping[DeviceState, str] = MappingProxyType(
     {
@@ -29,7 +29,7 @@ _ADVICE: Mapping[DeviceState, str] = MappingProxyType(
 
 
 def check_devices(machine: Machine, nvml: Nvml | None = None) -> Iterator[Check]:
-    """NVIDIA's, AMD's and Huawei's. ``nvml`` gives those that NVML shows."""
+    """Check accelerators of NVIDIA, AMD and Huawei. ``nvml`` lists the devices that NVML shows."""
     library = nvml or PynvmlLibrary(proc_root=machine.proc, patience=_PATIENCE)
     yield _check_nvidia(machine, library)
     library.close()

@@ -17,7 +17,7 @@ from jobmeter.model.time import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """What the doctor examines beyond the machine itself; ``transport`` None means that no server is named."""
+    """Arguments of the doctor besides the machine; ``transport`` is absent if no server is given."""
 
     environment: Mapping[str, str]
     transport: Transport | None
@@ -27,7 +27,7 @@ class Questions:
 
 
 def examine(machine: Machine, questions: Questions, clock: Clock) -> Iterator[Check]:
-    """Every check, as it is made."""
+    """Run every check and yield its results."""
     areas: tuple[tuple[str, Callable[[], Iterable[Check]]], ...] = (
         ("rights", lambda: check_rights(machine)),
         ("kernel", lambda: check_kernel(machine)),

@@ -1,4 +1,4 @@
-"""Checks of the kernel: control groups, pressure, its log, counters of performance and of energy."""
+"""Checks of the kernel: control groups, pressure, its log, performance counters and energy counters."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ _NEEDED_V1 = ("cpu", "cpuacct", "memory", "blkio", "pids")
 
 
 def check_kernel(machine: Machine) -> Iterator[Check]:
-    """Each source of the kernel's."""
+    """Check each source of the kernel."""
     yield check_groups(machine)
     yield _check_pressure(machine)
     yield _check_log(machine)
@@ -25,7 +25,7 @@ def check_kernel(machine: Machine) -> Iterator[Check]:
 
 
 def check_groups(machine: Machine) -> Check:
-    """Which version of control groups there is, and which controllers: what a job's use is measured by."""
+    """Check the version of control groups and their controllers, which measure the usage of jobs."""
     hierarchies = Hierarchies(machine.proc)
     first = [name for name in _NEEDED_V1 if hierarchies.top(name)]
     unified = hierarchies.top(UNIFIED)
@@ -85,13 +85,13 @@ def _inside(place: Path) -> list[Path]:
 
 def _check_performance(machine: Machine) -> Check:
     level = files.read_text(f"{machine.proc}/sys/kernel/perf_event_paranoid")
-    text = "this version does not read counters of performance (instructions, caches)"
+    text = "this version does not read performance counters (instructions, caches)"
     return Check(_AREA, "perf", Status.ABSENT, f"{text}; perf_event_paranoid is {level}" if level else text)
 
 
 def _check_energy(machine: Machine) -> Check:
     zones = sorted(Path(machine.sys, "class/powercap").glob("intel-rapl:*"))
     if not zones:
-        return Check(_AREA, "rapl", Status.ABSENT, "the kernel offers no counters of the processors' energy (RAPL)")
-    text = f"the kernel offers {len(zones)} counters of the processors' energy (RAPL), this version reads none"
+        return Check(_AREA, "rapl", Status.ABSENT, "the kernel offers no energy counters of processors (RAPL)")
+    text = f"the kernel offers {len(zones)} energy counters of processors (RAPL), but this version does not read them"
     return Check(_AREA, "rapl", Status.ABSENT, text)

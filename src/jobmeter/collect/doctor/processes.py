@@ -1,4 +1,4 @@
-"""The check of whether processes are found that begin and end between two samples."""
+"""Check that processes are found that begin and end between two samples."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ _ADVICE = "give the service CAP_NET_ADMIN (deploy/systemd/agent-events.conf), in
 
 
 class _Source(Protocol):
-    """A source of events that was opened."""
+    """Open source of events."""
 
     def close(self) -> None:
         """Close it."""
@@ -26,17 +26,17 @@ def check_events(
     begins: Callable[[], _Source] = lambda: Connector(ends=True),
     ends: Callable[[], _Source] = TaskStats,
 ) -> Iterator[Check]:
-    """The kernel's events of processes; what an agent on this spool has missed is named."""
+    """Check the kernel's events of processes; reports what an agent on this spool has missed."""
     no_begins, no_ends = _problem(begins), _problem(ends)
     if no_begins:
         status, advice = Status.LIMITED, _ADVICE
-        text = f"a process that begins and ends between two samples is missed: its events cannot be read ({no_begins})"
+        text = f"processes that begin and end between two samples are missed: their events cannot be read ({no_begins})"
     elif no_ends:
         status, advice = Status.LIMITED, _ADVICE
-        text = f"short processes are found; what they used at last is missed: it cannot be read ({no_ends})"
+        text = f"short processes are found, but their last usage cannot be read ({no_ends})"
     else:
         status, advice = Status.OK, ""
-        text = "the kernel reports processes that begin and end between two samples, with what they used"
+        text = "the kernel reports processes that begin and end between two samples, with their usage"
     counts = counts_file(spool).load()
     if counts is not None:
         most = "at most " if counts.problem else ""

@@ -1,6 +1,6 @@
-"""Checks of what this process may read of other users' processes, by its user and its capabilities.
+"""Checks of access to other users' processes, by this process's user and capabilities.
 
-https://man7.org/linux/man-pages/man7/capabilities.7.html
+https://man7.org/linux/man-pages/man7/capabilities.7.html.
 """
 
 import os
@@ -16,33 +16,33 @@ CAPABILITIES = {
     23: ("CAP_SYS_NICE", "the last use of a task that ends on a busy machine, before its control group is removed"),
     34: ("CAP_SYSLOG", "the kernel's log"),
 }
-"""By number, each capability that the agent makes use of, and what it reads by it.
+"""Capabilities that the agent uses by number, and the data that each gives access to.
 
-The files of a process in /proc that tell of its environment and its storage traffic belong to its user, who alone may
-open them, and the kernel wants the right to trace it besides.
+The files of a process in /proc about its environment and its storage traffic belong to its user, who alone may open
+them. The kernel also requires the right to trace it.
 """
 _AREA = "rights"
 _MOST = 4_096
-"""Processes that are tried."""
+"""Most processes that are tried."""
 
 
 def check_rights(machine: Machine, uid: int | None = None) -> Iterator[Check]:
-    """The user, the capabilities, and how many processes' environments can be read."""
+    """Check the user, the capabilities, and how many processes' environments can be read."""
     uid = os.geteuid() if uid is None else uid
     effective = effective_capabilities(machine)
     missing = [name for number, (name, _) in CAPABILITIES.items() if not effective >> number & 1]
     who = "root" if uid == 0 else f"user {uid}"
     if missing:
         reads = "; ".join(f"{name}: {what}" for name, what in CAPABILITIES.values() if name in missing)
-        advice = f"give the service AmbientCapabilities={' '.join(missing)}, or leave it in unprivileged mode"
+        advice = f"give the service AmbientCapabilities={' '.join(missing)}, or accept unprivileged mode"
         yield Check(_AREA, "capabilities", Status.LIMITED, f"{who}, without {reads}", advice)
     else:
-        yield Check(_AREA, "capabilities", Status.OK, f"{who}, with all that the agent makes use of")
+        yield Check(_AREA, "capabilities", Status.OK, f"{who}, with all rights that the agent uses")
     yield _check_environments(machine)
 
 
 def effective_capabilities(machine: Machine) -> int:
-    """The mask of this process's effective capabilities, 0 where the kernel does not say."""
+    """Return the mask of this process's effective capabilities; 0 if unknown."""
     for line in files.read_text(f"{machine.proc}/self/status").splitlines():
         name, _, value = line.partition(":")
         if name == "CapEff":
@@ -52,7 +52,7 @@ def effective_capabilities(machine: Machine) -> int:
 
 def _check_environments(machine: Machine) -> Check:
     pids = [name for name in os.listdir(machine.proc) if name.isdigit()][:_MOST]  # noqa: PTH208 - a look is one call
-    # A thread of the kernel has no command line, and no environment either.
+    # Kernel threads have neither a command line nor an environment.
     users = [pid for pid in pids if files.read(f"{machine.proc}/{pid}/cmdline")]
     read = sum(files.read(f"{machine.proc}/{pid}/environ") is not None for pid in users)
     hidden = _hidden(machine)
@@ -61,13 +61,13 @@ def _check_environments(machine: Machine) -> Check:
         advice = "mount /proc with gid=GROUP and put the agent's user into that group, or run it as root"
         return Check(_AREA, "processes", Status.LIMITED, f"{text}; /proc is mounted with {hidden}", advice)
     if read < len(users) * 0.9:
-        text = f"{text}: jobs of others are found by their control groups alone, without ranks"
+        text = f"{text}: jobs of other users are found only by their control groups, without ranks"
         return Check(_AREA, "processes", Status.LIMITED, text, "give it CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH")
     return Check(_AREA, "processes", Status.OK, text)
 
 
 def _hidden(machine: Machine) -> str:
-    """The option by which /proc hides other users' processes from this one, empty where it does not."""
+    """Return the mount option by which /proc hides other users' processes; empty without one."""
     if effective_capabilities(machine) >> _SYS_PTRACE & 1:
         return ""
     for line in files.read_text(f"{machine.proc}/self/mounts").splitlines():

@@ -1,4 +1,4 @@
-"""Checks of whether this node belongs to a scheduler's cluster, and whether that scheduler can be reached."""
+"""Checks that this node belongs to a scheduler's cluster, and that the scheduler can be reached."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from jobmeter.errors import ConfigurationError, JobmeterError
 _AREA = "schedulers"
 _SECONDS = 15.0
 FLINK = "http://127.0.0.1:8081"
-"""Where a job manager listens unless it is set up otherwise."""
+"""Default address of a job manager."""
 
 
 class _Version(msgspec.Struct):
@@ -32,7 +32,7 @@ class _Overview(msgspec.Struct, rename="kebab"):
 def check_schedulers(
     machine: Machine, environment: Mapping[str, str], kubeconfig: str | None = None, flink: str | None = None
 ) -> Iterator[Check]:
-    """Slurm, Kubernetes and Flink. One that is configured has to answer."""
+    """Check Slurm, Kubernetes and Flink. A configured scheduler must answer."""
     yield _check_slurm(machine, environment)
     yield _check_kubernetes(machine, environment, kubeconfig)
     yield _check_flink(flink or environment.get("FLINK_REST"))
@@ -40,7 +40,7 @@ def check_schedulers(
 
 def _check_slurm(machine: Machine, environment: Mapping[str, str]) -> Check:
     own = own_cluster(environment)
-    here = f"slurmd runs here, of cluster {own}" if own else "slurmd runs here"
+    here = f"slurmd of cluster {own} runs here" if own else "slurmd runs here"
     node = here if runs(machine, b"slurmd") else "no slurmd runs here"
     scontrol = shutil.which("scontrol", path=environment.get("PATH"))
     if scontrol is None:
@@ -57,7 +57,7 @@ def _check_slurm(machine: Machine, environment: Mapping[str, str]) -> Check:
 
 
 def _ping(scontrol: str, environment: Mapping[str, str]) -> tuple[str, bool]:
-    """The controller's answer in one line, and whether it means that the controller does not answer."""
+    """Return the controller's answer in one line, and True if it does not answer."""
     try:
         done = subprocess.run(
             [scontrol, "ping"],
@@ -120,6 +120,6 @@ def _check_flink(address: str | None) -> Check:
 
 
 def runs(machine: Machine, program: bytes) -> bool:
-    """Whether a process of that name runs."""
+    """True if a process of that name runs."""
     folders = (path for path in Path(machine.proc).iterdir() if path.name.isdigit())
     return any((files.read(str(path / "comm")) or b"").strip() == program for path in folders)

@@ -1,1 +1,1 @@
-"""The node as a whole: one file a concern."""
+"""Metrics of the whole node: one module per concern."""

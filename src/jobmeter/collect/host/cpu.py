@@ -11,7 +11,10 @@ _PROCESSES = {b"procs_running": "node.processes.running", b"procs_blocked": "nod
 
 
 class CpuCollector:
-    """See ``Collector``. A mode's time never falls: the kernel's own iowait and idle sometimes step back a tick."""
+    """Collector of CPU time and processes.
+
+    A mode's time never falls: the kernel's iowait and idle sometimes step back a tick.
+    """
 
     name = "host.cpu"
     metrics = ("node.cpu.time", "node.cpu.count", *_PROCESSES.values())
@@ -23,7 +26,7 @@ class CpuCollector:
         self._highest = dict.fromkeys(_MODES, 0)
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``."""
+        """Read /proc/stat."""
         text = files.required(self._path)
         samples: Samples = []
         count = 0

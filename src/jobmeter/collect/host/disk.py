@@ -1,7 +1,7 @@
 """Bytes and busy time of whole disks: /proc/diskstats.
 
-Partitions, and devices built on others (device mapper, RAID, loop), would count the same bytes twice: only what has a
-device behind it in /sys/block is read.
+Partitions, and devices built on others (device mapper, RAID, loop), would count their bytes twice: only disks with a
+device behind them in /sys/block are read.
 """
 
 import os
@@ -15,7 +15,7 @@ _COLUMNS = (("node.disk.read", 5, float(_SECTOR)), ("node.disk.write", 9, float(
 
 
 class DiskCollector:
-    """See ``Collector``."""
+    """Collector of disk traffic."""
 
     name = "host.disk"
     metrics = tuple(metric for metric, _, _ in _COLUMNS)
@@ -27,7 +27,7 @@ class DiskCollector:
         self._whole: dict[str, bool] = {}
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``."""
+        """Read /proc/diskstats."""
         text = files.required(self._path)
         samples: Samples = []
         for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Size and free space of mounted filesystems. A mount that hangs (a lost NFS server) does not affect the others."""
+"""Size and free space of mounted filesystems. A hanging mount (a lost NFS server) does not affect the others."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ _LONGEST_LABEL = 256
 
 
 class _StatvfsCall:
-    """One statvfs in its own thread, which may hang for ever."""
+    """Single statvfs call in its own thread, which may hang for ever."""
 
     def __init__(self, path: str, statvfs: Callable[[str], os.statvfs_result]) -> None:
         self.answer: os.statvfs_result | None = None
@@ -34,7 +34,7 @@ class _StatvfsCall:
 
 
 class FilesystemCollector:
-    """See ``Collector``. ``patience`` is how many seconds all mounts together may take."""
+    """Collector of filesystem sizes. ``patience`` is the time limit in seconds for all mounts together."""
 
     name = "host.filesystem"
     metrics = ("node.filesystem.size", "node.filesystem.available")
@@ -53,7 +53,7 @@ class FilesystemCollector:
         self._calls: dict[str, _StatvfsCall] = {}
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``. A mount that still hangs from an earlier call is skipped."""
+        """Read the filesystems. A mount that still hangs from an earlier call is skipped."""
         text = files.required(*self._paths)
         for path in mount_points(text):
             if path not in self._calls:
@@ -77,7 +77,7 @@ class FilesystemCollector:
 
 
 def mount_points(mountinfo: bytes) -> list[str]:
-    """The mount points with data, each filesystem once (where it was mounted first)."""
+    """Return the mount points with data, each filesystem once (at its first mount)."""
     return list(points_by_device(mountinfo).values())
 
 

@@ -6,7 +6,7 @@ from jobmeter.model.sample import Sample
 
 
 class LoadCollector:
-    """See ``Collector``."""
+    """Collector of load averages."""
 
     name = "host.load"
     metrics = ("node.load1", "node.load5", "node.load15")
@@ -16,7 +16,7 @@ class LoadCollector:
         self._path = f"{proc_root}/loadavg"
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``."""
+        """Read /proc/loadavg."""
         text = files.required(self._path)
         return [
             Sample(self._place.of_node(metric), now_ms, float(word))

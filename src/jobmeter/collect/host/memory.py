@@ -18,7 +18,7 @@ _VMSTAT = {b"pgmajfault": "node.memory.major.faults", b"oom_kill": "node.memory.
 
 
 class MemoryCollector:
-    """See ``Collector``."""
+    """Collector of memory and swap."""
 
     name = "host.memory"
     metrics = (*_MEMINFO.values(), *_VMSTAT.values())
@@ -28,7 +28,7 @@ class MemoryCollector:
         self._root = proc_root
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``."""
+        """Read /proc/meminfo and /proc/vmstat."""
         samples: Samples = []
         for name, table, scale in (("meminfo", _MEMINFO, 1024), ("vmstat", _VMSTAT, 1)):
             values = files.read_pairs(f"{self._root}/{name}")

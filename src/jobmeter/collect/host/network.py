@@ -18,7 +18,7 @@ _COLUMNS = (
 
 
 def interfaces(text: bytes) -> Mapping[str, list[int]]:
-    """The 16 numbers of each interface of a net/dev file but the loopback, by name."""
+    """Return the 16 numbers of each interface of a net/dev file except the loopback, by name."""
     found = {}
     for line in text.splitlines()[2:]:
         name, colon, numbers = line.partition(b":")
@@ -28,10 +28,10 @@ def interfaces(text: bytes) -> Mapping[str, list[int]]:
 
 
 class NetworkCollector:
-    """See ``Collector``.
+    """Collector of network traffic.
 
-    Where interfaces have hardware behind them, only those are read: bridges, bonds and the host ends of containers
-    carry the same bytes again. Inside a container none has, and all but the loopback are read.
+    If some interfaces have hardware behind them, only those are read: bridges, bonds and the host ends of containers
+    repeat their bytes. Inside a container no interface has hardware, and all but the loopback are read.
     """
 
     name = "host.network"
@@ -44,7 +44,7 @@ class NetworkCollector:
         self._sys = sys_root
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``."""
+        """Read the interfaces."""
         text = files.required(*self._paths)
         found = interfaces(text)
         hardware = [name for name in found if os.path.exists(f"{self._sys}/class/net/{name}/device")]  # noqa: PTH110

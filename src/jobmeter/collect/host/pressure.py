@@ -1,4 +1,4 @@
-"""Pressure stall information of the node: /proc/pressure. Kernels without it give nothing."""
+"""Pressure stall information of the node: /proc/pressure. Absent on kernels without it."""
 
 import re
 
@@ -11,13 +11,13 @@ _SOME = re.compile(rb"^some .*total=(\d+)", re.MULTILINE)
 
 
 def stalled_seconds(path: str) -> float | None:
-    """Seconds in which some task was stalled, from a pressure file; None where the kernel gives none."""
+    """Return the seconds in which some task was stalled, from a pressure file; None if the kernel does not tell."""
     match = _SOME.search(files.read(path) or b"")
     return int(match[1]) / 1e6 if match else None
 
 
 class PressureCollector:
-    """See ``Collector``."""
+    """Collector of pressure stall information."""
 
     name = "host.pressure"
     metrics = tuple(_METRICS.values())
@@ -27,7 +27,7 @@ class PressureCollector:
         self._root = proc_root
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``."""
+        """Read /proc/pressure."""
         read = {metric: stalled_seconds(f"{self._root}/pressure/{name}") for name, metric in _METRICS.items()}
         return [
             Sample(self._place.of_node(metric), now_ms, value) for metric, value in read.items() if value is not None

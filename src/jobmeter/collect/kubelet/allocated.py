@@ -13,13 +13,13 @@ from jobmeter.model.job import AllocationSource
 from jobmeter.model.pod import job_of_pod
 
 PODS = "/var/log/pods"
-"""The kubelet has a folder ``NAMESPACE_NAME_UID`` for each pod of the node."""
+"""Folder in which the kubelet has a folder ``NAMESPACE_NAME_UID`` for each pod of the node."""
 _LIST_MS = 10_000
 _log = logging.getLogger(__name__)
 
 
 class KubeletAllocations:
-    """See ``jobmeter.collect.discover.devices.DeviceAllocator``. Reads at most every 10 s. For one thread."""
+    """Allocations by the kubelet, read at most every 10 s. For one thread."""
 
     source = AllocationSource.KUBELET
 
@@ -32,7 +32,7 @@ class KubeletAllocations:
         self._problem = ""
 
     def owners(self, devices: Sequence[Device], now_ms: int) -> dict[int, list[Owner]]:
-        """By the number of a device, the pods that have it; empty where the kubelet does not answer."""
+        """Return the pods that have each device number; empty if the kubelet does not answer."""
         if self._listed_ms is None or not 0 <= now_ms - self._listed_ms < _LIST_MS:
             self._listed_ms = now_ms
             self._given = self._list()
@@ -65,7 +65,7 @@ class KubeletAllocations:
         return given
 
     def _uids(self, living: Iterable[str]) -> dict[tuple[str, str], str]:
-        """The uid of each pod by namespace and name; of several of one name the one that has processes."""
+        """Return the uid of each pod by namespace and name; among pods of one name the one with processes."""
         try:
             names = sorted(entry.name for entry in os.scandir(self._folder))
         except OSError:
@@ -81,11 +81,11 @@ class KubeletAllocations:
 
 
 def indices(ids: Iterable[str], devices: Sequence[Device]) -> list[int]:
-    """The numbers of the devices that a plug-in's ids name, each once.
+    """Return the distinct device numbers in a plug-in's ids.
 
     An id is a device's UUID; ``UUID::N`` is one of several that share it in turns, ``UUID/N`` a part of it, and
-    ``MIG-GPU-UUID/N/M`` an instance of it. A CDI name has the id behind its last ``=``.
-    https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing
+    ``MIG-GPU-UUID/N/M`` an instance of it. A CDI name has the id after its last ``=``.
+    https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing.
     """
     by_uuid = {device.uuid: device.index for device in devices}
     names = (one.rpartition("=")[2].partition("::")[0].partition("/")[0].removeprefix("MIG-GPU") for one in ids)

@@ -1,8 +1,8 @@
-"""Lists, over the kubelet's socket, which devices it allocated to which container.
+"""Device allocations to containers, from the kubelet's socket.
 
-The messages are those of ``v1.PodResourcesLister``, of which only what is read is described here:
+The messages belong to ``v1.PodResourcesLister``, of which only the used parts are described here:
 https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto and
-https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources
+https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources.
 """
 
 import logging
@@ -22,7 +22,7 @@ SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 _LIST = "/v1.PodResourcesLister/List"
 _SECONDS = 2.0
 _MOST_BYTES = 16 * 2**20
-"""The kubelet's own limit of an answer."""
+"""Largest answer of the kubelet, by its own limit."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ _CDI_NAME = 1 << 3 | BYTES
 
 @dataclass(frozen=True, slots=True)
 class PodDevices:
-    """Devices that a container of a pod was given.
+    """Devices allocated to a container of a pod.
 
-    ``ids`` are a device plug-in's, or of a resource claim the driver's names of devices and their CDI names.
+    ``ids`` come from a device plug-in; for a resource claim they are the driver's device names and their CDI names.
     """
 
     namespace: str
@@ -48,7 +48,7 @@ class PodDevices:
 
 
 def read_devices(body: bytes) -> list[PodDevices]:
-    """The devices in a ``ListPodResourcesResponse``. Raises InvalidRequestError for bytes that are none."""
+    """Decode the devices in a ``ListPodResourcesResponse``. Raises InvalidRequestError for invalid bytes."""
     return [found for tag, content in _parts(body) if tag == _PODS for found in _pod(list(_parts(content)))]
 
 
@@ -82,7 +82,7 @@ def _decoded(content: bytes) -> str:
 
 
 class PodResources:
-    """For one thread. gRPC is imported only where there is a socket."""
+    """Client of the kubelet's socket. For one thread. gRPC is imported only if there is a socket."""
 
     def __init__(self, socket: Path = SOCKET) -> None:
         self._socket = socket
@@ -91,16 +91,16 @@ class PodResources:
 
     @property
     def present(self) -> bool:
-        """Whether the kubelet's socket is there."""
+        """True if the kubelet's socket exists."""
         try:
             return not self._missing and stat.S_ISSOCK(self._socket.stat().st_mode)
         except OSError:
             return False
 
     def devices(self) -> list[PodDevices]:
-        """The devices of every container of the node.
+        """Return the devices of every container of the node.
 
-        Raises UnavailableError where the kubelet does not answer, or what gRPC needs is not installed.
+        Raises UnavailableError if the kubelet does not answer, or gRPC is not installed.
         """
         try:
             import grpc  # noqa: PLC0415 - where there is no kubelet nobody needs it
@@ -120,7 +120,7 @@ class PodResources:
             raise UnavailableError(f"the kubelet's answer is damaged: {error.message}") from error
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the connection."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -1,4 +1,4 @@
-"""Attaching to a process that runs already: it and its descendants are measured until it ends, and left as they are."""
+"""Attach to a running process: measure it and its descendants until it ends, without affecting them."""
 
 import os
 import select
@@ -55,7 +55,7 @@ class Target:
 
 
 def find_target(pid: int, clock: SampleClock) -> Target:
-    """The process of that number. Raises NotFoundError, or ConflictError where a run measures it already."""
+    """Find the process of that number. Raises NotFoundError, or ConflictError if a run already measures it."""
     try:
         end = ProcessEnd(pid)
     except OSError as error:
@@ -64,7 +64,7 @@ def find_target(pid: int, clock: SampleClock) -> Target:
     if variables.get("JOBMETER_MEASURED") == "run":
         end.close()
         job = variables.get("JOBMETER_JOB_ID", "")
-        raise ConflictError(f"process {pid} belongs to job {job}, which `jobmeter run` measures already")
+        raise ConflictError(f"process {pid} belongs to job {job}, which `jobmeter run` already measures")
     line = files.read(f"{_PROC}/{pid}/cmdline") or files.read(f"{_PROC}/{pid}/comm") or b""
     words = tuple(valid_text(os.fsdecode(word)) for word in line.rstrip(b"\0\n").split(b"\0"))
     started = clock.at_elapsed_ms(end.stat.key.start * 1000 // _TICKS)

@@ -33,15 +33,15 @@ class Exit:
 
 
 class Children:
-    """The processes that ``jobmeter run`` started. To be created and used in the main thread.
+    """Processes started by ``jobmeter run``. Create and use it in the main thread.
 
-    From its making on, the signals that are passed on, and those of children that ended, are blocked in this thread and
-    in those that it starts; ``wait`` takes them.
+    From its creation on, signals to pass on and signals of ended children are blocked in this thread and in threads
+    that it starts; ``wait`` takes them.
     """
 
     def __init__(self) -> None:
         self.signals: list[int] = []
-        """The signals that were passed on, in their order."""
+        """Signals that were passed on, in order."""
         self._running: set[int] = set()
         self._own_group = not _has_terminal()
         self._late: list[int] = []
@@ -70,7 +70,7 @@ class Children:
         with_input: bool,
         output: Mapping[str, int],
     ) -> int:
-        """Start one replica in the control groups whose files are ``entries``; the number of its process.
+        """Start one replica in the control groups whose files are ``entries``. Returns its process number.
 
         ``with_input`` hands on our standard input, which only one replica can read; ``output`` names descriptors to use
         for ``stdout`` and ``stderr`` instead of ours. Raises OSError when the command cannot be executed.
@@ -96,7 +96,7 @@ class Children:
 
     @contextmanager
     def unblocked(self) -> "Iterator[None]":
-        """Let the calling thread start processes of another kind: they would inherit the blocked signals."""
+        """Let the calling thread start other processes, which would inherit the blocked signals."""
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
         try:
             yield
@@ -104,9 +104,9 @@ class Children:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def wait(self, timeout: float, ending: Callable[[int], None]) -> list[Exit]:
-        """Pass on signals until some process ended or ``timeout`` seconds are over; the processes that ended.
+        """Pass on signals until some process ended or ``timeout`` seconds are over. Returns the ended processes.
 
-        ``ending`` is called with the id of each process before it is gone from /proc.
+        ``ending`` is called with the id of each process before it disappears from /proc.
         """
         found = signal.sigtimedwait(self._waited, timeout)
         if found is not None and found.si_signo == signal.SIGWINCH:
@@ -122,9 +122,9 @@ class Children:
         return self._reap(ending)
 
     def send(self, number: int) -> None:
-        """Send a signal to every replica that runs.
+        """Send a signal to every running replica.
 
-        What ends things goes to all of a replica's processes, so that a shell does not leave its program behind.
+        Terminating signals go to all processes of a replica, so that a shell does not leave its program behind.
         """
         for pid in self._running:
             try:
@@ -169,7 +169,7 @@ def _has_terminal() -> bool:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of grandchildren whose parent ends, so that they stay in the tree that is measured."""
+    """Become the parent of grandchildren whose parent ends, so that they stay in the measured tree."""
     try:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (OSError, AttributeError) as error:

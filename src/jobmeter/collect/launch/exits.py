@@ -1,7 +1,7 @@
-"""The exit status of a process that is not our child.
+"""Exit status of a process that is not our child.
 
-A process that has ended and that nobody has waited for has its status in the last field of /proc/PID/stat, for those
-who may trace it (proc_pid_stat(5)). Once it was waited for, Linux 6.15 gives it to holders of a pidfd from before
+A process that has ended but was not waited for has its status in the last field of /proc/PID/stat, for users who may
+trace it (proc_pid_stat(5)). Once it was waited for, Linux 6.15 gives it to holders of an earlier pidfd
 (``PIDFD_GET_INFO`` in include/uapi/linux/pidfd.h). Elsewhere it stays unknown.
 """
 
@@ -21,7 +21,7 @@ _GET_INFO = (3 << 30) | (_FIRST_SIZE << 16) | (0xFF << 8) | 11
 """_IOWR(0xFF, 11, struct pidfd_info), whose size is that of the first version."""
 _WITH_EXIT = 1 << 3
 _REAPED_MS = 1_000
-"""How long its parent may take to wait for it."""
+"""Longest time in milliseconds until its parent waits for it."""
 _LAST_FIELD = 52
 
 
@@ -29,7 +29,7 @@ class ProcessEnd:
     """A process by its pidfd. For one thread."""
 
     def __init__(self, pid: int, proc_root: str = "/proc") -> None:
-        """Raises ProcessLookupError where there is no such process, or where it has ended already."""
+        """Raise ProcessLookupError if the process does not exist or has ended."""
         self._proc = proc_root
         self.descriptor = os.pidfd_open(pid)
         stat = read_stat(proc_root, pid)
@@ -37,15 +37,15 @@ class ProcessEnd:
             os.close(self.descriptor)
             raise ProcessLookupError(f"process {pid} has ended")
         self.stat: ProcessStat = stat
-        """As it was at first."""
+        """State at the beginning."""
 
     def final_stat(self) -> ProcessStat | None:
-        """Its entry in /proc after its end; None where its parent has reaped it already."""
+        """Return its entry in /proc after its end; None if its parent has already reaped it."""
         found = read_stat(self._proc, self.stat.key.pid)
         return found if found is not None and found.key == self.stat.key else None
 
     def status(self) -> int | None:
-        """The exit status of the ended process as a shell shows it; None where it is unknown."""
+        """Return the exit status of the ended process as a shell shows it; None if unknown."""
         raw = self._of_zombie()
         if raw is None:
             poll = select.poll()
@@ -58,7 +58,7 @@ class ProcessEnd:
         return code if code >= 0 else 128 - code
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the pidfd."""
         os.close(self.descriptor)
 
     def _of_zombie(self) -> int | None:
@@ -70,7 +70,7 @@ class ProcessEnd:
         return int(words[_LAST_FIELD - 3]) if len(words) >= _LAST_FIELD - 2 else None
 
     def _may_trace(self) -> bool:
-        """Whether /proc shows this user the status and not 0 in its place."""
+        """True if /proc shows this user the real status rather than 0."""
         try:
             Path(f"{self._proc}/{self.stat.key.pid}/ns/pid").readlink()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Finds the processes of a job of ``jobmeter run``: by their ancestors, else by their tags."""
+"""Find the processes of a job of ``jobmeter run``: by their ancestors, else by their tags."""
 
 import os
 
@@ -8,10 +8,10 @@ from jobmeter.collect.process.stat import ProcessStat, read_stat, real_user
 
 
 class Family:
-    """See ``Classifier``. What a process started belongs to the same replica, even after its parent has ended.
+    """Classifier of a run. Descendants of a process belong to its replica, even after their parent has ended.
 
-    What another program started for the job (a service manager, a container's daemon) is found by the tags of this run,
-    where it is of the same user.
+    Processes that another program started for the job (a service manager, a container's daemon) are found by the tags
+    of this run, if they have the same user.
     """
 
     def __init__(self, job: str, attempt: int = 0, proc_root: str = "/proc") -> None:
@@ -24,26 +24,26 @@ class Family:
         self._user = os.getuid()
 
     def add(self, pid: int, member: Member) -> None:
-        """Name the first process of a replica."""
+        """Set the first process of a replica."""
         self._roots[pid] = member
 
     def member(self, stat: ProcessStat, parent: Member | None) -> Member | None:
-        """See ``Classifier.member``."""
+        """Classify a process."""
         pid = stat.key.pid
         if pid in self._roots:
             return self._roots[pid]
         if parent is not None:
             return parent
-        # The caller's own tags, where this is a job inside of a job, are those of processes that began earlier.
+        # In a job inside a job, the caller's own tags belong to processes that began earlier.
         if pid == self._own or stat.key.start < self._began:
             return None
-        # An orphan of the job comes to this process as its child, and so is the server that this process may start.
+        # An orphan of the job becomes a child of this process; so does a server that this process may start.
         if stat.parent != self._own and real_user(self._proc, pid) != self._user:
             return None
         return self._by_tags(pid)
 
     def displaced(self) -> set[str]:
-        """See ``Classifier.displaced``."""
+        """Return an empty set: memberships never change."""
         return set()
 
     def _by_tags(self, pid: int) -> Member | None:

@@ -12,9 +12,9 @@ _MOST_POINTS = 512
 
 
 class Steps:
-    """Amounts and weights in steps aligned to the epoch, as a job's summary on the server has them.
+    """Amounts and weights in steps aligned to the epoch, like a job's summary on the server.
 
-    At most so many, ever longer; in each one pair for every ``part`` that was added there.
+    The number of steps is bounded; they grow longer. Each has one pair for every ``part`` added there.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Steps:
 
     @property
     def highest(self) -> float:
-        """Of a rate, whose weights are seconds: that of the step that has the highest."""
+        """Highest step of a rate, whose weights are seconds."""
         return max((sum(parts) for parts in self._means()), default=0.0)
 
     def mean(self, *, adds_up: bool) -> float:
@@ -56,10 +56,10 @@ class Steps:
 
 @dataclass(slots=True)
 class Figure:
-    """One value over time: ``mean``, ``peak``, and points for a drawing.
+    """Value over time: ``mean``, ``peak``, and points for a drawing.
 
-    The mean of a rate is weighted by time, its peak the highest in one of the steps of ``rate``. The mean of ``values``
-    of several series is that of their steps, the peak of anything but a rate the highest value.
+    The mean of a rate is weighted by time; its peak is the highest of the steps of ``rate``. The mean of ``values`` of
+    several series is the mean of their steps; the peak of anything but a rate is the highest value.
     """
 
     rate: Steps | None = None
@@ -85,7 +85,7 @@ class Figure:
         return self._sum / self._weight if self._weight else 0.0
 
     def add_value(self, series: Series, time_ms: int, value: float) -> None:
-        """Add a sample of one of the series that this is the sum or the mean of."""
+        """Add a sample of one of the series that are combined here."""
         if self.values:
             self.values.add(time_ms, value, 1.0, series)
 
@@ -119,7 +119,7 @@ _RATES = {
 _SUMS = {"memory.usage": "memory", "gpu.memory.usage": "gpu.memory", "gpu.power": "gpu.power"}
 _MEANS = {"gpu.utilization": "gpu"}
 _LEAST_SECONDS = 0.05
-"""Two samples closer than this make no rate that means anything."""
+"""Least seconds between two samples that give a meaningful rate."""
 
 
 @dataclass(slots=True)
@@ -131,12 +131,12 @@ class _Counter:
 
 
 class Figures:
-    """What a job used, by figure: ``cpu`` (cores), ``memory``, ``gpu``, ``disk.read``, ... Not safe for threads."""
+    """Usage of a job by figure: ``cpu`` (cores), ``memory``, ``gpu``, ``disk.read``, ... Not thread-safe."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Figure] = {}
         self.memory_peak = 0.0
-        """Most memory of one replica at once, as ``memory.peak`` has it."""
+        """Peak memory of one replica, as in ``memory.peak``."""
         self._counters: dict[Series, _Counter] = {}
         self._last_ms: int | None = None
 
@@ -145,7 +145,7 @@ class Figures:
         self._counters[series] = _Counter(0.0, 0.0, time_ms, 0.0)
 
     def total(self, metric: str) -> float:
-        """How much the counters of that metric grew, all together."""
+        """Total growth of the counters of that metric."""
         return sum(
             counter.latest - counter.first for series, counter in self._counters.items() if series.metric == metric
         )
@@ -183,7 +183,7 @@ class Figures:
         return self.by_name[name]
 
     def _step(self, series: Series, time_ms: int, value: float) -> tuple[float, float] | None:
-        """The rate since the last sample and the seconds since then; None where there is none or it is too close."""
+        """Return the rate and the seconds since the last sample; None without one, or if it is too close."""
         counter = self._counters.setdefault(series, _Counter(value, value, time_ms, value))
         counter.latest = value
         seconds = (time_ms - counter.rated_ms) / 1000

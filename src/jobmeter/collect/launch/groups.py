@@ -1,4 +1,4 @@
-"""Control groups of a job's own, made where this is allowed; without them its processes are measured one by one."""
+"""Own control groups of a job, created if permitted; without them its processes are measured individually."""
 
 import logging
 import os
@@ -17,10 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 class OwnGroups:
-    """A group a replica below the groups that this process is in, named after the job and this process.
+    """Group per replica below the groups of this process, named after the job and this process.
 
-    Groups that an earlier run left behind because a process of its command outlived it are removed where they are empty
-    now. ``problem`` says why there is no group that counts CPU time, empty where there is one.
+    Groups that an earlier run left behind, because a process of its command outlived it, are removed if they are empty
+    now. ``problem`` is the reason why no group counts CPU time, empty if one does.
     """
 
     def __init__(self, job: str, replicas: Sequence[str], hierarchies: Hierarchies, proc_root: str = "/proc") -> None:
@@ -28,12 +28,12 @@ class OwnGroups:
         self._proc = proc_root
         self._made: list[Path] = []
         self.paths: dict[str, Groups] = {}
-        """By replica: the groups that could be made."""
+        """Groups that could be created, by replica."""
         self.problem = "no control groups are mounted"
         own = groups_of(proc_root, os.getpid()) or {}
         stat = read_stat(proc_root, os.getpid())
         key = stat.key if stat else Key(os.getpid(), 0)
-        # Beside version 1, the group of version 2 counts pressure alone.
+        # Beside version 1, the group of version 2 counts only pressure.
         self._counts_cpu = UNIFIED if hierarchies.top("memory") is None else "cpuacct"
         for controller in (UNIFIED,) if self._counts_cpu == UNIFIED else (UNIFIED, "memory", "cpuacct"):
             if controller in own:
@@ -43,14 +43,14 @@ class OwnGroups:
                 self.problem = problem if controller == self._counts_cpu else self.problem
 
     def entries(self, replica: str) -> list[str]:
-        """The files that a process writes its number into to enter the groups of a replica."""
+        """Return the files into which a process writes its number to enter the groups of a replica."""
         directories = (
             self._hierarchies.directory(controller, path) for controller, path in self.paths.get(replica, {}).items()
         )
         return [f"{directory}/cgroup.procs" for directory in directories if directory]
 
     def entered(self, replica: str, pid: int) -> Groups:
-        """The groups of a replica that the process is in."""
+        """Return the groups of a replica that the process is in."""
         found = groups_of(self._proc, pid) or {}
         entered = {name: path for name, path in self.paths.get(replica, {}).items() if found.get(name) == path}
         if not self.problem and self._counts_cpu not in entered:
@@ -80,7 +80,7 @@ class OwnGroups:
                     _remove(inner)
 
     def _make(self, controller: str, path: str, replicas: Sequence[str]) -> str:
-        """Make the groups; gives why that failed, empty when it did not."""
+        """Create the groups. Returns the reason of a failure, else an empty text."""
         for replica in ("", *replicas):
             directory = self._hierarchies.directory(controller, f"{path}/{replica}".rstrip("/"))
             if directory is None:
@@ -103,7 +103,7 @@ def _remove(directory: Path) -> None:
 
 
 def enter(entries: Sequence[str]) -> None:
-    """Put the calling process into groups. Groups that cannot be entered are left out. Runs between fork and exec."""
+    """Put the calling process into groups. Groups that cannot be entered are skipped. Runs between fork and exec."""
     for entry in entries:
         try:
             descriptor = os.open(entry, os.O_WRONLY)

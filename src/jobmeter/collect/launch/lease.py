@@ -9,17 +9,16 @@ from jobmeter.model.time import SECOND, Clock
 from jobmeter.wire.native.encode import records_frame
 
 LEASE_SECONDS = 60
-"""How long the server hears nothing of a run until it is lost, unless samples are taken more rarely."""
+"""Longest silence in seconds until a run counts as lost, unless its interval is longer."""
 MISSED = 3
 """Renewals that may be missed."""
 _FILE = "lease"
 
 
 class RunLease:
-    """Gives a renewal when one is due. For one thread, that of the delivery.
+    """Creates due renewals. Only for the thread of the delivery.
 
-    A renewal goes along with a request that is made now, and is not stored on disk: what is delivered later than it was
-    made proves nothing.
+    A renewal travels with a current request and is not stored on disk: a late renewal would prove nothing.
     """
 
     def __init__(self, job: str, project: str, owner: str, interval_ms: int, clock: Clock) -> None:
@@ -41,7 +40,7 @@ class RunLease:
 
 
 def lease_owner(folder: Path | None) -> str:
-    """A random name for the holder of a lease; that of a run which left its spool ``folder`` behind, as it is over."""
+    """Return a random name for the lease's holder; reuse that of a finished run that left its spool ``folder``."""
     owner = secrets.token_hex(16)
     if folder is None:
         return owner

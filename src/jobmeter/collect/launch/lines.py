@@ -1,4 +1,4 @@
-"""Bytes of output to lines of text; a progress bar is one line that changes."""
+"""Split output into lines of text; a progress bar is one line that changes."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes, cut_text
 
 STATE_NS = 1_000_000_000
-"""A line that is written over and over is stored this often, and at its end."""
+"""Interval at which a rewritten line is stored; it is stored at its end too."""
 
 _BREAKS = re.compile(rb"[\r\n]")
 # Control sequences that move or erase; colours stay.
@@ -14,32 +14,32 @@ _MOVES = re.compile(r"\x1b\[[0-9;?]*[@-ln-~]")
 _UP = re.compile(rb"\x1b\[\d*[AF]")
 
 _SURE = MAX_TEXT_BYTES // 4
-"""As many characters take no more bytes than a line may have."""
+"""Characters that surely fit into the byte limit of a line."""
 
 Timed = tuple[int, str]
 """A time in nanoseconds and a text."""
 
 
 class LineSplitter:
-    """Makes lines of one stream; times grow strictly. Belongs to one thread at a time.
+    """Splits one stream into lines with strictly growing times. Belongs to one thread at a time.
 
-    A carriage return begins the line anew, as on a terminal: what stood there is stored when a second has passed since
-    the line was last stored, and at its end. So is a line that ends by moving the cursor up, which is how several bars
-    are drawn. Memory is bounded: of a line that never ends only the beginning is buffered.
+    A carriage return restarts the line, as on a terminal: its text is stored when a second has passed since the line
+    was last stored, and at its end. A line that ends by moving the cursor up, which is how several bars are drawn, is
+    treated like that too. Memory is bounded: of a line that never ends only the beginning is buffered.
     """
 
     def __init__(self) -> None:
         self._partial = bytearray()
         self._length = 0
         self._rewritten = False  # a carriage return started the line again
-        self._state: str | None = None  # what stood in it and was not stored yet
-        self._drawn = False  # it ended by moving the cursor up
+        self._state: str | None = None  # text of the line that was not stored yet
+        self._drawn = False  # the line ended by moving the cursor up
         self._last_shown: str | None = None
         self._state_ns = -STATE_NS
         self._last_ns = -1
 
     def feed(self, data: bytes, now_ns: int) -> list[Timed]:
-        """The lines that these bytes end."""
+        """Return the lines that these bytes end."""
         if self._rewritten or self._length > MAX_TEXT_BYTES or b"\r" in data or b"\x1b" in data:
             return list(self._feed(data, now_ns))
         end = data.rfind(b"\n")
@@ -55,14 +55,14 @@ class LineSplitter:
         return [(first + place, text if len(text) <= _SURE else cut_text(text)) for place, text in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[Timed]:
-        """The current text of a line that is written over, when it is time to record it."""
+        """Return the current text of a rewritten line, when it is time to store it."""
         if not self._rewritten or now_ns - self._state_ns < STATE_NS:
             return []
         shown = self._text() if self._length else self._state
         return self._save_state(shown, now_ns)
 
     def end(self, now_ns: int) -> list[Timed]:
-        """The last line, when it had no end."""
+        """Return the last line if it had no end."""
         if not self._length and self._state is None:
             return []
         return self._ended(now_ns)
@@ -92,7 +92,7 @@ class LineSplitter:
         return cut_text(_MOVES.sub("", text) if "\x1b" in text else text)
 
     def _returned(self, now_ns: int) -> list[Timed]:
-        """A carriage return: the line starts again."""
+        """Handle a carriage return, which restarts the line."""
         self._state = self._text()
         self._rewritten = True
         self._clear()

@@ -21,16 +21,16 @@ _INTERVAL = 0.5
 _FRAME_LINES, _FRAME_BYTES = 5_000, 2**20
 _WAITING_BYTES = 16 * 2**20
 _ROUND_LINES = 50_000
-"""Lines made in one interval at most, to leave the processor to the command."""
+"""Most lines made in one interval, to leave the processor to the command."""
 _LAST_BYTES = 2**20
-"""The newest bytes that are stored of those that wait at the end."""
+"""Newest bytes that are stored of waiting output at the end."""
 
 _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Bytes of a stream, and how many lines before them were left out."""
+    """Bytes of a stream, and the number of dropped lines before them."""
 
     key: _Key
     time_ns: int

@@ -1,11 +1,11 @@
-"""Whether memory ran out: the counters of kills before and after a job."""
+"""Detect out-of-memory kills: compares the counters of kills before and after a job."""
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies
 
 
 class OomWatch:
-    """Holds the counters as of its creation."""
+    """Counters of kills as of its creation."""
 
     def __init__(self, hierarchies: Hierarchies, groups: Groups, proc_root: str = "/proc") -> None:
         self._proc = proc_root

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Channel:
-    """One stream of one replica: its end for the replica (-1 once that is handed over), and ours."""
+    """Stream of one replica: its end for the replica (-1 once handed over), and ours."""
 
     replica: str
     stream: str
@@ -88,9 +88,9 @@ class Output:
                 _copy_size(STREAMS[channel.stream], channel.ours)
 
     def finish(self, wait: Callable[[], bool]) -> None:
-        """Return when everything that ended replicas wrote has been passed on, or ``wait`` gives False.
+        """Return when all output of ended replicas has been passed on, or ``wait`` returns False.
 
-        ``wait`` is called again and again meanwhile. A process that was left behind is not waited for.
+        ``wait`` is called repeatedly meanwhile. Processes left behind are not awaited.
         """
         self._hand_over()
         for woken in self._wakers:
@@ -128,7 +128,7 @@ class Output:
             self._close(channel)
 
     def _move(self, channel: _Channel, selector: selectors.BaseSelector) -> int:
-        """Pass on what there is; its length."""
+        """Pass on the available bytes. Returns their number."""
         data = _read(channel.ours)
         if data:
             open_still = _write(STREAMS[channel.stream], data)

@@ -20,7 +20,7 @@ MASK = "***"
 _WORDS = frozenset(
     {"key", "apikey", "token", "secret", "password", "passwd", "passphrase", "credential", "credentials"}
 )
-"""Last words of names of options and variables whose value is a credential."""
+"""Last words of names of options and variables that contain a credential."""
 _PARTS = re.compile(r"[-_.]+")
 _NAMED = re.compile(r"(?P<name>-{0,2}[A-Za-z][\w.-]*)=(?P<value>.+)", re.DOTALL)
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
@@ -29,10 +29,10 @@ _TOKEN = re.compile(r"\bjms?_[A-Za-z0-9_-]{16,}")
 
 
 def redacted(words: Sequence[str]) -> list[str]:
-    """The words of a command, which everybody sees who may read its job: ``***`` in place of each credential.
+    """Redact a command, which everybody sees who may read its job: ``***`` in place of each credential.
 
-    That is the value of ``--api-key VALUE``, ``--token=VALUE`` or ``DB_PASSWORD=VALUE``, by the last word of the name,
-    the password of an address (``://user:password@``), and any token of Jobmeter's own.
+    These are the value of ``--api-key VALUE``, ``--token=VALUE`` or ``DB_PASSWORD=VALUE``, by the last word of the
+    name, the password of an address (``://user:password@``), and any token of Jobmeter's own.
     """
     return list(_redacted(words))
 
@@ -81,7 +81,7 @@ class JobRecorder:
         self._start = start
 
     def started(self, lives: list[ReplicaLife]) -> Records:
-        """The job as it begins."""
+        """Return the record of the job's start."""
         records = self._records(JobState.RUNNING, lives)
         if self._plan.attempt:
             message = f"Started again, attempt {self._plan.attempt}."
@@ -102,20 +102,20 @@ class JobRecorder:
         return records
 
     def attached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
-        """The job of a process that runs already, measured from ``time_ms`` on; its state is left open."""
+        """Return the record of a running process's job, measured from ``time_ms`` on; its state is left open."""
         records = self._records(None, [life])
-        message = f"Measured from here on: attached to process {pid}, which began before."
+        message = f"Measured from here on: attached to process {pid}, which was already running."
         records.events.append(self._event(life, time_ms, Level.INFO, "Attached", message))
         return records
 
     def detached(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
-        """The job runs on, and is measured no more."""
-        message = f"Measured no more: detached from process {pid}, which still runs."
+        """Return the event that a running job is no longer measured."""
+        message = f"No longer measured: detached from process {pid}, which is still running."
         return Records(events=[self._event(life, time_ms, Level.WARNING, "Detached", message)])
 
     def end_unknown(self, life: ReplicaLife, end: int) -> Records:
         """The end of a job whose exit status is unknown."""
-        error = "its exit status is unknown: it was no child of the process that measured it"
+        error = "its exit status is unknown: it was not a child of the process that measured it"
         records = self._records(JobState.UNKNOWN, [life], end=end, error=error)
         records.events.append(self._event(life, end, Level.WARNING, "Ended", f"The process ended; {error}."))
         return records
@@ -176,7 +176,7 @@ def end_state(status: int, *, stopped: bool) -> JobState:
 
 
 def how_it_ended(exit_code: int, evidence: str) -> tuple[str, str]:
-    """A word and a sentence for an exit status as a shell shows it: above 128 it is a signal's."""
+    """Describe an exit status, as a shell shows it, by a word and a sentence: above 128 it is a signal."""
     number = exit_code - _SIGNALS
     try:
         name = Signals(number).name
@@ -187,6 +187,6 @@ def how_it_ended(exit_code: int, evidence: str) -> tuple[str, str]:
 
 
 def exit_status(lives: list[ReplicaLife]) -> int:
-    """The exit status of a job: that of the first replica, in the order in which they ended, that is not 0."""
+    """Return the exit status of a job: the first one, in order of ends, that is not 0."""
     ended = sorted((life for life in lives if life.exit_code), key=lambda life: (life.end or 0, life.rank))
     return (ended[0].exit_code or 0) if ended else 0

@@ -1,4 +1,4 @@
-"""How a run went."""
+"""Result of a run."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from jobmeter.model.job import JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a run went. ``status`` is None where the command runs on, or its exit status is unknown.
+    """Result of a run. ``status`` is absent if the command is still running, or its exit status is unknown.
 
-    ``undelivered`` says why samples wait in the spool, empty when everything was acknowledged.
+    ``undelivered`` is the reason why samples wait in the spool, empty if everything was acknowledged.
 
-    ``lines`` of output were passed on to the server, ``lines_dropped`` were not; both None when none were to be taken.
-    ``set_aside`` says what the server refused, empty for nothing. ``counted_by`` says by what means CPU time and memory
-    were measured, empty when they were not. ``remaining`` are processes of the command that outlive it.
+    ``lines`` of output were passed on to the server, ``lines_dropped`` were not; both are absent if output is not
+    stored. ``set_aside`` describes data refused by the server, empty without any. ``counted_by`` tells how CPU time and
+    memory were measured, empty if they were not. ``remaining`` are processes of the command that outlive it.
     """
 
     status: int | None
@@ -34,6 +34,6 @@ class Result:
 
 
 def counted_by(means: str, jobs: JobsCollector) -> str:
-    """Return the means by which CPU time was counted, and how memory was measured where that was by process."""
+    """Describe how CPU time was counted, and how memory was measured if by process."""
     measures = sorted({measure for measure in jobs.memory.measures.values() if measure is not MemoryMeasure.GROUP})
     return "; memory as ".join([means, *measures])

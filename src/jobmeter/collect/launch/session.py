@@ -1,4 +1,4 @@
-"""One run: start the replicas, measure them until they have ended, and deliver everything."""
+"""Run of a command: start the replicas, measure them until they have ended, and deliver everything."""
 
 import logging
 import os
@@ -40,13 +40,13 @@ from jobmeter.model.record import Records
 
 _PROC = "/proc"
 _RAMP_MS = (100, 300)
-"""Early samples, so that a short life is more than its two ends."""
+"""Times of early samples in milliseconds, so that a short run has more than two samples."""
 _ENDING = frozenset({1, 2, 3, 15})
 """The terminating signals: HUP, INT, QUIT, TERM."""
 _KILLED = 128 + 9
 _TICKS = os.sysconf("SC_CLK_TCK")
 _QUIET_SECONDS = 1.5
-"""How long the end may wait for the server without a word."""
+"""Time in seconds that the end may wait for the server without a message."""
 
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Guard:
         self._warned: set[str] = set()
 
     def __call__(self, what: str, work: Callable[[], T], otherwise: T) -> T:
-        """The result of the work; ``otherwise`` when it fails."""
+        """Return the result of the work; ``otherwise`` if it fails."""
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - the command runs on whatever is wrong with its measuring
@@ -75,7 +75,7 @@ class Guard:
 
 @dataclass(slots=True)
 class _Root:
-    """The first process of a replica, and the control groups that it has for itself."""
+    """First process of a replica, and the replica's own control groups."""
 
     life: ReplicaLife
     member: Member
@@ -346,7 +346,7 @@ class Session:
             if series.metric == "memory.oom.kills":
                 self._oom_kills[series.replica] = value
         self._guard("looking for incidents", lambda: self._incidents.watch(samples), None)
-        # The machine's traffic is for the summary alone: an agent on this node reports it.
+        # The machine's traffic is only for the summary: an agent on this node reports it.
         nothing: Samples = []
         network = self._guard("measuring the network", lambda: self._network.collect(samples[-1].time_ms), nothing)
         self._guard("summing up", lambda: self._figures.watch([*samples, *network]), None)
@@ -357,12 +357,15 @@ class Session:
                 return connect()
         except JobmeterError as error:
             if self._warn:
-                self._warn(f"no server ({error.message}): the command runs, its samples stay in the spool")
+                self._warn(f"no server ({error.message}): the command runs and its samples stay in the spool")
             self._warn = None
             raise
 
     def _deliver(self) -> str:
-        """Wait until everything is acknowledged, an attempt fails, patience ends or the user interrupts; then why."""
+        """Wait until everything is acknowledged, an attempt fails, patience ends or the user interrupts.
+
+        Returns the reason.
+        """
         begin = self._clock.monotonic()
         failed = self._delivery.request_flush()
         signals = len(self._children.signals)

@@ -1,4 +1,4 @@
-"""The part of NVML that is used, in NVML's own units."""
+"""Part of NVML that is used, in NVML's own units."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -8,14 +8,14 @@ from jobmeter.collect.discover.devices import Device
 from jobmeter.collect.nvidia import codes
 
 ALL_LINKS = 0xFFFFFFFF
-"""The scope of a field that adds up a device's NVLinks."""
+"""Scope of a field that adds up a device's NVLinks."""
 
 Field = tuple[int, int]
-"""A field's number (``NVML_FI_*``) and its scope, 0 where it has none."""
+"""Field: its number (``NVML_FI_*``) and its scope, 0 without one."""
 
 
 class NotSupportedError(Exception):
-    """The device, its driver or our rights do not give this value now. It is absent, never 0.
+    """Value that the device, its driver or our rights do not provide now. It is absent, never 0.
 
     ``code`` is NVML's.
     """
@@ -31,13 +31,13 @@ class NotSupportedError(Exception):
 
 
 class DeviceLostError(Exception):
-    """No call to the device will succeed before it is opened again: it fell off the bus, or the library ended."""
+    """Lost device: no call succeeds before it is opened again, because it fell off the bus or the library ended."""
 
 
 class DeviceProcess(NamedTuple):
-    """A process with a context on a device; ``memory`` in bytes, None where the driver does not give it.
+    """Process with a context on a device; ``memory`` in bytes, absent if the driver does not give it.
 
-    ``shared``: it computes through the server of MPS, under whose number its work may be counted.
+    ``shared``: it computes through the MPS server, under whose number its work may be counted.
     """
 
     pid: int
@@ -67,14 +67,14 @@ class Reading(StrEnum):
 
 
 class NvmlDevice(Device, Protocol):
-    """One GPU. Any call may raise NotSupportedError or DeviceLostError. ``index`` is NVML's own, by PCI address.
+    """GPU. Any call may raise NotSupportedError or DeviceLostError. ``index`` is NVML's own, by PCI address.
 
     Calls may block for ever: ``begin`` runs them in the device's own thread.
     """
 
     @property
     def reason(self) -> str:
-        """Why it is not measured, in the words of the library; empty where it is."""
+        """Reason why it is not measured, in the words of the library; empty if it is."""
         ...
 
     @property
@@ -88,11 +88,11 @@ class NvmlDevice(Device, Protocol):
         ...
 
     def begin(self, work: Callable[[], object]) -> bool:
-        """Start work in the device's thread; False while work that was started before has not returned."""
+        """Start work in the device's thread. False while earlier work has not returned."""
         ...
 
     def finish(self, seconds: float) -> Any:  # noqa: ANN401 - of whatever the work was
-        """Return the result of the work. Raises TimeoutError after so many seconds, else the error of the work."""
+        """Return the result of the work. Raises TimeoutError after ``seconds``, else the error of the work."""
         ...
 
     def give_up(self, error: NotSupportedError) -> None:
@@ -100,28 +100,28 @@ class NvmlDevice(Device, Protocol):
         ...
 
     def read(self, reading: Reading) -> Sequence[int]:
-        """The numbers of a reading, in its order."""
+        """Return the numbers of a reading, in its order."""
         ...
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
-        """Values of those fields that the device has."""
+        """Return the values of the fields that the device has."""
         ...
 
     def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
-        """GPM metrics (``NVML_GPM_METRIC_*``) over the time since the last call, those that the device has.
+        """Return available GPM metrics (``NVML_GPM_METRIC_*``) over the time since the last call.
 
-        Empty at the first call: a value needs two looks.
+        Empty at the first call: a value needs two readings.
         """
         ...
 
     def processes(self) -> Sequence[DeviceProcess]:
-        """The processes that compute on it."""
+        """Return the processes that compute on it."""
         ...
 
     def process_utilization(self) -> Mapping[int, float] | None:
-        """Percent of time, by process number, in which its kernels ran since the last call; an idle one is missing.
+        """Percent of time, by process number, in which its kernels ran since the last call; idle processes are absent.
 
-        None at the first call: it has no time to begin from.
+        The first call returns no data, because it has no start time.
         """
         ...
 
@@ -131,17 +131,17 @@ class Nvml(Protocol):
 
     @property
     def problem(self) -> codes.Failure | None:
-        """Why the library cannot be used; None while it can."""
+        """Reason why the library cannot be used; None while it can."""
         ...
 
     def devices(self, now_ms: int | None = None) -> Sequence[NvmlDevice]:
-        """The GPUs there are, those that cannot be opened among them; empty where there is no driver.
+        """Return the GPUs, including those that cannot be opened; empty without a driver.
 
-        Opens at the first call. What could not be opened is tried again, after ever longer times up to a minute;
-        without ``now_ms`` at every call.
+        Opens at the first call. A failed opening is retried after growing pauses up to a minute; without ``now_ms`` at
+        every call.
         """
         ...
 
     def close(self) -> None:
-        """Close the library. Nothing can be read any more."""
+        """Close the library. Nothing can be read afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""NVML through ``nvidia-ml-py``: the real ``Nvml``. Nothing is imported where the driver's library is missing."""
+"""NVML through ``nvidia-ml-py``: the real ``Nvml``. Imports nothing if the driver's library is missing."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -16,20 +16,20 @@ from jobmeter.collect.nvidia.loader import LIBRARY, LibraryLoader
 from jobmeter.model.time import Clock, SystemClock
 
 PATIENCE = 2.0
-"""Seconds that one look waits for the library and its devices to be opened."""
+"""Seconds that one collection waits for the library and its devices to open."""
 _FIRST_LOOK = 2
-"""How many times longer the first look waits: without persistence mode the driver starts each GPU first."""
+"""Factor on the first wait: without persistence mode the driver starts each GPU first."""
 _MISSING = Failure(codes.LIBRARY_NOT_FOUND, f"{LIBRARY} cannot be found")
 
 _log = logging.getLogger(__name__)
 
 
 class PynvmlLibrary:
-    """See ``Nvml``. ``load`` gives the module ``pynvml`` or one that behaves like it, None where there is no library.
+    """NVML library. ``load`` returns the module ``pynvml`` or one like it, None without a library.
 
-    The library is opened again when it ends, and when no device can be read. One device that is lost ends nothing: its
-    handle alone is asked for again, so that the others go on with their GPM samples. Every call that may block is made
-    in a thread: one for the library, one for each device.
+    The library is opened again when it ends, and when no device can be read. A lost device only needs a new handle, so
+    that the others continue with their GPM samples. Every call that may block runs in a thread: one for the library,
+    one for each device.
     """
 
     def __init__(
@@ -50,19 +50,19 @@ class PynvmlLibrary:
         self._looked = False
         self._session: Session | None = None
         self._devices: list[PynvmlDevice] = []
-        self._retry, self._anew = Backoff(), Backoff()
+        self._retry, self._reopen = Backoff(), Backoff()
         self._problem: Failure | None = None
 
     @property
     def problem(self) -> Failure | None:
-        """See ``Nvml.problem``."""
+        """Reason why the library cannot be used; None while it can."""
         return self._problem
 
     def devices(self, now_ms: int | None = None) -> Sequence[NvmlDevice]:
-        """See ``Nvml.devices``."""
+        """Return the GPUs, including those that cannot be opened."""
         deadline = self._clock.monotonic() + self._patience * (1 if self._looked else _FIRST_LOOK)
         self._looked = True
-        for backoff in (self._retry, self._anew):
+        for backoff in (self._retry, self._reopen):
             backoff.tick(now_ms)
         for device in self._devices:
             device.next_look(now_ms)
@@ -77,7 +77,7 @@ class PynvmlLibrary:
         return list(self._devices)
 
     def close(self) -> None:
-        """See ``Nvml.close``. A library of which a call blocks stays open."""
+        """Close the library. A library in which a call blocks stays open."""
         for device in self._devices:
             device.close()
         session = self._session
@@ -91,22 +91,22 @@ class PynvmlLibrary:
             self._loader.unload()
 
     def _is_quiet(self, session: Session) -> bool:
-        """True while nobody is in a call of the library, nor between two of them."""
+        """True while no call of the library is running or between two steps."""
         return session.quiet and not any(device.busy for device in self._devices)
 
     def _is_over(self, session: Session) -> bool:
-        """True when the library has to be opened again, and nobody is in a call of it."""
+        """True if the library has to be opened again and no call of it is running."""
         if not self._is_quiet(session):
             return False
         if session.failure is not None:
             return True
-        # Where no device answers, nothing is lost by another start, and it may find them again.
-        return not any(device.attached for device in self._devices) and self._anew.due
+        # If no device answers, a restart loses nothing and may find them again.
+        return not any(device.attached for device in self._devices) and self._reopen.due
 
     def _restart(self, session: Session, deadline: float) -> None:
-        """Close the session, and open the next one where that is due."""
+        """Close the session, and open the next one when it is due."""
         if session.failure is None:
-            self._anew.failed()
+            self._reopen.failed()
         elif session.answered:
             self._retry.succeeded()
         else:
@@ -116,7 +116,7 @@ class PynvmlLibrary:
         self._open(deadline)
 
     def _shut_down(self, session: Session, seconds: float) -> None:
-        """End a session in which nobody is in a call."""
+        """End a session without running calls."""
         for device in self._devices:
             device.detach()
         session.end(Failure(codes.UNINITIALIZED, "the library is closed"))
@@ -135,7 +135,7 @@ class PynvmlLibrary:
         self._finish_open(deadline)
 
     def _finish_open(self, deadline: float) -> None:
-        """Take what came of opening the library, once it is there."""
+        """Take the result of opening the library, once it is there."""
         if not self._calls.wait(deadline - self._clock.monotonic()):
             took = self._clock.monotonic() - (self._began or 0.0)
             if took >= SLOW_SECONDS:
@@ -162,7 +162,7 @@ class PynvmlLibrary:
         self._explain(failure)
 
     def _explain(self, failure: Failure) -> None:
-        """Keep why nothing is measured, and the devices that the kernel's driver has all the same."""
+        """Store the reason why nothing is measured, and the devices known to the kernel's driver."""
         if self._problem is None or self._problem.code != failure.code:
             present = kernel_devices(self._proc) or self._devices
             _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
@@ -172,7 +172,7 @@ class PynvmlLibrary:
             device.detach(failure)
 
     def _fill(self, count: int) -> None:
-        """Have a device for each index, with what the kernel's driver says of those that NVML has not opened."""
+        """Create a device for each index, with the kernel driver's data for devices that NVML has not opened."""
         self._devices += [PynvmlDevice(index, self._clock) for index in range(len(self._devices), count)]
         listed = kernel_devices(self._proc)
         if len(listed) == len(self._devices):
@@ -194,7 +194,7 @@ class PynvmlLibrary:
             except TimeoutError:
                 continue
         if session.answered and any(device.attached for device in self._devices):
-            self._anew.succeeded()
+            self._reopen.succeeded()
 
 
 def _start(module: Any) -> Session | Failure:  # noqa: ANN401 - the module has no types

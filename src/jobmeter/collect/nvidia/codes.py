@@ -1,4 +1,4 @@
-"""Return codes of NVML, and what they say of a device or of the library. Numbers as in nvml.h (nvmlReturn_t)."""
+"""Return codes of NVML, and their meaning for a device or the library. Numbers as in nvml.h (nvmlReturn_t)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -26,11 +26,11 @@ GPU_NOT_FOUND = 28
 UNKNOWN = 999
 
 UNSUPPORTED = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH, DEPRECATED})
-"""The device or its driver never gives this value; other codes may be gone at the next call."""
+"""Codes of values that the device or its driver never gives; other codes may vanish at the next call."""
 GONE = frozenset({GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND})
-"""The device is gone: its handle is of no more use."""
+"""Codes of a lost device: its handle is useless."""
 LIBRARY_ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
-"""The library has to be opened again: every handle is dead."""
+"""Codes after which the library has to be opened again: every handle is dead."""
 _STATES: Mapping[int, DeviceState] = MappingProxyType(
     {
         NO_PERMISSION: DeviceState.NO_PERMISSION,
@@ -45,17 +45,17 @@ _STATES: Mapping[int, DeviceState] = MappingProxyType(
 
 
 class Failure(NamedTuple):
-    """A call that failed: the code, and the text that the library has for it."""
+    """Failed call: the code, and the library's text for it."""
 
     code: int
     text: str
 
     @property
     def state(self) -> DeviceState:
-        """The state of a device that cannot be opened, or cannot be read at all, for this reason."""
+        """State of a device that cannot be opened or read for this reason."""
         return _STATES.get(self.code, DeviceState.LOST)
 
 
 def failure_of(error: Any) -> Failure:  # noqa: ANN401 - an NVMLError of a module without types
-    """The failure that an NVMLError says."""
+    """Convert an NVMLError to a failure."""
     return Failure(getattr(error, "value", UNKNOWN), str(error))

@@ -1,4 +1,4 @@
-"""Collects metrics of NVIDIA GPUs and attributes them to jobs."""
+"""Collect metrics of NVIDIA GPUs and attribute them to jobs."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,15 +38,15 @@ _log = logging.getLogger(__name__)
 
 
 class NvidiaCollector:
-    """See ``Collector``.
+    """Collector of NVIDIA GPUs.
 
-    A whole-device metric is measured for the job when exactly one job has the device, and for its replica when exactly
-    one replica has it. A device of several jobs, or one that a process without a job uses, is measured without a job;
-    the share of each replica's processes is measured for the replica. ``gpu.state`` is given for each replica that has
-    the device. ``member_of`` gives the job of a process, ``members`` all processes of jobs. ``alone`` is for
-    ``jobmeter run``: metrics without a job are left to the node's agent. ``allocated`` are the sources of allocations,
-    most trusted first; ``groups`` reads what control groups permit. ``patience`` is how many seconds each of the two
-    questions of a look waits for the devices: one that has not answered by then is left out.
+    A whole-device metric belongs to a job if exactly one job has the device, and to its replica if exactly one replica
+    has it. A device of several jobs, or one used by a process without a job, is measured without a job; the share of
+    each replica's processes is measured for the replica. ``gpu.state`` is given for each replica that has the device.
+    ``member_of`` returns the job of a process, ``members`` all processes of jobs. ``alone`` is for ``jobmeter run``:
+    metrics without a job are left to the node's agent. ``allocated`` are the sources of allocations, most trusted
+    first; ``groups`` reads the permissions of control groups. ``patience`` is the time limit in seconds of each of the
+    two queries of a collection: a device that has not answered by then is skipped.
     """
 
     name = "nvidia"
@@ -73,7 +73,7 @@ class NvidiaCollector:
         self.disagreements = DisagreementWatch(place)
         self.states = DeviceStates(place, alone=alone)
         self.devices: Sequence[NvmlDevice] = ()
-        """The devices of the last look."""
+        """Devices of the last collection."""
         self._place = place
         self._nvml = nvml
         self._member_of = member_of
@@ -89,9 +89,9 @@ class NvidiaCollector:
         self._failed: set[int] = set()
 
     def collect(self, now_ms: int) -> Samples:
-        """See ``Collector.collect``. A value that a device does not give is absent.
+        """Read all devices. Unavailable values are absent.
 
-        A device that is lost, that may not be opened or that blocks stops no other.
+        A device that is lost, not permitted or blocked does not stop the others.
         """
         self.devices = devices = self._nvml.devices(now_ms)
         users = {
@@ -134,7 +134,7 @@ class NvidiaCollector:
         owned: Mapping[int, Sequence[Claim]],
         users: Mapping[int, Sequence[tuple[DeviceProcess, Member | None]]],
     ) -> dict[int, Owner | None]:
-        """By its number, for whom each device is measured as a whole; without those that are left to the agent."""
+        """Return the owner of each device measured as a whole, without devices left to the agent."""
         found: dict[int, Owner | None] = {}
         for index, some in owned.items():
             foreign = any(member is None or member.measured for _, member in users.get(index, ()))
@@ -144,9 +144,9 @@ class NvidiaCollector:
         return found
 
     def _query(self, devices: Iterable[NvmlDevice], work: Callable[[NvmlDevice], T]) -> dict[int, T]:
-        """By its number, what each device answers; all at once, and within ``patience`` seconds.
+        """Query all devices at once, within ``patience`` seconds. Returns the answers by device number.
 
-        Without those that are lost, that block, and that failed in a way that nobody foresaw.
+        Lost, blocked and unexpectedly failing devices are left out.
         """
         deadline = self._clock.monotonic() + self._patience
         begun = [device for device in devices if device.attached and device.begin(partial(work, device))]
@@ -175,20 +175,20 @@ class NvidiaCollector:
             index: [member for _, member in some if member and not member.measured] for index, some in users.items()
         }
         for index in {device.index for device in devices} & self._working.keys():
-            # Nobody can say who computes on a device that does not answer: those that did, while they live.
+            # The users of a device that does not answer are unknown: keep the previous ones while they live.
             working.setdefault(index, [member for member in self._working[index] if member.owner in alive])
         self._working = working
         given = allocations_by_source(self._allocated, devices, now_ms)
         permitted = self._permitted(devices, now_ms)
         found = claims(devices, working, members, given, permitted)
-        # Nobody has a device any more that is not there any more.
+        # Nobody has a device that has disappeared.
         self.allocations.update(now_ms, {**{index: [] for index in self._present - found.keys()}, **found})
         self._present = set(found)
         self.disagreements.update(now_ms, disagreements(devices, working, given, members, permitted))
         return found
 
     def _permitted(self, devices: Sequence[NvmlDevice], now_ms: int) -> Permitted:
-        """The devices that a process may open by its control group, else those that ``jobmeter run`` beside it may."""
+        """Return the devices that a process may open by its control group, else that ``jobmeter run`` may open."""
         groups = self._groups
         openable = [device.index for device in devices if device.state is not DeviceState.NO_PERMISSION]
         own = openable if self._alone and len(openable) < len(devices) else None
@@ -200,7 +200,7 @@ class NvidiaCollector:
         return permitted
 
     def _states(self, devices: Sequence[NvmlDevice], owned: Mapping[int, Sequence[Claim]], now_ms: int) -> Samples:
-        """The state of each device, for each replica that has it, else without a job."""
+        """Return the state of each device, for each replica that has it, else without a job."""
         owners = {index: list(dict.fromkeys(claim.owner for claim in some)) for index, some in owned.items()}
         self.states.update(now_ms, devices, self._nvml.problem, owners)
         return [
@@ -212,7 +212,7 @@ class NvidiaCollector:
 
 
 def _processes(device: NvmlDevice) -> Sequence[DeviceProcess] | None:
-    """The processes that compute on a device; None where it does not say."""
+    """Return the processes that compute on a device; None if unknown."""
     try:
         return device.processes()
     except NotSupportedError:
@@ -220,7 +220,7 @@ def _processes(device: NvmlDevice) -> Sequence[DeviceProcess] | None:
 
 
 def _process_utilization(device: NvmlDevice) -> Mapping[int, float] | None:
-    """See ``NvmlDevice``; None where the device does not say."""
+    """Return the utilization by process; None if unknown."""
     try:
         return device.process_utilization()
     except (NotSupportedError, DeviceLostError):
@@ -228,7 +228,7 @@ def _process_utilization(device: NvmlDevice) -> Mapping[int, float] | None:
 
 
 def _values(device: NvmlDevice, measures: Iterable[Measure], *, answers: bool) -> Mapping[str, float]:
-    """The values of a device by metric; a lost one gives the first of them. ``answers``: another call had an answer."""
+    """Read the values of a device by metric; a lost device raises at the first. ``answers``: another call succeeded."""
     found: dict[str, float] = {}
     errors: list[NotSupportedError] = []
     for measure in measures:
@@ -245,7 +245,7 @@ def _values(device: NvmlDevice, measures: Iterable[Measure], *, answers: bool) -
 
 
 def _memory(present: Iterable[tuple[DeviceProcess, Owner]]) -> dict[Owner, float]:
-    """By owner, the bytes of device memory that its processes use; without those of which nobody knows."""
+    """Sum the device memory of processes by owner; unknown values are left out."""
     found: dict[Owner, float] = {}
     for process, owner in present:
         if process.memory is not None:
@@ -254,9 +254,9 @@ def _memory(present: Iterable[tuple[DeviceProcess, Owner]]) -> dict[Owner, float
 
 
 def _busy(present: Iterable[tuple[DeviceProcess, Owner]], shares: Mapping[int, float] | None) -> dict[Owner, float]:
-    """By owner, the share of time in which kernels of its processes ran: 0 for those that are idle.
+    """Sum the share of time in which kernels of each owner's processes ran: 0 if idle.
 
-    Of a client of MPS without a share nothing is known: its work may be counted as the server's.
+    A client of MPS without a share is unknown: its work may be counted as the server's.
     """
     found: dict[Owner, float] = {}
     for process, owner in present if shares is not None else ():
@@ -267,7 +267,7 @@ def _busy(present: Iterable[tuple[DeviceProcess, Owner]], shares: Mapping[int, f
 
 
 def _single(claims_of_device: Sequence[Claim]) -> Owner | None:
-    """The owner of the device; without a replica when several of one job share it; None for several jobs."""
+    """Return the owner of the device: without a replica if several of one job share it; None for several jobs."""
     owners = {claim.owner for claim in claims_of_device}
     if len(owners) == 1:
         return next(iter(owners))

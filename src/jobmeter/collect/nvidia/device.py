@@ -1,4 +1,4 @@
-"""One GPU through ``nvidia-ml-py``: the real ``NvmlDevice``."""
+"""GPU through ``nvidia-ml-py``: the real ``NvmlDevice``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,11 +17,11 @@ from jobmeter.model.time import Clock
 T = TypeVar("T")
 
 HANGS_SECONDS = 10.0
-"""A call that has not returned for so long hangs: none takes a second on a device that works."""
+"""Time in seconds after which a call counts as hanging: on a working device none takes a second."""
 SLOW_SECONDS = 30.0
-"""So for opening a device or the library: without persistence mode the driver starts each GPU first."""
+"""Time limit for opening a device or the library: without persistence mode the driver starts each GPU first."""
 LATE_LOOKS = 3
-"""A device hangs, too, whose calls return too late for so many looks in a row, and for ``HANGS_SECONDS``."""
+"""Consecutive collections with late calls after which a device counts as hanging, if ``HANGS_SECONDS`` have passed."""
 _UNKNOWN_VALUE = 2**64 - 1
 _MPS_SERVER = b"nvidia-cuda-mps-server"[:15]
 """The kernel's form of the name, truncated to 15 letters."""
@@ -29,9 +29,9 @@ _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
 class Session:
-    """The time between ``nvmlInit`` and ``nvmlShutdown``: every handle and every GPM sample of it dies with it.
+    """Time between ``nvmlInit`` and ``nvmlShutdown``: its handles and GPM samples die with it.
 
-    ``failure`` is why it has ended, None before. ``answered`` says that some device gave a value in it.
+    ``failure`` is the reason of its end, None before. ``answered``: some device gave a value in it.
     """
 
     def __init__(self, module: Any, count: int) -> None:  # noqa: ANN401 - the module has no types
@@ -44,7 +44,7 @@ class Session:
 
     @property
     def quiet(self) -> bool:
-        """True while nobody is in a call: it may end."""
+        """True while no call is running, so that it may end."""
         return not self._inside
 
     def enter(self) -> None:
@@ -60,13 +60,13 @@ class Session:
             self._inside -= 1
 
     def end(self, failure: Failure) -> None:
-        """Let no call begin any more."""
+        """Allow no further calls."""
         with self._lock:
             self.failure = self.failure or failure
 
 
 class PynvmlDevice:
-    """See ``NvmlDevice``. It stays the same object over sessions; ``attach`` gives it the handle of one."""
+    """GPU of NVML. The object is reused over sessions; ``attach`` gives it a session's handle."""
 
     def __init__(self, index: int, clock: Clock) -> None:
         self.index = index
@@ -89,7 +89,7 @@ class PynvmlDevice:
 
     @property
     def state(self) -> DeviceState:
-        """See ``Device``: as the last calls left it; ``HANGS`` while one does not return, or all return too late."""
+        """State as of the last calls; ``HANGS`` while a call does not return, or all return too late."""
         now, limit = self._clock.monotonic(), HANGS_SECONDS if self.attached else SLOW_SECONDS
         hangs = self.busy and now - self._began >= limit
         late = self._missed and self._late + 1 >= LATE_LOOKS and now - self._late_since >= HANGS_SECONDS
@@ -97,7 +97,7 @@ class PynvmlDevice:
 
     @property
     def attached(self) -> bool:
-        """See ``NvmlDevice``."""
+        """True while there is a handle to call it with."""
         return self._handle is not None and self._session is not None and self._session.failure is None
 
     @property
@@ -106,19 +106,19 @@ class PynvmlDevice:
         return self._calls.busy
 
     def next_look(self, now_ms: int | None) -> None:
-        """Begin the look of that time."""
+        """Begin a collection at that time."""
         self.retry.tick(now_ms)
         self._late, self._missed = self._late + 1 if self._missed else 0, False
 
     def begin(self, work: Callable[[], object]) -> bool:
-        """See ``NvmlDevice``."""
+        """Start work in the device's thread. False while earlier work has not returned."""
         if not self._calls.begin(work):
             return False
         self._began = self._clock.monotonic()
         return True
 
     def finish(self, seconds: float) -> Any:  # noqa: ANN401 - of whatever the work was
-        """See ``NvmlDevice``."""
+        """Return the result of the work. Raises TimeoutError after ``seconds``, else the error of the work."""
         if not self._calls.wait(seconds):
             if self.attached and not self._missed:
                 self._missed = True
@@ -127,7 +127,7 @@ class PynvmlDevice:
         return self._calls.result()
 
     def attach(self, session: Session) -> None:
-        """Get the handle and the identity of the device; where that fails, ``state`` and ``reason`` say why."""
+        """Get the handle and the identity of the device; a failure is in ``state`` and ``reason``."""
         module = session.module
         try:
             handle = module.nvmlDeviceGetHandleByIndex(self.index)
@@ -145,7 +145,7 @@ class PynvmlDevice:
         self._session, self._handle = session, handle
 
     def detach(self, failure: Failure | None = None) -> None:
-        """Drop the handle, and what was read with it; with the reason, where the device cannot be read any more."""
+        """Drop the handle and its data; with the reason if the device can no longer be read."""
         if failure is not None:
             self._state, self.reason = failure.state, failure.text
         sample, self._sample = self._sample, None
@@ -159,16 +159,16 @@ class PynvmlDevice:
         self._calls.close()
 
     def give_up(self, error: NotSupportedError) -> None:
-        """See ``NvmlDevice``."""
+        """Give the device up for a while after all calls of a collection failed."""
         self.detach(Failure(error.code, str(error)))
         self.retry.failed()
 
     def read(self, reading: Reading) -> Sequence[int]:
-        """See ``NvmlDevice``."""
+        """Return the numbers of a reading."""
         return [int(number) for number in _READINGS[reading](self._module, self._call)]
 
     def fields(self, requested: Sequence[Field]) -> Mapping[Field, float]:
-        """See ``NvmlDevice``."""
+        """Return the values of the fields that the device has."""
         answers = self._call(self._module.nvmlDeviceGetFieldValues, list(requested))
         if answers and all(answer.nvmlReturn in codes.GONE for answer in answers):
             raise self._lost(Failure(answers[0].nvmlReturn, "the device is lost"))
@@ -179,7 +179,7 @@ class PynvmlDevice:
         }
 
     def profile(self, requested: Sequence[int]) -> Mapping[int, float]:
-        """See ``NvmlDevice``."""
+        """Return the available GPM metrics over the time since the last call."""
         if self._profiled is None:
             self._profiled = bool(self._call(self._module.nvmlGpmQueryDeviceSupport).isSupportedDevice)
         if not self._profiled:
@@ -200,7 +200,7 @@ class PynvmlDevice:
             _free(session, last)
 
     def processes(self) -> Sequence[DeviceProcess]:
-        """See ``NvmlDevice``. Clients of MPS are in a separate list; their shared server does not count as a user.
+        """Return the processes that compute on it. Clients of MPS are in a separate list; their server is no user.
 
         https://docs.nvidia.com/deploy/mps/: `nvidia-smi` shows clients as M+C.
         """
@@ -220,7 +220,7 @@ class PynvmlDevice:
         ]
 
     def process_utilization(self) -> Mapping[int, float] | None:
-        """See ``NvmlDevice``. NVML has a sample for each process that worked at all since a time."""
+        """Return the utilization by process. NVML has a sample for each process that worked since a given time."""
         try:
             samples = self._call(self._module.nvmlDeviceGetProcessUtilization, self._sampled_us)
         except NotSupportedError as error:
@@ -237,7 +237,7 @@ class PynvmlDevice:
         return {pid: sum(shares) / len(shares) for pid, shares in by_pid.items() if pid}
 
     def _list(self, name: str) -> Sequence[Any]:
-        """A list of processes; before driver 510 by the second version of the call."""
+        """Return a list of processes; before driver 510 by the second version of the call."""
         try:
             found: Sequence[Any] = self._call(getattr(self._module, name))
         except NotSupportedError as error:
@@ -279,7 +279,7 @@ class PynvmlDevice:
         return answer
 
     def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        """Call the library, and raise our errors in the place of its own."""
+        """Call the library, and convert its errors to ours."""
         session = self._session
         if session is None:
             raise DeviceLostError(self.reason or f"gpu{self.index} is not open")
@@ -295,14 +295,14 @@ class PynvmlDevice:
                 raise self._lost(failure) from error
             raise NotSupportedError(failure.text, failure.code) from error
         except session.module.NVMLLibraryMismatchError as error:
-            # What the module raises where an old driver lacks the version of a call that it knows.
+            # Raised by the module if an old driver lacks the version of a call.
             raise NotSupportedError(str(error), codes.FUNCTION_NOT_FOUND) from error
         finally:
             session.leave()
 
 
 def _free(session: Session | None, sample: Any) -> None:  # noqa: ANN401
-    """Give a GPM sample back; that of a session that has ended is gone already."""
+    """Free a GPM sample; a sample of an ended session is already gone."""
     if session is None or session.failure is not None:
         return
     with suppress(session.module.NVMLError):
@@ -310,7 +310,7 @@ def _free(session: Session | None, sample: Any) -> None:  # noqa: ANN401
 
 
 def _identity(module: Any, function: Callable[..., T], handle: Any, default: T) -> T:  # noqa: ANN401
-    """Return the answer of the function; the default where the device does not support it."""
+    """Return the answer of the function; the default if the device does not support it."""
     try:
         return function(handle)
     except module.NVMLError as error:
@@ -320,7 +320,7 @@ def _identity(module: Any, function: Callable[..., T], handle: Any, default: T) 
 
 
 _Call = Callable[..., Any]
-"""Calls a function of the module for the device."""
+"""Function that calls the module for the device."""
 
 
 def _utilization(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401 - the module has no types
@@ -332,9 +332,9 @@ def _memory(nvml: Any, call: _Call) -> Sequence[int]:  # noqa: ANN401
     try:
         found = call(nvml.nvmlDeviceGetMemoryInfo, nvml.nvmlMemory_v2)
     except NotSupportedError as error:
-        if not error.lasting:  # what the driver keeps for itself would count as used for one look
+        if not error.lasting:  # memory reserved by the driver would count as used for one reading
             raise
-        # Before driver 510; what the driver keeps for itself counts as used there.
+        # Before driver 510, memory reserved by the driver counts as used.
         found = call(nvml.nvmlDeviceGetMemoryInfo)
     return found.used, found.total
 

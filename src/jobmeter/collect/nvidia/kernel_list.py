@@ -1,4 +1,4 @@
-"""The GPUs that the kernel's driver has, whether NVML opens them or not: /proc/driver/nvidia/gpus."""
+"""GPUs of the kernel's driver, whether NVML opens them or not: /proc/driver/nvidia/gpus."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from jobmeter.collect import files
 
 
 class KernelDevice(NamedTuple):
-    """A GPU of the kernel's driver; ``uuid`` is empty and ``minor`` None where the driver does not say."""
+    """GPU of the kernel's driver; ``uuid`` is empty and ``minor`` absent if the driver does not tell."""
 
     uuid: str
     minor: int | None
@@ -15,7 +15,7 @@ class KernelDevice(NamedTuple):
 
 
 def kernel_devices(proc_root: str = "/proc") -> list[KernelDevice]:
-    """The GPUs by PCI address, which is NVML's order; empty where the driver is not loaded."""
+    """Return the GPUs by PCI address, which is NVML's order; empty if the driver is not loaded."""
     paths = sorted(Path(proc_root).glob("driver/nvidia/gpus/*/information"))
     texts = (files.read(str(path)) for path in paths)
     return [_device(text.decode(errors="replace")) for text in texts if text is not None]

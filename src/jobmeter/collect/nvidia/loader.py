@@ -1,9 +1,9 @@
-"""Loads the driver's library, and loads it anew when it appeared later or was replaced while the agent ran.
+"""Load the driver's library, and load it again when it appeared later or was replaced while the agent ran.
 
-The dynamic linker alone would not do. It remembers for the life of a process that a folder was missing, and the content
-of its cache. For the name of a library that is loaded it gives that one, although the file behind the name is of
-another version now. A file that is still being written ends the process with SIGBUS. So the library is unloaded before
-the next try, looked for by path, and its file has to be whole.
+The dynamic linker alone is not enough. It caches for the life of a process that a folder was missing, and its cache's
+content. For the name of a loaded library it returns that library, although the file now has another version. An
+incompletely written file ends the process with SIGBUS. So the library is unloaded before the next attempt, searched by
+path, and its file has to be complete.
 """
 
 import _ctypes
@@ -36,22 +36,22 @@ FOLDERS = (
     "/run/nvidia/driver/usr/lib64",
     "/run/opengl-driver/lib",
 )
-"""Where the dynamic linker looks by itself, and where driver containers, Google's nodes, NixOS and WSL have it."""
+"""Folders of the dynamic linker, of driver containers, Google's nodes, NixOS and WSL."""
 _ELF64 = b"\x7fELF\x02\x01"
 """A 64-bit file, little endian."""
 _HEADER = Struct("<32sQQ6xHHHH2x")
-"""Of an ELF file: where its tables of segments and sections begin, and the size and number of their entries.
+"""ELF header: the positions of its tables of segments and sections, and the size and number of their entries.
 
-https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
+https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html.
 """
 _SEGMENT = Struct("<8xQ16xQ16x")
-"""Of a segment: where it begins in the file, and its length there."""
+"""ELF segment: its position in the file, and its length there."""
 
 
 class LibraryLoader:
-    """Gives the module ``pynvml``, bound to the library as it is now. For one thread.
+    """Loads the module ``pynvml``, bound to the current library. For one thread.
 
-    Nothing may be in a call of the library, nor use a handle of it, when it is loaded again.
+    While it is loaded again, no call of the library may run and no handle be used.
     """
 
     def __init__(self, folders: Sequence[str] = FOLDERS) -> None:
@@ -59,7 +59,7 @@ class LibraryLoader:
         self._library: ctypes.CDLL | None = None
 
     def load(self) -> ModuleType | None:
-        """Load the library and return the module; None where there is no library that can be loaded."""
+        """Load the library and return the module; None without a loadable library."""
         former = _mapped_folders() if self._library is not None else []
         self.unload()
         named = os.environ.get("LD_LIBRARY_PATH", "").split(":")
@@ -75,14 +75,14 @@ class LibraryLoader:
         return None
 
     def unload(self) -> None:
-        """Unload the library, where one is loaded."""
+        """Unload the library if it is loaded."""
         if self._library is not None:
             _ctypes.dlclose(self._library._handle)  # noqa: SLF001 - ctypes has no other way
             self._library = None
 
 
 def _bound(library: ctypes.CDLL) -> ModuleType:
-    """The module with that library in place of the one that it would load by itself, once and for all."""
+    """Bind the module permanently to that library instead of the one that it would load."""
     module = import_module("pynvml")
     module.nvmlLib = library  # type: ignore[attr-defined]
     module._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
@@ -90,7 +90,7 @@ def _bound(library: ctypes.CDLL) -> ModuleType:
 
 
 def _mapped_folders() -> list[str]:
-    """The folders of the library's files that this process has mapped, those that were deleted among them."""
+    """Return the folders of the library's files that this process has mapped, including deleted ones."""
     maps = (files.read("/proc/self/maps") or b"").decode(errors="replace")
     paths = (line.split(maxsplit=5)[5] for line in maps.splitlines() if "/libnvidia-ml.so" in line)
     return list(dict.fromkeys(path.rpartition("/")[0] for path in paths))
@@ -106,7 +106,7 @@ def _configured_folders() -> list[str]:
 
 
 def is_whole(path: Path) -> bool:
-    """True for a library whose file has everything that its headers name: it is not being written any more."""
+    """True for a library file that contains everything that its headers name: it is completely written."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size

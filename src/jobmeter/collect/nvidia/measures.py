@@ -1,4 +1,4 @@
-"""Metrics of a device: for each call of NVML the metrics that it gives, in the catalogue's units."""
+"""Metrics of a device: the metrics of each NVML call, in the catalogue's units."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -39,7 +39,7 @@ _PROFILE: Mapping[int, str] = {
 
 
 class Measure(NamedTuple):
-    """A call of NVML: the metrics that it may give, and how they are read."""
+    """Call of NVML: the metrics that it may give, and their conversion."""
 
     metrics: tuple[str, ...]
     read: Callable[[NvmlDevice], Mapping[str, float]]
@@ -76,7 +76,7 @@ MEASURES = (
     Measure(tuple(metric for metric, _ in _FIELDS.values()), _fields),
     Measure(tuple(_PROFILE.values()), _profile),
 )
-"""Read at every turn."""
+"""Measures read at every collection."""
 
 SLOW_MEASURES = (
     _of(Reading.POWER_LIMIT, _MILLI, "gpu.power.limit"),
@@ -86,4 +86,4 @@ SLOW_MEASURES = (
     _of(Reading.REMAPPED_ROWS, 1.0, *_REMAPPED),
     _of(Reading.PCIE_REPLAYS, 1.0, "gpu.pcie.replay"),
 )
-"""Read once a minute: limits, and counters of errors."""
+"""Measures read once a minute: limits, and counters of errors."""

@@ -1,4 +1,4 @@
-"""Events about devices that stop being measured, and that are measured again."""
+"""Events about devices that stop being measured, or are measured again."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Kind(NamedTuple):
-    """The event of a state: its reason, level, what happened and what to do."""
+    """Event of a state: its reason, level, description and advice."""
 
     reason: str
     level: Level
@@ -41,7 +41,7 @@ _KINDS: Mapping[DeviceState, _Kind] = MappingProxyType(
         DeviceState.NO_PERMISSION: _Kind(
             GPU_NOT_PERMITTED,
             Level.WARNING,
-            "may not be opened by the agent",
+            "is not accessible to the agent",
             "Let the agent open the GPU's file, outside of control groups that forbid it.",
         ),
     }
@@ -51,13 +51,14 @@ _MISMATCH = (
     "driver, or give the agent's container the new library; the agent tries again each minute."
 )
 _AT_FIRST = frozenset({DeviceState.DRIVER_NOT_LOADED, DeviceState.LIBRARY_MISSING})
-"""States that are no event where a device never was in another one: it is set up so."""
+"""States that are no event if a device never had another one: it is configured that way."""
 
 
 class DeviceStates:
-    """See ``RecordSource``: an event for each change between measured and not. One thread updates, another may read.
+    """Record source: an event for each change between measured and not. One thread updates, another may read.
 
-    It is an event of each replica that has the device, of the node where none has it; ``alone`` makes none of the node.
+    The event belongs to each replica that has the device, without any to the node; ``alone`` suppresses events of the
+    node.
     """
 
     def __init__(self, place: Place, *, alone: bool = False) -> None:
@@ -99,12 +100,12 @@ class DeviceStates:
         for index in sorted(self._states.keys() - {device.index for device in devices}):
             del self._states[index]
             name = device_name(index)
-            text = f"{name} is not there any more: the driver has {len(devices)} GPUs now. {_ERRORS}"
+            text = f"{name} has disappeared: the driver has {len(devices)} GPUs now. {_ERRORS}"
             self._report(now_ms, GPU_LOST, Level.ERROR, text, self._owners.get(index, ()), name)
         self._owners = owners
 
     def records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
-        """See ``RecordSource.records``."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return Records(events=events)
 

@@ -1,1 +1,1 @@
-"""The jobs of a node's pods, by the records of the cluster's watcher."""
+"""Jobs of a node's pods, by the records of the cluster's watcher."""

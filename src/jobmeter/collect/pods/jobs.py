@@ -1,4 +1,4 @@
-"""Renames samples of pods to their jobs; they wait while the job of a pod is unknown."""
+"""Rename samples of pods to their jobs; samples wait while the job of a pod is unknown."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -15,24 +15,24 @@ from jobmeter.model.pod import MOST_PODS, PodReplica, pod_of_job
 from jobmeter.model.record import EventRecord, JobRecord, Records
 
 PATIENCE = 60.0
-"""Seconds for which a pod waits whose job is unknown to the server."""
+"""Seconds that a pod waits if the server does not know its job."""
 LONGEST = 600.0
-"""Seconds for which a pod waits while the server does not answer at all."""
+"""Seconds that a pod waits while the server does not answer at all."""
 MOST_SAMPLES = 30_000
 """Most waiting samples; beyond that the longest waiting pod is sent under its own name."""
 _AGAIN = 60.0
-"""Seconds between requests for a pod that waits no longer."""
+"""Seconds between requests for a pod that no longer waits."""
 _FORGET = 3_600.0
 _MOST = 10_000
 _FILE = "pods.json"
 _MOST_STORED = 2_000
-"""Pods that are remembered; those that were learnt of longest ago are forgotten first."""
+"""Most remembered pods; the oldest are dropped first."""
 
 
 class PodDirectory:
-    """The pods with known jobs, stored in a folder over a restart of the agent, when the server may be unavailable.
+    """Pods with known jobs, stored in a folder over a restart of the agent, when the server may be unavailable.
 
-    None: in memory only. Not for concurrent changes.
+    Without a folder: in memory only. Not for concurrent changes.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -48,7 +48,7 @@ class PodDirectory:
         return bool(self._pods)
 
     def get(self, uid: str) -> PodReplica | None:
-        """The replica of the pod, None where unknown."""
+        """Return the replica of the pod; None if unknown."""
         return self._pods.get(uid)
 
     def add(self, found: Iterable[PodReplica]) -> None:
@@ -62,9 +62,9 @@ class PodDirectory:
 
 
 class PodJobs:
-    """Renames samples and records of pods to those of their jobs, once these are known.
+    """Renames samples and records of pods to their jobs, once these are known.
 
-    ``samples``, ``records`` and ``released`` are for one thread; the others are thread safe.
+    ``samples``, ``records`` and ``released`` are for one thread; the others are thread-safe.
 
     A pod with an unknown job waits, unless no pod of this node ever had a known one: without a watcher in the cluster
     no pod waits after the first minute. Nothing is dropped: after the longest wait samples are sent under the name that
@@ -74,24 +74,24 @@ class PodJobs:
     def __init__(
         self, processes: Callable[[], Iterable[Process]], monotonic: Callable[[], float], state: Path | None = None
     ) -> None:
-        """``state``: folder in which to remember the pods over a restart of the agent."""
+        """``state`` is a folder that stores the pods over a restart of the agent."""
         self._processes = processes
         self._monotonic = monotonic
         self._directory = PodDirectory(state)
         self._pods: dict[str, Pod] = {}
         self._lock = Lock()
         self._found_any = bool(self._directory)
-        self._in_vain = False
+        self._any_overdue = False
         self._patient = True
 
     @property
     def waiting(self) -> int:
-        """Samples that wait."""
+        """Number of waiting samples."""
         with self._lock:
             return sum(len(pod.samples) for pod in self._pods.values())
 
     def owner(self, owner: Owner) -> Owner | None:
-        """The replica of a process, by the name that the node gives it; None while a pod waits for its job."""
+        """Return the replica of a process by its node's name for it; None while a pod waits for its job."""
         uid = pod_of_job(owner.job)
         if not uid:
             return owner
@@ -100,7 +100,7 @@ class PodJobs:
             return pod.owner(owner.attempt) if pod is not None and pod.resolved else None
 
     def samples(self, samples: Samples) -> Samples:
-        """These samples and earlier ones whose names are now known, each with its own time."""
+        """Return these samples and earlier ones whose names are now known, each with its own time."""
         now = self._monotonic()
         with self._lock:
             self._find_pods(now)
@@ -122,7 +122,7 @@ class PodJobs:
         return ready
 
     def records(self, records: Records) -> Records:
-        """Those of these records whose names are known; the others are ``released`` later."""
+        """Return the records whose names are known; the others are ``released`` later."""
         now = self._monotonic()
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
@@ -146,7 +146,7 @@ class PodJobs:
         return Records(jobs=jobs, nodes=records.nodes, events=events)
 
     def released(self) -> Records:
-        """Earlier records whose names are now known."""
+        """Return earlier records whose names are now known."""
         jobs: list[JobRecord] = []
         events: list[EventRecord] = []
         with self._lock:
@@ -159,7 +159,7 @@ class PodJobs:
         return Records(jobs=jobs, events=events)
 
     def unresolved(self) -> list[str]:
-        """The pods to request from the server now, least recently requested first."""
+        """Return the pods to request from the server now, least recently requested first."""
         now = self._monotonic()
         with self._lock:
             some = [
@@ -216,9 +216,9 @@ class PodJobs:
         room = MOST_SAMPLES - sum(len(pod.samples) for pod in waiting)
         for pod in waiting:
             overdue = pod.answered is not None and now - pod.answered >= PATIENCE
-            self._in_vain = self._in_vain or overdue
-            hopeless = self._in_vain and not self._found_any
-            if overdue or hopeless or room < 0 or now - pod.began >= LONGEST:
+            self._any_overdue = self._any_overdue or overdue
+            watcher_absent = self._any_overdue and not self._found_any
+            if overdue or watcher_absent or room < 0 or now - pod.began >= LONGEST:
                 pod.abandoned = True
                 room += len(pod.samples)
 

@@ -1,4 +1,4 @@
-"""A pod on this node: what waits for the name of its job, and how samples and records are renamed."""
+"""Pod on this node: data that waits for the name of its job, and renaming of samples and records."""
 
 from dataclasses import dataclass, field, replace
 
@@ -10,15 +10,15 @@ from jobmeter.model.record import EventRecord, JobRecord, ReplicaRecord
 from jobmeter.model.sample import Sample
 
 MOST_RECORDS = 64
-"""Records of one pod that wait; the oldest go out under the pod's own name beyond that."""
+"""Most waiting records of a pod; beyond that the oldest are sent under the pod's own name."""
 
 
 @dataclass(slots=True)
 class Pod:
-    """One pod. Times are seconds of a monotonic clock.
+    """Pod. Times are seconds of a monotonic clock.
 
-    ``guess`` is the replica in its host name, None for none; ``replica`` the watcher's. The pod is ``abandoned`` after
-    the longest wait. ``answered`` is when the server first answered without knowing it.
+    ``guess`` is the replica in its host name, if any; ``replica`` the watcher's. The pod is ``abandoned`` after the
+    longest wait. ``answered`` is the time of the server's first answer that did not know it.
     """
 
     uid: str
@@ -35,16 +35,16 @@ class Pod:
 
     @property
     def resolved(self) -> bool:
-        """Whether its samples go out without waiting."""
+        """True if its samples are sent without waiting."""
         return self.replica is not None or self.abandoned
 
     @property
     def waits(self) -> bool:
-        """Whether something of it waits."""
+        """True if any of its data waits."""
         return bool(self.samples or self.jobs or self.events)
 
     def owner(self, attempt: int) -> Owner:
-        """The replica of a run of its containers, as known now."""
+        """Return the replica of a run of its containers, as known now."""
         if self.replica is not None:
             found = self.replica
             return Owner(found.job, found.replica, found.first + attempt, found.project)
@@ -53,7 +53,7 @@ class Pod:
         return Owner(job_of_pod(self.uid), "worker-0", attempt)
 
     def sample(self, sample: Sample) -> Sample:
-        """The sample under the name of that replica."""
+        """Rename the sample to that replica."""
         series = sample.series
         owner = self.owner(series.attempt)
         renamed = replace(
@@ -66,7 +66,7 @@ class Pod:
         return sample._replace(series=renamed)
 
     def event(self, event: EventRecord) -> EventRecord:
-        """The event under the name of that replica."""
+        """Rename the event to that replica."""
         owner = self.owner(event.attempt)
         return msgspec.structs.replace(
             event,
@@ -77,9 +77,9 @@ class Pod:
         )
 
     def job(self, record: JobRecord) -> JobRecord | None:
-        """The record under the name of that replica's job, reduced to what the watcher cannot know: ranks and devices.
+        """Rename the record to that replica's job, reduced to ranks and devices, which the watcher cannot know.
 
-        None where nothing is left; the watcher reports starts and ends.
+        None if nothing is left; the watcher reports starts and ends.
         """
         replicas = [self._replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
         owner = self.owner(0)

@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 
 
 class PodPoller:
-    """A thread that polls every interval, 1 to 10 s, for pods with unknown jobs.
+    """Thread that polls every interval, 1 to 10 s, for pods with unknown jobs.
 
-    Without such pods it sends nothing. It stops where the server has no such endpoint.
+    Without such pods it sends nothing. It stops if the server has no such endpoint.
     """
 
     def __init__(self, place: Place, connect: Callable[[], Requester], pods: PodJobs, interval_ms: int) -> None:
@@ -43,7 +43,7 @@ class PodPoller:
         self._stopping.set()
 
     def last_poll(self) -> None:
-        """Poll once more where the server answered last time, and let nothing wait from then on.
+        """Poll once more if the server answered last time, and stop waiting from then on.
 
         Takes 3 s at most; a later answer is ignored.
         """
@@ -59,11 +59,11 @@ class PodPoller:
                 return
 
     def _try(self) -> bool:
-        """Poll once; False where another poll is useless."""
+        """Poll once. False if another poll is useless."""
         try:
             self.poll_once()
         except NotFoundError:
-            _log.info("the server has no endpoint for pods: they go by their own names")
+            _log.info("the server has no endpoint for pods: pods keep their own names")
             self._answers = False
             self._pods.abandon()
             return False
@@ -77,7 +77,7 @@ class PodPoller:
         return True
 
     def poll_once(self) -> int:
-        """Poll once; the number of pods requested."""
+        """Poll once. Returns the number of pods requested."""
         uids = self._pods.unresolved()
         if not uids:
             return 0

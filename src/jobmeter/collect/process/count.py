@@ -14,10 +14,10 @@ from jobmeter.collect.process.totals import Reading, Totals
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The final figures of a process that was waited for.
+    """Final figures of a process that was waited for.
 
-    ``io`` is None where it could not be read. ``groups`` are the control groups that its replica has for itself.
-    ``waited_seconds`` is the part of ``cpu_seconds`` that was its children's, None where it is unknown.
+    ``io`` is absent if it could not be read. ``groups`` are the replica's own control groups. ``waited_seconds`` is the
+    children's part of ``cpu_seconds``, absent if unknown.
     """
 
     key: Key
@@ -31,10 +31,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """The final figures of a process that another than this one may have waited for.
+    """Final figures of a process that another process may have waited for.
 
-    ``own_seconds`` are without those of its children; ``waited_seconds`` are those of children that are not counted by
-    themselves. ``parent`` is a number.
+    ``own_seconds`` exclude its children; ``waited_seconds`` cover children that are not counted individually.
+    ``parent`` is a number.
     """
 
     key: Key
@@ -51,7 +51,7 @@ _NAMES = {Place.INSIDE: "cpu", Place.OUTSIDE: "outside"}
 
 
 class Account(NamedTuple):
-    """CPU time of a replica by where it was used."""
+    """CPU time of a replica by place."""
 
     owner: Owner
     place: Place = Place.INSIDE
@@ -60,9 +60,9 @@ class Account(NamedTuple):
 class ProcessCounters:
     """Counts that never decrease as processes come and go.
 
-    CPU time used outside of the replica's own groups is counted apart, and not at all in those of another replica. A
-    process that left them between two updates counts as inside until the later one, for when it left is unknown. So
-    does what a process used before its first update, unless its parent was outside.
+    CPU time outside the replica's own groups is counted separately; CPU time in another replica's groups is not
+    counted. A process that left its groups between two updates counts as inside until the later one, because the time
+    is unknown. So does usage before its first update, unless its parent was outside.
     """
 
     def __init__(self, proc_root: str, ticks_per_second: int = 0) -> None:
@@ -81,10 +81,9 @@ class ProcessCounters:
         places: Mapping[Key, Place] | None = None,
         joined: Collection[Key] = frozenset(),
     ) -> None:
-        """Update with the current processes, and the final figures of those that were reaped, or have departed.
+        """Update with the current processes, and the final figures of reaped or departed ones.
 
-        ``places`` has the processes that are not inside. Of those in ``joined`` that are new here, what
-        they have used until now was for nobody.
+        ``places`` has the processes that are not inside. For new ones in ``joined``, earlier usage belongs to nobody.
         """
         processes, ended, places = list(processes), list(ended), dict(places or {})
         keys = {process.stat.key.pid: process.stat.key for process in processes}
@@ -110,7 +109,7 @@ class ProcessCounters:
         self._io.update(
             io,
             {final.key: Reading(final.owner, final.io) for final in ended if final.io is not None},
-            # What is known of others is newer in their last reading, with what their children had moved.
+            # For other processes their last reading is newer, with the usage that their children passed on.
             {
                 one.key: Reading(one.owner, one.io, numbers.get(one.parent))
                 for one in departed
@@ -121,7 +120,7 @@ class ProcessCounters:
         self._accounts = {key: reading.owner for key, reading in cpu.items()}
 
     def totals(self) -> dict[Owner, dict[str, float]]:
-        """By replica: ``cpu`` and ``outside`` in seconds, ``read`` and ``write`` in bytes, each where it is known."""
+        """Return by replica: ``cpu`` and ``outside`` in seconds, ``read`` and ``write`` in bytes, if known."""
         sums: dict[Owner, dict[str, float]] = {}
         for account, values in self._cpu.totals().items():
             if (name := _NAMES.get(account.place)) is not None:
@@ -144,7 +143,7 @@ class ProcessCounters:
         )
 
     def forget(self, owners: set[Owner]) -> None:
-        """Drop the counts of replicas that are over."""
+        """Drop the counts of finished replicas."""
         self._cpu.forget([Account(owner, place) for owner in owners for place in Place])
         self._io.forget(owners)
 

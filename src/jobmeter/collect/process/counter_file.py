@@ -11,7 +11,7 @@ from jobmeter.collect.files import boot_id
 from jobmeter.collect.state_file import StateFile
 
 Reached = dict[Owner, dict[str, float]]
-"""The values of counters by name, for each replica."""
+"""Values of counters by name, for each replica."""
 
 
 class _Entry(msgspec.Struct):
@@ -30,10 +30,10 @@ class _File(msgspec.Struct):
 
 
 class CounterFile:
-    """Stores the counters in a file, replaced as a whole. A file that cannot be read or written costs nothing else.
+    """Stores the counters in a file that is replaced atomically. An unreadable or unwritable file affects nothing else.
 
-    ``saved_ms`` is when the loaded file was written, in milliseconds since the machine started; None where that is not
-    known. A process that started later is not included.
+    ``saved_ms`` is the time of the loaded file, in milliseconds since the machine started; None if unknown. Processes
+    that started later are not included.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -43,7 +43,7 @@ class CounterFile:
         self._last: Mapping[Owner, Mapping[str, float]] = {}
 
     def load(self) -> Reached:
-        """What was saved last; empty when nothing was, or when the machine has been started since."""
+        """Return the saved counters; empty without any, or if the machine has been restarted since."""
         entries: list[_Entry] = []
         found = self._file.load()
         if isinstance(found, list):
@@ -53,7 +53,7 @@ class CounterFile:
         return {Owner(entry.job, entry.replica, entry.attempt): entry.reached for entry in entries}
 
     def save(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
-        """Save what the counters have reached, when that has changed."""
+        """Save the counters if they have changed."""
         if self._file.path is None or reached == self._last:
             return
         self._last = {owner: dict(counts) for owner, counts in reached.items()}

@@ -1,9 +1,9 @@
-"""Memory of single processes, read at a bounded pace: their proportional set sizes, and the most that each ever had.
+"""Memory of single processes, read at a bounded pace: their proportional set sizes, and the peak of each.
 
 The resident size of a process includes every page that it shares: added up over forked data loaders a page counts once
 for each of them. The proportional set size (Pss) divides each page by the number of its users, so that sums are right
 (https://docs.kernel.org/filesystems/proc.html, ``smaps_rollup``). The kernel walks the whole page table for it, for
-about 10 ms a GiB: so there is a budget of CPU time, and what it does not cover is estimated from an earlier reading.
+about 10 ms per GiB. So there is a budget of CPU time, and the rest is estimated from earlier readings.
 """
 
 import time
@@ -17,14 +17,14 @@ from jobmeter.collect.budget import Budget
 from jobmeter.collect.process.stat import Key, ProcessStat, read_high_water, read_stat
 
 SHARE = 0.0025
-"""The part of one core that readings may take over time."""
+"""Share of one core for readings, over time."""
 BURST_SECONDS = 0.25
 """CPU time that may be taken at once after a pause."""
 _KIB = 1024
 
 
 class MemoryMeasure(StrEnum):
-    """A way in which the memory of a replica is measured."""
+    """Way of measuring the memory of a replica."""
 
     GROUP = "working set of the control group"
     PROPORTIONAL = "proportional set sizes"
@@ -32,9 +32,9 @@ class MemoryMeasure(StrEnum):
 
 
 class _Reading(NamedTuple):
-    """``turn`` numbers all readings.
+    """Reading; ``turn`` numbers all readings.
 
-    ``value`` is None where the process has none, or may not be read; ``resident`` is its size at that time.
+    ``value`` is absent if the process has none, or is not readable; ``resident`` is its size at that time.
     """
 
     turn: int
@@ -44,14 +44,14 @@ class _Reading(NamedTuple):
 
 @dataclass(slots=True)
 class _Kind:
-    """A figure that a process has, the way to read it, and the last readings."""
+    """Figure of a process: its reader, and the last readings."""
 
     read: Callable[[ProcessStat], float | None]
     readings: dict[Key, _Reading] = field(default_factory=dict)
 
 
 class ProcessMemory:
-    """Remembers the last readings of the living processes. For one thread."""
+    """Last readings of the living processes. For one thread."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ProcessMemory:
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``clock`` gives seconds that pass, ``cpu`` those that this thread has computed."""
+        """``clock`` returns elapsed seconds, ``cpu`` CPU seconds of this thread."""
         self._proc = proc_root
         self._budget = Budget(SHARE, BURST_SECONDS, clock, cpu)
         self._proportional = _Kind(self._pss)
@@ -67,9 +67,9 @@ class ProcessMemory:
         self._turn = 0
 
     def update(self, shared: Iterable[ProcessStat], own: Iterable[ProcessStat]) -> None:
-        """Read as many as the budget allows, the longest unread first, and forget all other processes.
+        """Read as many as the budget allows, the longest unread first, and drop all other processes.
 
-        Of ``shared`` the proportional set size is read, of ``own`` the most that each ever had.
+        For ``shared`` the proportional set size is read, for ``own`` the peak of each.
         """
         due: list[tuple[int, int, _Kind, ProcessStat]] = []
         for kind, stats in ((self._proportional, shared), (self._highest, own)):
@@ -87,9 +87,9 @@ class ProcessMemory:
         self._budget.end()
 
     def proportional(self, stats: Iterable[ProcessStat]) -> tuple[float, MemoryMeasure]:
-        """The memory of these processes together, and how it was measured.
+        """Return the total memory of these processes, and how it was measured.
 
-        A process that is not read yet is taken to share as much as the others do.
+        An unread process is assumed to share as much as the others.
         """
         read: list[tuple[float, int]] = []
         unread: list[int] = []
@@ -109,7 +109,7 @@ class ProcessMemory:
         return found + part * sum(unread) + resident, measure
 
     def highest(self, stat: ProcessStat) -> float | None:
-        """The most memory that this process ever had in use; None where the kernel does not say."""
+        """Return the peak memory of this process; None if the kernel does not tell."""
         reading = self._highest.readings.get(stat.key)
         if reading is None:
             return float(stat.memory)
@@ -125,12 +125,12 @@ class ProcessMemory:
         if value is not None:
             return value
         again = read_stat(self._proc, stat.key.pid)
-        # One that is about to end has given back its memory.
+        # A process that is about to end has released its memory.
         return None if again and again.key == stat.key and again.memory and not again.ended else float(stat.memory)
 
 
 def _since(value: float, before: int, now: int) -> float:
-    """A proportional size of some time ago: what came since is the process's own, what went was of both kinds."""
+    """Update an older proportional size: growth is the process's own memory, shrinkage is of both kinds."""
     if now >= before:
         return value + now - before
     return value * now / before if before else 0.0

@@ -1,4 +1,4 @@
-"""One process as /proc describes it."""
+"""Process as described by /proc."""
 
 import os
 import pwd
@@ -18,9 +18,9 @@ class Key(NamedTuple):
 
 
 class ProcessStat(NamedTuple):
-    """What /proc/PID/stat says.
+    """Content of /proc/PID/stat.
 
-    ``cpu_ticks`` is of the process and the children that it has waited for; ``waited_ticks`` is the children's part.
+    ``cpu_ticks`` covers the process and the children that it has waited for; ``waited_ticks`` is the children's part.
     """
 
     key: Key
@@ -38,7 +38,7 @@ class ProcessStat(NamedTuple):
 
 
 def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
-    """The process of that number, None when there is none. ``memory`` is resident, in bytes."""
+    """Read the process of that number; None if it does not exist. ``memory`` is resident, in bytes."""
     text = files.read(f"{proc_root}/{pid}/stat")
     if not text:
         return None
@@ -58,18 +58,18 @@ def read_stat(proc_root: str, pid: int) -> ProcessStat | None:
 
 
 def read_high_water(proc_root: str, pid: int) -> float | None:
-    """Return the most memory that a process ever had resident, in bytes, or None where the kernel does not say.
+    """Return the peak resident memory of a process, in bytes; None if the kernel does not tell.
 
-    Unlike ``ru_maxrss`` it leaves out the program that this one was started by.
+    Unlike ``ru_maxrss`` it excludes the program that started this one.
     """
     kib = (files.read_pairs(f"{proc_root}/{pid}/status") or {}).get(b"VmHWM")
     return None if kib is None else kib * 1024.0
 
 
 def read_io(proc_root: str, pid: int) -> tuple[float, float] | None:
-    """Bytes that the process and the children it has waited for read from and wrote to storage.
+    """Return the bytes that the process and its waited-for children read from and wrote to storage.
 
-    None when the process is gone or may not be read.
+    None if the process is gone or not readable.
     """
     values = files.read_pairs(f"{proc_root}/{pid}/io")
     if values is None or b"read_bytes" not in values or b"write_bytes" not in values:
@@ -78,7 +78,7 @@ def read_io(proc_root: str, pid: int) -> tuple[float, float] | None:
 
 
 def real_user(proc_root: str, pid: int) -> int | None:
-    """The number of the user who started a process, whoever's rights it has taken on; None when it is gone."""
+    """Return the number of the user who started a process, whatever rights it has taken on; None if it is gone."""
     for line in (files.read(f"{proc_root}/{pid}/status") or b"").splitlines():
         if line.startswith(b"Uid:"):
             return int(line.split()[1])
@@ -89,7 +89,7 @@ def real_user(proc_root: str, pid: int) -> int | None:
 
 
 def user_name(uid: int) -> str:
-    """The name of a user, its number where it has none."""
+    """Return the name of a user, or the number without a name."""
     try:
         return valid_text(pwd.getpwuid(uid).pw_name)
     except KeyError:
@@ -97,5 +97,5 @@ def user_name(uid: int) -> str:
 
 
 def all_pids(proc_root: str) -> list[int]:
-    """The numbers of all processes there are, in the order of their numbers."""
+    """List the numbers of all processes, ascending."""
     return sorted(int(name) for name in os.listdir(proc_root) if name.isdigit())  # noqa: PTH208

@@ -21,7 +21,7 @@ def machine_limits(proc_root: str) -> Allowance:
 
 
 def allowance(proc_root: str, pid: int, reader: GroupReader, machine: Allowance) -> Allowance:
-    """Cores and bytes that a process may use by its groups, its CPU set and the machine.
+    """Return the cores and bytes that a process may use by its groups, its CPU set and the machine.
 
     None for a process that is gone.
     """
@@ -33,14 +33,14 @@ def allowance(proc_root: str, pid: int, reader: GroupReader, machine: Allowance)
 
 
 def own_limits(proc_root: str, pid: int, hierarchies: Hierarchies) -> dict[str, float]:
-    """What ``allowance`` gives, by metric; a limit that is unknown is left out."""
+    """Return the allowance of a process by metric; unknown limits are left out."""
     cpu, memory = allowance(proc_root, pid, GroupReader(hierarchies), machine_limits(proc_root))
     limits = {"cpu.limit": cpu, "memory.limit": memory}
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def affinity(proc_root: str, pid: int) -> float | None:
-    """How many CPUs the process may run on."""
+    """Count the CPUs that the process may run on."""
     for line in (files.read(f"{proc_root}/{pid}/status") or b"").splitlines():
         if line.startswith(b"Cpus_allowed_list:"):
             return count_cpus(line.partition(b":")[2])
@@ -48,7 +48,7 @@ def affinity(proc_root: str, pid: int) -> float | None:
 
 
 def network_namespace(proc_root: str, pid: int | str) -> str | None:
-    """The identity of the process's network namespace, None where it may not be read."""
+    """Return the identity of the process's network namespace; None if not readable."""
     try:
         return os.readlink(f"{proc_root}/{pid}/ns/net")  # noqa: PTH115
     except OSError:
@@ -56,7 +56,7 @@ def network_namespace(proc_root: str, pid: int | str) -> str | None:
 
 
 def network_bytes(proc_root: str, pid: int) -> tuple[float, float] | None:
-    """Bytes received and sent in the process's network namespace, without the loopback."""
+    """Return the bytes received and sent in the process's network namespace, without the loopback."""
     text = files.read(f"{proc_root}/{pid}/net/dev")
     if text is None:
         return None

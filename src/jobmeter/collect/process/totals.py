@@ -1,14 +1,15 @@
 """Sums of the counters of processes that come and go. They never decrease and never exceed the real usage.
 
-A process's counters include those of the children that it has waited for. So when a child is gone, its usage appears in
-its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would be lost. Each
-update compares the usage of ended children with the amount that their parent took over, and adds the rest to the owner.
+A process's counters include the counters of children that it has waited for. So when a child is gone, its usage appears
+in its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would be lost.
+Each update compares the usage of ended children with the amount that their parent took over, and adds the rest to the
+owner.
 
 Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
-What a living ancestor has not taken over is therefore retained at the second update in which it has not. A process
-that was missing and is back, or whose final figures come late, is not counted twice.
+Usage that no living ancestor has taken over is therefore retained only at the second update. A process that was missing
+and is back, or whose final figures come late, is not counted twice.
 
-A process may change its owner: what it had used until then stays with the owner before.
+A process may change its owner: its earlier usage stays with the previous owner.
 """
 
 from collections import defaultdict
@@ -22,15 +23,15 @@ O = TypeVar("O", bound=Hashable)  # noqa: E741
 Values = tuple[float, ...]
 
 _REMEMBERED = 4_096
-"""How many vanished processes are remembered, in case they reappear."""
+"""Most vanished processes that are remembered, in case they reappear."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[K, O]):
-    """The counts of one process, its owner, and its parent, which will take over its counts.
+    """Counts of one process, its owner, and its parent, which will take over its counts.
 
-    ``waited`` is the part of ``values`` that was taken over from children; None where that is unknown. A process that
-    is ``late`` is older than its membership: what it had used before its first reading is nobody's.
+    ``waited`` is the part of ``values`` that was taken over from children; absent if unknown. A process that is
+    ``late`` is older than its membership: usage before its first reading belongs to nobody.
     """
 
     owner: O
@@ -42,7 +43,7 @@ class Reading(Generic[K, O]):
 
 @dataclass(frozen=True, slots=True)
 class _Missing(Generic[K, O]):
-    """A process that is gone: its last counts, all readings of that time, and its heir."""
+    """Process that is gone: its last counts, all readings of that time, and its heir."""
 
     reading: Reading[K, O]
     base: Mapping[K, Reading[K, O]]
@@ -51,13 +52,13 @@ class _Missing(Generic[K, O]):
 
 @dataclass(slots=True)
 class _Retained:
-    """Counts retained of processes that went missing together."""
+    """Retained counts of processes that went missing together."""
 
     values: Values
 
 
 class Totals(Generic[K, O]):
-    """The sums by owner. ``width`` is the number of counters of each process. Not safe for several threads."""
+    """Sums by owner. ``width`` is the number of counters of each process. Not thread-safe."""
 
     def __init__(self, width: int) -> None:
         self._zero: Values = (0.0,) * width
@@ -81,9 +82,9 @@ class Totals(Generic[K, O]):
     ) -> None:
         """Update with the current counts.
 
-        ``ended`` are final counts of processes that were reaped since the last call by a parent that is none of these,
-        ``left`` those of processes whose parent may have taken them over. The latter hold of their children what those
-        had used that were reaped before the last call.
+        ``ended`` are final counts of processes reaped since the last call by a parent outside. ``left`` are final
+        counts of processes whose parent may have taken them over; they include the usage of their children that were
+        reaped before the last call.
         """
         final, last = ended or {}, left or {}
         now = {**live, **final}
@@ -116,14 +117,14 @@ class Totals(Generic[K, O]):
         return sums
 
     def forget(self, owners: Iterable[O]) -> None:
-        """Drop the sums of owners that are over."""
+        """Drop the sums of finished owners."""
         for owner in owners:
             self._gone.pop(owner, None)
             self._floors.pop(owner, None)
             self._highest.pop(owner, None)
 
     def _begin_reading(self, key: K, reading: Reading[K, O]) -> None:
-        """Leave to the owner before, or to nobody, what a process has used that is an owner's from now on."""
+        """Assign earlier usage of a process that joins an owner to its previous owner, or to nobody."""
         missing = self._missing.get(key)
         before = missing.reading if missing else self._last.get(key)
         if before is None:
@@ -137,7 +138,7 @@ class Totals(Generic[K, O]):
     def _divide_missing(
         self, gone: dict[K, _Missing[K, O]], now: Mapping[K, Reading[K, O]], final: Mapping[K, Reading[K, O]]
     ) -> dict[K, _Missing[K, O]]:
-        """Add to owners what ended processes had counted and no heir took over; returns those still undecided."""
+        """Add counts of ended processes that no heir took over to their owners. Returns the undecided processes."""
         together: defaultdict[tuple[K | None, int], list[K]] = defaultdict(list)
         for key, missing in gone.items():
             together[self._heir(missing, now), id(missing.base)].append(key)
@@ -185,7 +186,7 @@ class Totals(Generic[K, O]):
         self._gone[reading.owner] = _subtract(self._gone.get(reading.owner, self._zero), back)
 
     def _heir(self, missing: _Missing[K, O], now: Mapping[K, Reading[K, O]]) -> K | None:
-        """The nearest living ancestor; None where there is none."""
+        """Return the nearest living ancestor; None without one."""
         parent = missing.reading.parent if missing.heir is None else missing.heir
         steps = len(missing.base) + len(self._last)
         while parent is not None and parent not in now and steps:

@@ -1,1 +1,1 @@
-"""The kernel's own events about processes, which miss none that begins and ends between two scans."""
+"""Kernel events about processes, which include those that begin and end between two scans."""

@@ -1,7 +1,7 @@
-"""Begins and ends of processes: the kernel's process connector, ``include/uapi/linux/cn_proc.h``.
+"""Starts and ends of processes: the kernel's process connector, ``include/uapi/linux/cn_proc.h``.
 
-It needs CONFIG_PROC_EVENTS, the machine's own namespaces of processes, users and networks, and CAP_NET_ADMIN, which
-Linux 6.6 and later do without.
+It needs CONFIG_PROC_EVENTS, the machine's own namespaces of processes, users and networks, and, before Linux 6.6,
+CAP_NET_ADMIN.
 """
 
 import select
@@ -56,10 +56,10 @@ _FORKS = (
 
 
 class Connector:
-    """Reports forks, programs that processes begin to run (exec), and, with ``ends``, ends. For one thread."""
+    """Reports forks, started programs (exec), and, with ``ends``, ends. For one thread."""
 
     def __init__(self, *, ends: bool) -> None:
-        """Raises OSError where the kernel does not report them to this process."""
+        """Raise OSError if the kernel does not report events to this process."""
         self._socket = EventSocket(_FAMILY, _GROUP, _STRIDE, (*_BEGINS, *(_ENDS if ends else _NO_ENDS), *_FORKS))
         try:
             self._request(_LISTEN)
@@ -70,18 +70,18 @@ class Connector:
 
     @property
     def overruns(self) -> int:
-        """How often events were lost because too many waited."""
+        """Number of times that events were lost because too many waited."""
         return self._socket.overruns
 
     def fileno(self) -> int:
-        """The descriptor, which is readable while events wait."""
+        """Return the descriptor, which is readable while events wait."""
         return self._socket.fileno()
 
     def changes(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """The changes that wait, oldest first, at most 256.
+        """Yield the waiting changes, oldest first, at most 256.
 
-        FORK with the number of the parent in the third place, and of the child in the last. EXEC and EXIT with that of
-        the process in the third.
+        FORK has the number of the parent in the third place, and of the child in the last. EXEC and EXIT have the
+        process in the third.
         """
         count = self._socket.receive()
         return _MESSAGE.iter_unpack(memoryview(self._socket.buffer)[: count * _STRIDE])
@@ -98,7 +98,7 @@ class Connector:
         self._socket.send(_DONE, _CONNECTOR.pack(1, 1, 0, 0, len(payload), 0) + payload)
 
     def _await_answer(self) -> None:
-        """Wait for the answer, which has an error's number; in a namespace of processes there is none."""
+        """Wait for the answer, which contains an error number; inside a process namespace there is no answer."""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
         while poll.poll(_ANSWER_MS):

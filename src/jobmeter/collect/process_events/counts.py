@@ -1,4 +1,4 @@
-"""How well short processes are found, in a file that ``jobmeter doctor`` reads."""
+"""Counts of missed short processes, in a file that ``jobmeter doctor`` reads."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ _FILE = "processes.json"
 class ProcessCounts(msgspec.Struct, frozen=True):
     """``missed`` processes began and ended unseen since ``since_ms``, when the agent started.
 
-    ``problem`` says why the kernel's events are not read, empty where they are; ``problem_of_ends`` why its last
-    figures are not.
+    ``problem`` is the reason why the kernel's events are not read, empty if they are; ``problem_of_ends`` likewise for
+    last figures.
     """
 
     missed: int
@@ -23,5 +23,5 @@ class ProcessCounts(msgspec.Struct, frozen=True):
 
 
 def counts_file(folder: Path | None) -> StateFile[ProcessCounts]:
-    """The file in an agent's folder."""
+    """Return the file in an agent's folder."""
     return StateFile(folder / _FILE if folder else None, msgspec.json.Decoder(ProcessCounts))

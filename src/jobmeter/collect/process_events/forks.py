@@ -1,4 +1,4 @@
-"""Counts what began and ended between two scans by the kernel's count of forks, where its events are not read."""
+"""Count processes that ended between two scans by the kernel's count of forks, if its events are unavailable."""
 
 from collections.abc import Collection
 
@@ -15,11 +15,11 @@ class ForkCount:
         self._listed: Collection[int] = frozenset()
 
     def begin_scan(self) -> None:
-        """Call this before the processes are listed."""
+        """Read the count before the processes are listed."""
         self._now = (files.read_pairs(f"{self._proc}/stat") or {}).get(b"processes")
 
     def unseen(self, pids: Collection[int]) -> int:
-        """Return how many began since the last scan and are gone, at most: the kernel counts threads as well."""
+        """Return an upper bound of processes that began since the last scan and ended: threads are counted too."""
         before, self._forks = self._forks, self._now
         listed, self._listed = self._listed, frozenset(pids)
         if before is None or self._forks is None:

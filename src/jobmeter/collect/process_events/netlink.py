@@ -1,6 +1,6 @@
-"""Sockets on which the kernel reports events, read many at a time: https://man7.org/linux/man-pages/man7/netlink.7.html.
+"""Sockets on which the kernel reports events, read in batches: https://man7.org/linux/man-pages/man7/netlink.7.html.
 
-Only the kernel, and who may change its networks, can send to such a socket.
+Only the kernel, and users who may change its networks, can send to such a socket.
 """
 
 import ctypes
@@ -33,9 +33,9 @@ ACCEPT, DROP = "accept", "drop"
 
 
 class Step(NamedTuple):
-    """An instruction of a classic BPF program, which the kernel runs for each message: kernel.org, networking/filter.
+    """Instruction of a classic BPF program, which the kernel runs for each message: kernel.org, networking/filter.
 
-    A comparison goes on at the step labelled ``true`` or ``false``; empty is the next one.
+    A comparison continues at the step labelled ``true`` or ``false``; empty is the next one.
     """
 
     code: int
@@ -66,13 +66,13 @@ class _Slot(ctypes.Structure):
 
 
 class EventSocket:
-    """A netlink socket without waiting. For one thread.
+    """Netlink socket that never waits. For one thread.
 
     ``overruns`` counts how often the kernel dropped events because too many waited.
     """
 
     def __init__(self, family: int, groups: int, size: int, program: Sequence[Step] = ()) -> None:
-        """``size``: bytes of the longest message. Raises OSError where it is not permitted, or not there."""
+        """``size``: bytes of the longest message. Raises OSError if it is not permitted or not available."""
         self.overruns = 0
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, family
@@ -110,7 +110,7 @@ class EventSocket:
         self._socket.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", length, ctypes.addressof(memory)))
 
     def fileno(self) -> int:
-        """The descriptor, which is readable while events wait."""
+        """Return the descriptor, which is readable while events wait."""
         return self._socket.fileno()
 
     def send(self, kind: int, payload: bytes, flags: int = REQUEST) -> None:
@@ -119,7 +119,7 @@ class EventSocket:
         self._socket.send(_MESSAGE.pack(HEADER + len(payload), kind, flags, 1, port) + payload)
 
     def receive(self) -> int:
-        """Read what waits, at most 256 messages, into ``buffer``, ``stride`` bytes apart; gives how many."""
+        """Read the waiting messages, at most 256, into ``buffer``, ``stride`` bytes apart. Returns their number."""
         count = self._receive(self.fileno(), self._slots, _TOGETHER, socket.MSG_DONTWAIT, None)
         if count >= 0:
             return int(count)
@@ -132,11 +132,11 @@ class EventSocket:
         raise OSError(code, os.strerror(code))
 
     def length(self, at: int) -> int:
-        """The length of the message of that number."""
+        """Return the length of a message."""
         return int(self._slots[at].length)
 
     def messages(self) -> Iterator[bytes]:
-        """Read what waits as whole messages, for answers; raises OSError where one is an error."""
+        """Read the waiting messages as a whole, for answers. Raises OSError if one is an error."""
         for at in range(self.receive()):
             message = bytes(self.buffer[at * self.stride : at * self.stride + self.length(at)])
             kind = _MESSAGE.unpack_from(message)[1]
@@ -148,13 +148,13 @@ class EventSocket:
                 yield message
 
     def close(self) -> None:
-        """Give back the socket."""
+        """Close the socket."""
         with suppress(OSError):
             self._socket.close()
 
 
 def _assembled(program: Sequence[Step]) -> bytes:
-    """The program as ``struct sock_filter``, with an end for what is accepted and one for what is dropped."""
+    """Assemble the program as ``struct sock_filter``, with an end for accepted and one for dropped messages."""
     steps = [*program, Step(_RETURN, _EVERYTHING, label=ACCEPT), Step(_RETURN, 0, label=DROP)]
     places = {step.label: at for at, step in enumerate(steps) if step.label}
 
@@ -168,13 +168,13 @@ def _assembled(program: Sequence[Step]) -> bytes:
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """An attribute of a message, padded."""
+    """Build a padded attribute of a message."""
     made = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value
     return made + bytes(-len(made) % 4)
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The attributes of a message: the kind of each, where its value is, and the value."""
+    """Parse the attributes of a message: the kind of each, the position of its value, and the value."""
     at = 0
     while at + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, at)

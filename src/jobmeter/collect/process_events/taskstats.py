@@ -26,8 +26,10 @@ _VERSION = struct.Struct("=H")
 _NUMBER = struct.Struct("=I")
 _RAN = struct.Struct("=72xQ")
 _FIGURES = struct.Struct("=8xB63xQ48xI12xQ48xQ40xQQ")
-"""Of ``struct taskstats``: flags, nanoseconds on a CPU, process, microseconds since the start, most resident KiB, bytes
-read and written."""
+"""Layout of ``struct taskstats``.
+
+Flags, nanoseconds on a CPU, process, microseconds since the start, most resident KiB, bytes read and written.
+"""
 _FLAG = 8
 _LAST_THREAD, _FLAGGED_SINCE = 0x20, 12
 """The flag of a task that was the last one of its process, and the version of the structure that has it."""
@@ -37,9 +39,9 @@ _KIB = 1_024
 
 
 class Final(NamedTuple):
-    """The figures of a process that has ended, without those of its children.
+    """Figures of a process that has ended, without its children.
 
-    ``lived_seconds`` is the time since its start. ``io`` is None where each of several threads had its own.
+    ``lived_seconds`` is the time since its start. ``io`` is absent if each of several threads had its own.
     """
 
     pid: int
@@ -53,7 +55,7 @@ class TaskStats:
     """Reports the ends of processes. For one thread."""
 
     def __init__(self) -> None:
-        """Raises OSError where the kernel does not report them to this process, or in a layout unknown here."""
+        """Raise OSError if the kernel does not report events to this process, or in an unknown layout."""
         self._socket = EventSocket(_FAMILY, 0, _LONGEST)
         try:
             self._kind = self._find_family()
@@ -62,7 +64,7 @@ class TaskStats:
             self._answer()
             self._flagged = version >= _FLAGGED_SINCE
             if self._flagged:
-                # The ends of single threads are most of all, and of no interest here.
+                # Most ends are ends of single threads, which are irrelevant here.
                 flag = Step(netlink.LOAD_BYTE, self._at + _FLAG)
                 self._socket.attach((flag, Step(netlink.IF_BITS, _LAST_THREAD, true=ACCEPT, false=DROP)))
         except OSError:
@@ -71,15 +73,15 @@ class TaskStats:
 
     @property
     def overruns(self) -> int:
-        """How often ends were lost because too many waited."""
+        """Number of times that ends were lost because too many waited."""
         return self._socket.overruns
 
     def fileno(self) -> int:
-        """The descriptor, which is readable while ends wait."""
+        """Return the descriptor, which is readable while ends wait."""
         return self._socket.fileno()
 
     def ends(self) -> Iterator[Final]:
-        """The ends that wait, oldest first, at most 256."""
+        """Yield the waiting ends, oldest first, at most 256."""
         buffer, stride = self._socket.buffer, self._socket.stride
         for slot in range(self._socket.receive()):
             start, length = slot * stride, self._socket.length(slot)
@@ -99,7 +101,7 @@ class TaskStats:
         self._socket.close()
 
     def _find_family(self) -> int:
-        """The number by which the kernel goes for this family of messages, which differs from start to start."""
+        """Return the kernel's number for this family of messages, which differs after each boot."""
         self._request(_CONTROL, _GET_FAMILY, netlink.attribute(_NAME, b"TASKSTATS\0"))
         for kind, _, value in netlink.attributes(self._answer()[_BODY:]):
             if kind == _ID:
@@ -129,7 +131,7 @@ class TaskStats:
 
 
 def _of_group(body: bytes) -> tuple[int, int] | None:
-    """The number and the CPU time of a process of several threads, of which this was the last to end."""
+    """Return the number and the CPU time of a process of several threads, of which this was the last to end."""
     for kind, _, value in netlink.attributes(body):
         if kind == _OF_GROUP:
             found = {inner: part for inner, _, part in netlink.attributes(value)}

@@ -1,9 +1,9 @@
-"""Follows the processes of jobs by the kernel's events, so that one that ends between two scans is found and counted.
+"""Follow the processes of jobs by the kernel's events, so that one that ends between two scans is found and counted.
 
-A process is looked at when it begins to run a program: then its environment, command line and control group are those
-of its job. What it forks is of the same job. Its last figures come with its end. The thread that does this has a
-budget: on a node that starts programs faster than it may look at them it looks at those that still run when it comes to
-them, and counts the others.
+A process is read when it begins to run a program: then its environment, command line and control group identify its
+job. Its children belong to its job. Its last figures come with its end. The reading thread has a CPU budget. On a node
+that starts programs too fast for the budget, it reads the processes that still run when it gets to them, and counts the
+others.
 """
 
 import logging
@@ -22,36 +22,38 @@ from jobmeter.collect.process_events.connector import EXEC, EXIT, FORK, Connecto
 from jobmeter.collect.process_events.taskstats import Final, TaskStats
 
 SHARE, BURST_SECONDS = 0.005, 0.02
-"""The part of one core that events may take over time, and CPU time that they may take at once."""
+"""Share of one core for events over time, and the CPU time that may be used at once."""
 _LOOK_SECONDS = 0.002
-"""CPU time for looks at processes after each reading of events."""
+"""CPU time in seconds for reading processes after each reading of events."""
 _MOST_READINGS = 64
-"""Times that events are read in a row, before something is done with them."""
+"""Consecutive readings of events before they are processed."""
 MOST_GONE = 500
-"""Processes of jobs that end between two scans and are counted one by one. More count through their parents."""
+"""Most processes of jobs that end between two scans and are counted individually.
+
+Further ones count through their parents.
+"""
 _MOST_CHILDREN = 256
 _WAIT_MS = 500
 _MANY, _TOGETHER_SECONDS = 8, 0.05
-"""From so many events at once on, the next are read together with those of so many seconds: each reading costs most."""
+"""Number of events from which the next are collected for that many seconds: each reading is expensive."""
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
 Look = Callable[[int, Member | None], Process | None]
-"""Gives a process of a job by its number and its parent's membership, None for one that works for no job.
+"""Function that returns a process by its number and its parent's membership; None without a job.
 
-Raises ProcessLookupError or FileNotFoundError for one that is gone.
+Raises ProcessLookupError or FileNotFoundError for a process that is gone.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A process of a job that has ended. ``stat`` is as it was last found, None where it never was.
+    """Process of a job that has ended. ``stat`` is its last reading, absent if it was never found.
 
-    ``final`` are its own last figures, None where the kernel does not send them. ``waited_seconds`` is the CPU time of
-    those of its children that are not among these. ``ended`` is when that was read, in seconds since the machine
-    started.
+    ``final`` are its last figures, absent if the kernel does not send them. ``waited_seconds`` is the CPU time of its
+    other children. ``ended`` is the time of that reading, in seconds since the machine started.
     """
 
     pid: int
@@ -65,10 +67,10 @@ class Gone:
 
 @dataclass(slots=True)
 class _Life:
-    """``inherited`` is the membership of the parent when it forked this process, None where that was not seen.
+    """Known process: ``inherited`` is the membership of the parent when it forked this process, absent if not seen.
 
     ``waited_seconds`` is the CPU time of children that it had waited for at the last scan, or that had ended before it
-    was first looked at.
+    was first read.
     """
 
     member: Member
@@ -81,10 +83,9 @@ class _Life:
 
 @dataclass(slots=True)
 class _Unseen:
-    """A process that has begun to run a program and was not looked at since, the last one after scan ``turn`` began.
+    """Process that has begun to run a program and was not read since; the last one after scan ``turn`` began.
 
-    ``children`` are those that it and they have forked since and that have not ended, ``ended_seconds`` what the others
-    had used.
+    ``children`` are its living descendants forked since, ``ended_seconds`` is the CPU time of the ended ones.
     """
 
     children: set[int] = field(default_factory=set)
@@ -93,7 +94,7 @@ class _Unseen:
 
 
 class ProcessWatch:
-    """Reads events in a thread of its own. Every method but ``start`` and ``stop`` is thread safe."""
+    """Reads events in its own thread. Every method but ``start`` and ``stop`` is thread-safe."""
 
     def __init__(self) -> None:
         self._look: Look = lambda _pid, _parent: None
@@ -104,7 +105,7 @@ class ProcessWatch:
         self._lives: dict[int, _Life] = {}
         self._unseen: dict[int, _Unseen] = {}
         self._roots: dict[int, int] = {}
-        """By each of the children of those: which is its."""
+        """Unread ancestor of each of those children."""
         self._found: set[int] = set()
         self._gone: list[Gone] = []
         self._turn = 0
@@ -114,12 +115,12 @@ class ProcessWatch:
         self._stats: TaskStats | None = None
         self._budget = Budget(SHARE, BURST_SECONDS)
         self.problem = "it was not started"
-        """Why the kernel's events are not read; empty where they are."""
+        """Reason why the kernel's events are not read; empty if they are."""
         self.problem_of_ends = "it was not started"
-        """Why last figures are not read; empty where they are."""
+        """Reason why last figures are not read; empty if they are."""
 
     def start(self, look: Look, begun: Callable[[Process], None]) -> None:
-        """Begin to read events, where the kernel lets this process read them.
+        """Begin to read events, if the kernel permits it.
 
         ``begun`` gets each process of a job that ``look`` finds.
         """
@@ -142,7 +143,7 @@ class ProcessWatch:
         Thread(target=self._run, name="process events", daemon=True).start()
 
     def stop(self) -> None:
-        """Read no more events."""
+        """Stop reading events."""
         self._stop.set()
 
     @property
@@ -152,16 +153,16 @@ class ProcessWatch:
 
     @property
     def overruns(self) -> int:
-        """How often events were lost because too many waited."""
+        """Number of times that events were lost because too many waited."""
         return (self._connector.overruns if self._connector else 0) + (self._stats.overruns if self._stats else 0)
 
     @property
     def missed(self) -> int:
-        """Programs that ended before they were looked at, since the start."""
+        """Programs that ended before they were read, since the start."""
         return self._missed
 
     def begin_scan(self) -> None:
-        """Call this before the processes are listed."""
+        """Note the begin of a scan, before the processes are listed."""
         with self._lock:
             self._turn += 1
 
@@ -173,20 +174,22 @@ class ProcessWatch:
         return changed
 
     def inherited(self, pid: int) -> Member | None:
-        """The membership of a process's parent, which may have ended since; None where it had none."""
+        """Return the membership of a process's parent, which may have ended since; None without one."""
         life = self._lives.get(pid)
         return life.inherited if life else None
 
     def forget(self, jobs: set[str]) -> None:
-        """Drop the processes of these jobs, whose memberships are to be found out anew."""
+        """Drop the processes of these jobs, so that they are classified again."""
         with self._lock:
             self._lives = {pid: life for pid, life in self._lives.items() if life.member.owner.job not in jobs}
 
     def scanned(self, pids: Iterable[int], processes: Iterable[Process]) -> list[Gone]:
-        """Note which processes a scan has found, and those of jobs; returns those of jobs that have ended.
+        """Compare with a scan's processes, and with the processes of jobs.
 
-        Each that had ended before the processes were read is among them: what its parent had waited for by then would
-        count twice otherwise.
+        Returns the processes of jobs that have ended.
+
+        The result includes all that had ended before the processes were read: otherwise their usage, which their
+        parents had taken over by then, would count twice.
         """
         if self.active:
             self._read()
@@ -203,7 +206,7 @@ class ProcessWatch:
                 inherited = before.inherited if before else None
                 waited = process.stat.waited_ticks / self._ticks
                 fresh[pid] = _Life(process.member, process.stat.parent, process.stat, self._turn, inherited, waited)
-            # One that began while the processes were listed need not be among them.
+            # A process that began while the list was made need not be in it.
             late = {pid: life for pid, life in self._lives.items() if life.turn == self._turn and pid not in fresh}
             self._lives = {pid: life for pid, life in fresh.items() if pid not in ended} | late
             if not self.active:
@@ -234,9 +237,9 @@ class ProcessWatch:
                     source.close()
 
     def _read(self) -> int:
-        """Read the events that wait; how many there were."""
+        """Read the waiting events. Returns their number."""
         with self._reading:
-            # Ends first: what begins before it ends is then among the changes that are read after that.
+            # Ends first: a process that begins before it ends is then among the changes read afterwards.
             finals = _all(self._stats.ends, _MOST_READINGS) if self._stats else []
             changes = _all(self._connector.changes, 4 * _MOST_READINGS) if self._connector else []
             with self._lock:
@@ -252,9 +255,9 @@ class ProcessWatch:
         return len(changes) + len(finals)
 
     def _look_at_some(self) -> None:
-        """Look at processes that have begun to run a program: at the one that began first, and more as time allows.
+        """Read processes that have begun to run a program: the oldest one, and more as time allows.
 
-        Those whose job is not known by their parent's come first.
+        Processes whose parents' job is unknown come first.
         """
         enough = max(self._budget.left - _LOOK_SECONDS, 0.0)
         with self._lock:
@@ -296,7 +299,7 @@ class ProcessWatch:
             self._unseen[root].children.add(child)
 
     def _take(self, pid: int) -> _Unseen:
-        """Take a process out of those that were not looked at."""
+        """Remove a process from the unread ones."""
         unseen = self._unseen.pop(pid)
         for child in unseen.children:
             del self._roots[child]
@@ -318,7 +321,7 @@ class ProcessWatch:
 
 
 def _all(read: Callable[[], Iterable[T]], most: int) -> list[T]:
-    """All that waits, as far as it is not too much: ``most`` readings."""
+    """Return all waiting entries, up to ``most`` readings."""
     found: list[T] = []
     for _ in range(most):
         before = len(found)

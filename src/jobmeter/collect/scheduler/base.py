@@ -1,4 +1,4 @@
-"""The contract of schedulers: polled once an interval for changes of their jobs."""
+"""Contract of schedulers: polled once per interval for changes of their jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,35 +10,36 @@ from jobmeter.model.sample import Sample
 
 
 class Scheduler(Protocol):
-    """One cluster's scheduler. Called by one thread."""
+    """Scheduler of one cluster. Called by one thread."""
 
     def poll(self, now_ms: int) -> Records:
-        """Records of changes since the last call that succeeded; may be empty.
+        """Return records of changes since the last successful call; may be empty.
 
-        Raises UnavailableError when the scheduler does not answer. Missed changes are returned later. Each further
-        poll then waits longer, unless the error says when to poll again.
+        Raises UnavailableError when the scheduler does not answer. Missed changes are returned later. Each further poll
+        then waits longer, unless the error tells when to poll again.
         """
         ...
 
     def problem(self) -> str:
-        """Why the records of the last ``poll`` lack something although it succeeded; empty where they are whole."""
+        """Return the reason why the last successful ``poll`` is incomplete; empty if it is complete."""
         return ""
 
     def measure(self, now_ms: int) -> list[Sample]:  # noqa: ARG002 - for those that measure their jobs, where no agent can
-        """Current samples, each at ``now_ms``, of the jobs that the last ``poll`` found; none unless it measures them.
+        """Return current samples, each at ``now_ms``, of the jobs that the last ``poll`` found.
 
-        A value that cannot be read is absent. Raises UnavailableError when the scheduler does not answer.
+        Empty unless it measures jobs. A value that cannot be read is absent. Raises UnavailableError when the
+        scheduler does not answer.
         """
         return []
 
     def close(self) -> None:
-        """End what runs for it. It is not called again."""
+        """Stop its threads and processes. It is not called again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of the command line that one kind of scheduler takes besides the common ones."""
+    """Command-line option of one kind of scheduler."""
 
     name: str
     metavar: str
@@ -48,11 +49,11 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of scheduler.
+    """Kind of scheduler.
 
-    ``make`` takes the cluster's name, the values of ``options`` by their names (None: not given), and a folder for its
-    state across restarts (None: no state is stored). It raises ConfigurationError where the scheduler cannot be queried
-    from here.
+    ``make`` takes the cluster's name, the values of ``options`` by name (None: not given), and a folder for its state
+    across restarts (None: no state is stored). It raises ConfigurationError if the scheduler cannot be queried from
+    here.
     """
 
     summary: str

@@ -1,4 +1,4 @@
-"""The state of a cluster's scheduler: logged where it changes, and reported to the server."""
+"""State of a cluster's scheduler: logged on changes, and reported to the server."""
 
 import logging
 
@@ -8,13 +8,13 @@ from jobmeter.model.time import MINUTE, Clock, iso
 from jobmeter.wire.native.encode import records_frame
 
 REPORT_MS = MINUTE
-"""Time between two reports while nothing changes. A server takes a much longer silence for the end of this program."""
+"""Time between two reports without changes. A server takes a much longer silence for the end of this program."""
 
 _log = logging.getLogger(__name__)
 
 
 class Health:
-    """For one thread. ``kind`` is the scheduler's kind, ``slurm`` for example."""
+    """Health of a scheduler. For one thread. ``kind`` is the scheduler's kind, ``slurm`` for example."""
 
     def __init__(self, kind: str, cluster: str, interval_ms: int, outbox: Outbox, clock: Clock) -> None:
         self._kind = kind
@@ -28,7 +28,7 @@ class Health:
         self._reported_ms: int | None = None
 
     def update(self, problem: str) -> None:
-        """Note the result of a poll: ``problem`` says what is missing, and is empty where nothing is."""
+        """Note the result of a poll: ``problem`` describes missing data, empty without any."""
         now_ms = self._clock.now_ms()
         changed = bool(problem) != bool(self._problem)
         if changed and self._since is not None:
@@ -36,7 +36,7 @@ class Health:
         if changed:
             self._since = now_ms if problem else None
         if self._since is not None and problem != self._problem and (changed or now_ms - self._logged_ms >= REPORT_MS):
-            _log.warning("%s; since %s, tried again until it answers", problem, iso(self._since))
+            _log.warning("%s; since %s, retrying until it answers", problem, iso(self._since))
             self._logged_ms = now_ms
         self._problem = problem
         if changed or self._reported_ms is None or not 0 <= now_ms - self._reported_ms < REPORT_MS:
@@ -51,6 +51,6 @@ class Health:
             problem=self._problem[:MAX_TEXT],
             since=self._since,
         )
-        # In a frame of its own: a server of an earlier release may refuse it.
+        # In its own frame: a server of an earlier release may refuse it.
         self._outbox.put(records_frame(Records(schedulers=[record])))
         self._reported_ms = now_ms

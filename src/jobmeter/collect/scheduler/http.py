@@ -17,9 +17,9 @@ def get(
     headers: Mapping[str, str],
     most_bytes: int,
 ) -> tuple[int, bytes]:
-    """The status and the body of an answer of ``name`` at ``address``, which errors name.
+    """Return the status and the body of an answer of ``name`` at ``address``, which errors name.
 
-    Raises UnavailableError where there is none, or a longer one.
+    Raises UnavailableError without an answer, or if it exceeds ``most_bytes``.
     """
     try:
         answer = pool.urlopen("GET", url, headers=headers, retries=False, redirect=False, preload_content=False)
@@ -30,7 +30,7 @@ def get(
                 if len(body) > most_bytes:
                     raise UnavailableError(f"an answer of {name} is longer than {most_bytes} bytes")
         finally:
-            answer.close()  # the connection of an answer that was read to its end is in the pool by now
+            answer.close()  # after a complete read the connection is already back in the pool
     except urllib3.exceptions.HTTPError as error:
         raise UnavailableError(f"{name} at {address} does not answer: {error}") from error
     return answer.status, bytes(body)

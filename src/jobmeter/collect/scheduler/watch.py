@@ -1,4 +1,4 @@
-"""Polls a scheduler every interval, and puts its records and samples into the outbox."""
+"""Poll a scheduler every interval, and put its records and samples into the outbox."""
 
 from dataclasses import replace
 from threading import Event
@@ -18,12 +18,12 @@ from jobmeter.wire.native.encode import records_frame, samples_frame
 _LONGEST_REST = 300.0
 """Most seconds between two attempts while the scheduler does not answer."""
 _MOST_IN_FRAME = 500
-"""Jobs in one frame: a server refuses bodies that are too long, and a frame is refused as a whole."""
+"""Most jobs in one frame: a server refuses bodies that are too long, and a frame is refused as a whole."""
 _MOST_SAMPLES = 10_000
 
 
 class Watch:
-    """Polls at most once an interval; less often while the scheduler does not answer. ``health`` hears of each poll."""
+    """Polls at most once per interval; less often while the scheduler does not answer. ``health`` gets each result."""
 
     def __init__(self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int, health: Health) -> None:
         self._scheduler = scheduler
@@ -43,7 +43,7 @@ class Watch:
                 return
 
     def poll_once(self) -> str:
-        """Poll once; gives why that failed, empty when it did not."""
+        """Poll once. Returns the reason of a failure, else an empty text."""
         try:
             self._spool_records(self._scheduler.poll(self._clock.now_ms()))
             self._spool_samples(self._scheduler.measure(self._clock.now_ms()))
@@ -67,33 +67,33 @@ class Watch:
             self._outbox.put(samples_frame(samples[first : first + _MOST_SAMPLES]))
 
 
-class InCluster(Scheduler):
-    """A scheduler whose jobs have the cluster in their ids, for a project where several clusters use the same ids."""
+class ClusterScopedIds(Scheduler):
+    """Scheduler that adds the cluster to job ids, for a project in which several clusters use equal ids."""
 
     def __init__(self, scheduler: Scheduler, cluster: str) -> None:
         self._scheduler = scheduler
         self._cluster = cluster
 
     def poll(self, now_ms: int) -> Records:
-        """See ``Scheduler.poll``."""
+        """Return the changes with cluster-scoped ids."""
         found = self._scheduler.poll(now_ms)
         jobs = [msgspec.structs.replace(one, job_id=self._named(one.job_id)) for one in found.jobs]
         events = [msgspec.structs.replace(one, job=self._named(one.job)) for one in found.events]
         return msgspec.structs.replace(found, jobs=jobs, events=events)
 
     def problem(self) -> str:
-        """See ``Scheduler.problem``."""
+        """Return the reason of missing data."""
         return self._scheduler.problem()
 
     def measure(self, now_ms: int) -> list[Sample]:
-        """See ``Scheduler.measure``."""
+        """Return the samples with cluster-scoped ids."""
         return [
             Sample(replace(one.series, job=self._named(one.series.job)), one.time_ms, one.value)
             for one in self._scheduler.measure(now_ms)
         ]
 
     def close(self) -> None:
-        """See ``Scheduler.close``."""
+        """Close the scheduler."""
         self._scheduler.close()
 
     def _named(self, job: str) -> str:

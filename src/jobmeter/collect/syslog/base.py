@@ -1,4 +1,4 @@
-"""The contract of sources of log lines: they have positions, from which the same lines can be read again."""
+"""Contract of sources of log lines: they have positions, from which lines can be read again."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ Position = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line. ``time_ns`` None: the source has no times; ``pid`` is the process that it is about."""
+    """Line. ``time_ns`` is absent if the source has no times; ``pid`` is the process that it concerns."""
 
     text: str
     time_ns: int | None = None
@@ -21,7 +21,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Consecutive lines, and the position after them. ``more``: others wait already."""
+    """Consecutive lines, and the position after them. ``more``: further lines wait already."""
 
     entries: list[Entry]
     end: Position
@@ -29,23 +29,23 @@ class Reading:
 
 
 class Source(Protocol):
-    """Lines in their order. Called by one thread. A failure raises OSError, and is retried."""
+    """Source of lines in order. Called by one thread. A failure raises OSError, and is retried."""
 
     @property
     def key(self) -> str:
-        """The key of its stored position: the same after a restart."""
+        """Key of its stored position, unchanged after a restart."""
         ...
 
     @property
     def stream(self) -> str:
-        """The stream that its lines are of."""
+        """Stream of its lines."""
         ...
 
     def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
-        """A bounded number of lines after a position (None: the first reading); None where there are none.
+        """Return a bounded number of lines after a position (None: the first reading); None without lines.
 
-        ``until`` gives exactly the lines up to there of an earlier reading, as far as they still exist. Calls follow
-        each other: ``position`` is the end of the reading before, or the stored one.
+        ``until`` returns exactly the lines up to there of an earlier reading, as far as they still exist. Calls follow
+        each other: ``position`` is the end of the previous reading, or the stored one.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Account of the log files that appear: each is opened, wherever it was moved to by then, or counted as lost."""
+"""Track new log files: each is opened, whatever its name by then, or counted as lost."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,16 +10,16 @@ from jobmeter.collect.syslog.inotify import CREATE, DELETE, MOVED_FROM, MOVED_TO
 from jobmeter.collect.syslog.successors import Followed
 
 _MOST_NAMES = 10_000
-"""Most files that are to be opened; more are lost, and most names of open files that say nothing of whose they are."""
+"""Most files that wait to be opened, more are lost; and most remembered names of open files."""
 _TRIES = 2
-"""How often a file that has gone may be looked for: the event that says where it went may be on its way."""
+"""Searches for a file that has gone: the event with its new name may be on its way."""
 
 
 class Files(Protocol):
-    """The files that are read, by their live paths: those that match a pattern and are not rotated."""
+    """Files that are read, by their live paths: those that match a pattern and are not rotated."""
 
     def request_scan(self) -> None:
-        """Have all folders listed."""
+        """Request a listing of all folders."""
         ...
 
     def live_path(self, path: Path) -> Path | None:
@@ -29,7 +29,7 @@ class Files(Protocol):
     def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
         """Open the file that has the name ``path`` now for a live path.
 
-        ``reader`` is the live path for which it is open already. ``is_new``: it appeared while its folder was watched.
+        ``reader`` is the live path for which it is already open. ``is_new``: it appeared while its folder was watched.
         """
         ...
 
@@ -38,13 +38,13 @@ class Files(Protocol):
         ...
 
     def balance(self, live: Path | None = None) -> None:
-        """Begin to count anew what is opened of a live path, or of all."""
+        """Reset the count of opened files of a live path, or of all."""
         ...
 
 
 @dataclass(slots=True)
 class _File:
-    """A file: the live path that its lines are of, and the one for which it is open already, if it is."""
+    """File: the live path of its lines, and the one for which it is already open, if any."""
 
     live: Path
     reader: Path | None = None
@@ -52,23 +52,23 @@ class _File:
 
     @property
     def is_new(self) -> bool:
-        """Return True until it was opened."""
+        """True until it was opened."""
         return self.reader is None
 
 
 @dataclass(slots=True)
 class _Move:
-    """A file that was moved away, and not to where it is seen yet."""
+    """File that was moved away, and whose new name is not seen yet."""
 
     file: _File | None
     tries: int = 0
 
 
 class Changes:
-    """Applies the kernel's events: follows files from name to name, and has those opened that appear.
+    """Applies the kernel's events: follows files from name to name, and opens new ones.
 
-    A file that appeared and was never opened is lost. What was opened is compared with what appeared, and not name by
-    name: by the time that an event is read, its name may lead to another file already.
+    A new file that was never opened is lost. Opened files are compared with new ones by number, not by name: when an
+    event is read, its name may already lead to another file.
     """
 
     def __init__(self, files: Files) -> None:
@@ -80,11 +80,11 @@ class Changes:
         self._quiet = True
 
     def expects(self, path: Path) -> bool:
-        """Return True for a path at which a file appeared that is to be opened."""
+        """True for a path at which a new file waits to be opened."""
         return path in self._due
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Take note of events, in their order."""
+        """Apply events, in order."""
         self._quiet = False
         for change in changes:
             if change.lost or change.is_directory:
@@ -102,8 +102,8 @@ class Changes:
                 self._drop(path)
 
     def open(self) -> dict[Path, int]:
-        """Open the files that appeared, and return how many were lost of each live path."""
-        # What is open for another path is handed over first: a look for rotated files would open it anew.
+        """Open the new files, and return how many were lost of each live path."""
+        # Files that are open for another path are handed over first: a search for rotated files would open them again.
         for path, file in sorted(self._due.items(), key=lambda item: item[1].reader in {None, item[1].live}):
             followed = self._files.follow(file.live, path, file.reader, is_new=file.is_new)
             if followed is Followed.FULL:
@@ -126,11 +126,11 @@ class Changes:
         return self._missing()
 
     def forget(self, live: Path) -> None:
-        """Forget a live path whose files were read and are gone."""
+        """Drop a live path whose files were read and are gone."""
         self._born.pop(live, None)
 
     def _appear(self, path: Path) -> None:
-        """A name has a file that nobody has seen: it is to be opened if the name is a live path."""
+        """Handle a new file at a path: it is opened if the path is live."""
         self._drop(path)
         if self._files.live_path(path) == path:
             self._born[path] += 1
@@ -143,12 +143,12 @@ class Changes:
         return file or (_File(live, live) if live is not None else None)
 
     def _arrive(self, path: Path, file: _File | None) -> None:
-        """A name has a file that had another name, or none that is watched."""
+        """Handle a file at a path that had another name, or an unwatched one."""
         if file is None:
             self._appear(path)
             return
         if self._files.live_path(path) == path != file.live:
-            if file.is_new:  # its lines are of another path now
+            if file.is_new:  # its lines belong to another path now
                 self._born[file.live] -= 1
                 self._born[path] += 1
             file.live = path
@@ -161,7 +161,7 @@ class Changes:
             self._due[path] = file
 
     def _drop(self, path: Path) -> _File | None:
-        """Forget whose file has a name, and return it."""
+        """Drop and return the file of a name."""
         aside = self._aside.pop(path, None)
         return self._due.pop(path, aside)
 

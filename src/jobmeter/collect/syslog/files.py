@@ -14,25 +14,25 @@ from jobmeter.model.syslog import priority_of, severity_of_level
 
 _CHUNK = 256 * 1024
 _CHUNKS = 64
-"""Pieces that are read together where they have no end of a line."""
+"""Pieces that are read together if they contain no line end."""
 _QUIET = 4
-"""Readings without a byte after which a file that was rotated away is taken for finished."""
+"""Readings without data after which a rotated file counts as finished."""
 _ABSENT = 240
-"""The same where none took its place."""
+"""Readings without data after which it counts as finished if no file replaced it."""
 _GONE = "[jobmeter: lines may be missing here, the file was rotated away before it was read to its end]"
 
 
 class FileSource:
-    """The lines of one path across rotations.
+    """Lines of one path across rotations.
 
-    A file that was renamed is read to its end before the one that took its place. Of one that was copied and truncated
-    the rest is read from the copy. A line without an end is read only when its file will not grow. Lines have no times.
+    A renamed file is read to its end before its replacement. For a copied and truncated file the rest is read from the
+    copy. A line without an end is read only when its file will not grow. Lines have no times.
     """
 
     def __init__(self, path: Path, opener: LogOpener, *, from_end: bool = False, since_ns: int = 0) -> None:
-        """Read a path from a stored position on, or from its beginning; ``from_end``: from its end as it is now.
+        """Read a path from a stored position on, or from its beginning; ``from_end``: from its current end.
 
-        Rotated files that were last written to before ``since_ns`` belong to the past.
+        Rotated files last written before ``since_ns`` belong to the past.
         """
         self.path = path
         self.key = f"file:{path}"
@@ -50,17 +50,17 @@ class FileSource:
 
     @property
     def files(self) -> set[tuple[int, int]]:
-        """Which files are open."""
+        """Open files."""
         return self._later.files | ({identity_of(self._descriptor)} if self._descriptor is not None else set())
 
     @property
     def finished(self) -> bool:
-        """Whether the file is gone, was read to its end, and none took its place."""
+        """True if the file is gone, was read to its end, and was not replaced."""
         absent = self._descriptor is None and not self._later and identity(self.path) is None
         return absent and self._done is not None
 
     def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
-        """See ``Source.read``."""
+        """Return the next lines."""
         if position is None:
             return self._first()
         spot = spot_of(position)
@@ -72,20 +72,20 @@ class FileSource:
 
     @property
     def is_full(self) -> bool:
-        """Return True while no further file of the path may be opened."""
+        """True while no further file of the path may be opened."""
         return self._later.is_full
 
     @property
     def opened(self) -> int:
-        """How many files were opened for the path since ``balance``."""
+        """Number of files opened for the path since ``balance``."""
         return self._later.opened
 
     def balance(self) -> None:
-        """Begin to count anew what is opened."""
+        """Reset the count of opened files."""
         self._later.opened = 0
 
     def follow(self, path: Path, at: Spot | None = None, *, is_new: bool = False) -> Followed:
-        """See ``Successors.follow``."""
+        """Open a file that the path leads to, or led to before, unless it was read."""
         current = None if self._descriptor is None else identity_of(self._descriptor)
         return self._later.follow(path, current, at, is_new=is_new)
 
@@ -94,7 +94,7 @@ class FileSource:
         self._later.gather(None)
 
     def release(self, file: tuple[int, int]) -> Spot | None:
-        """Let go of a file that another path has by now; return up to where it was read, None for an unknown one."""
+        """Release a file that another path has by now. Returns its read position, None for an unknown one."""
         if self._spot is None or self._descriptor is None or identity_of(self._descriptor) != file:
             return self._later.release(file)
         spot = self._spot
@@ -103,7 +103,7 @@ class FileSource:
         return spot
 
     def close(self) -> None:
-        """See ``Source.close``."""
+        """Close all files."""
         self._use(None)
         self._later.close()
 
@@ -126,7 +126,7 @@ class FileSource:
         return False
 
     def _truncated(self) -> Reading | None:
-        """Where the file was truncated: continue in the copy that was made before, or at its beginning."""
+        """Handle truncation: continue in the copy that was made before, or at the beginning."""
         descriptor, spot = self._opened(), self._place()
         if is_whole(descriptor, spot):
             return None
@@ -155,7 +155,7 @@ class FileSource:
         return None
 
     def _ended(self, descriptor: int, spot: Spot) -> Reading | None:
-        """The next reading at the end of a file: None, unless another one took its place."""
+        """Return the next reading at the end of a file: None, unless another one replaced it."""
         current = identity(self.path)
         if current == spot.file:
             return self._late(descriptor, spot) if self._later else None
@@ -174,7 +174,7 @@ class FileSource:
         return following
 
     def _late(self, descriptor: int, spot: Spot) -> Reading | None:
-        """Read files that were found late, while the one that follows them has been begun, and then go on with it."""
+        """Read files that were found late, after their successor was begun, and then continue with it."""
         self._descriptor = None
         self._later.put_back(descriptor, spot.offset)
         return self._start_over("")
@@ -189,7 +189,7 @@ class FileSource:
         return self._at(*found, [Entry(note, severity=4)] if note else [])
 
     def _again(self, spot: Spot, end: Spot) -> Reading | None:
-        """The lines of an earlier reading, between two positions."""
+        """Return the lines of an earlier reading, between two positions."""
         begin = spot.offset if spot.file == end.file else 0
         if not self._resume(end) or not is_whole(self._opened(), end):
             self._spot = None
@@ -209,7 +209,7 @@ class FileSource:
         return Reading(entries, self._spot.position(), more or not entries)
 
     def _use(self, descriptor: int | None) -> None:
-        """Read another file from now on, or none."""
+        """Switch to another file, or to none."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor, self._spot = descriptor, None

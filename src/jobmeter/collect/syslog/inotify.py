@@ -1,6 +1,6 @@
-"""The kernel's events of directories: names that appear, change and go.
+"""Kernel events of directories: names that appear, change and disappear.
 
-https://man7.org/linux/man-pages/man7/inotify.7.html
+https://man7.org/linux/man-pages/man7/inotify.7.html.
 """
 
 import errno
@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 
 CREATE, MOVED_FROM, MOVED_TO, DELETE = 0x100, 0x40, 0x80, 0x200
-"""Kinds of events: a name appears, is moved away, is moved here, goes."""
+"""Kinds of events: a name appears, is moved away, is moved here, disappears."""
 MOST_WATCHES = 1_024
 _OVERFLOW, _IGNORED, _IS_DIRECTORY = 0x4000, 0x8000, 0x40000000
 _SELF_GONE = 0x400 | 0x800
@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An event of a name in a directory. ``cookie`` is the same for both sides of a move.
+    """Event of a name in a directory. ``cookie`` is equal on both sides of a move.
 
-    ``lost``: more happened than the kernel keeps for its readers.
+    ``lost``: the kernel dropped events.
     """
 
     directory: str = ""
@@ -38,7 +38,7 @@ class Change:
 
 
 class Inotify:
-    """Watches directories. For one thread. Raises OSError where the kernel gives none."""
+    """Watches directories. For one thread. Raises OSError if the kernel refuses."""
 
     def __init__(self) -> None:
         import ctypes  # noqa: PLC0415 - loaded where files are watched alone
@@ -60,7 +60,7 @@ class Inotify:
         self._failed: set[int | None] = set()
 
     def watch(self, directory: str) -> None:
-        """Watch a directory from now on, if that is possible; one that took the place of another one too."""
+        """Watch a directory from now on, if possible, including one that replaced another."""
         if len(self._directories) >= MOST_WATCHES and directory not in self._directories.values():
             return self._fail(None, f"more than {MOST_WATCHES} directories have log files")
         try:
@@ -72,7 +72,7 @@ class Inotify:
         return None
 
     def read(self) -> list[Change]:
-        """Return the next events, empty where there are none yet."""
+        """Return the next events; empty without any."""
         try:
             data = os.read(self._descriptor, _BUFFER)
         except BlockingIOError:
@@ -98,7 +98,7 @@ class Inotify:
         return bool(self._poll.poll(seconds * 1_000))
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
         os.close(self._descriptor)
 
     def _forget(self, number: int) -> None:

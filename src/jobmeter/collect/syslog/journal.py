@@ -1,6 +1,6 @@
-"""The journal of systemd, through its own reader, which follows it.
+"""systemd's journal, read through journalctl, which follows it.
 
-Fields: https://www.freedesktop.org/software/systemd/man/latest/systemd.journal-fields.html
+Fields: https://www.freedesktop.org/software/systemd/man/latest/systemd.journal-fields.html.
 """
 
 import os
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"(?:^|;)i=([0-9a-f]+)")
 
 
 def has_journal() -> bool:
-    """Whether this machine has a journal and its reader."""
+    """True if this machine has a journal and its reader."""
     return shutil.which("journalctl") is not None and any(path.is_dir() for path in _PLACES)
 
 
@@ -40,7 +40,7 @@ class JournalSource:
     stream = "journal"
 
     def __init__(self, arguments: Sequence[str] = (), *, kernel: bool = False) -> None:
-        """Pass ``arguments`` to journalctl. Without ``kernel`` leave out the lines that come from the kernel's log."""
+        """Pass ``arguments`` to journalctl. Without ``kernel``, lines of the kernel's log are left out."""
         self._arguments = arguments
         self._kernel = kernel
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,7 +49,7 @@ class JournalSource:
         self._at = ""
 
     def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
-        """See ``Source.read``."""
+        """Return the next lines."""
         if position is None:
             return Reading([], {"cursor": self._newest()}, more=True)
         cursor = str(position["cursor"])
@@ -69,7 +69,7 @@ class JournalSource:
         return Reading([entry for entry, _ in found if entry is not None], {"cursor": self._at}, more)
 
     def close(self) -> None:
-        """See ``Source.close``."""
+        """End the process of journalctl."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -80,7 +80,7 @@ class JournalSource:
         self._waiting = []
 
     def _newest(self) -> str:
-        """The cursor of the newest line, empty where the journal has none."""
+        """Return the cursor of the newest line; empty without any."""
         command = [*_COMMAND, "--lines=1", *self._arguments]
         found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
         try:
@@ -102,7 +102,7 @@ class JournalSource:
         self._at = cursor
 
     def _fill(self, until: Position | None) -> bool:
-        """Read a bounded amount, or up to ``until``; True when there may be more."""
+        """Read a bounded amount, or up to ``until``. True if there may be more."""
         stdout = self._process.stdout if self._process else None
         while stdout is not None:
             try:
@@ -124,7 +124,7 @@ class JournalSource:
         before = self._waiting[-1][1] if self._waiting else self._at
         if is_cut(piece.text):
             self._waiting.append(
-                (Entry(f"[jobmeter: a line is left out here, {piece.length} bytes]", severity=4), before)
+                (Entry(f"[jobmeter: a line of {piece.length} bytes is left out here]", severity=4), before)
             )
             return
         try:
@@ -153,15 +153,15 @@ def _entry(fields: dict[str, Any], cursor: str) -> Entry:
 
 
 def _is_of_kernel(fields: dict[str, Any]) -> bool:
-    """Return True for a line of the kernel's log. Exported journals may lack the transport."""
+    """True for a line of the kernel's log. Exported journals may lack the transport."""
     transport = fields.get("_TRANSPORT")
     return transport == "kernel" or (transport is None and fields.get("SYSLOG_FACILITY") == "0")
 
 
 def _facility(fields: dict[str, Any]) -> str:
-    """Return the name of the line's facility, ``daemon`` for a line of a service that names none.
+    """Return the name of the line's facility; ``daemon`` for a service's line without one.
 
-    Rules trust lines of the facility ``kern``, and any program may name any facility: a line of an unprivileged user
+    Rules trust lines of the facility ``kern``, and any program may name any facility. So a line of an unprivileged user
     (``_UID`` is set by the journal itself) gets ``user`` instead, as over syslog.
     """
     number = _number(fields.get("SYSLOG_FACILITY"), 23)
@@ -172,7 +172,7 @@ def _facility(fields: dict[str, Any]) -> str:
 
 
 def _text(value: object) -> str:
-    """A field's text: bytes that are no text come as a list of numbers, a field that is there twice as a list."""
+    """Return a field's text: invalid text is encoded as a list of numbers, a repeated field as a list."""
     if isinstance(value, list) and all(isinstance(one, int) and 0 <= one < 256 for one in value):
         return bytes(value).decode(errors="replace")
     if isinstance(value, list):

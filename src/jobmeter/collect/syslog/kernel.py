@@ -1,6 +1,6 @@
-"""The kernel's log, by its records.
+"""Kernel's log, by its records.
 
-Format: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg
+Format: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg.
 """
 
 import os
@@ -17,14 +17,14 @@ DEVICE = Path("/dev/kmsg")
 _RECORD_BYTES = 16_384
 _RECORDS = 2_000
 _DRIFT_NS = 1_000_000_000
-"""By how much the wall clock may move before times are reckoned anew."""
+"""Change of the wall clock in nanoseconds from which times are computed again."""
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 _PID = re.compile(r"\bpid[=:' ]{1,3}(\d{1,9})|[Pp]rocess (\d{1,9}) \(", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record: ``priority`` is facility * 8 + severity, ``micros`` the time since the kernel began."""
+    """Record: ``priority`` is facility * 8 + severity, ``micros`` the time since the kernel began."""
 
     priority: int
     sequence: int
@@ -33,7 +33,10 @@ class Record:
 
 
 def parse_record(data: bytes) -> Record | None:
-    """The record in a read of the device; None for an invalid one. Property lines after the first line are left out."""
+    """Parse the record in a read of the device; None for an invalid one.
+
+    Property lines after the first line are left out.
+    """
     head, found, message = data.partition(b";")
     fields = head.split(b",")
     if not found or len(fields) < 3 or not all(field.isdigit() for field in fields[:3]):
@@ -44,32 +47,35 @@ def parse_record(data: bytes) -> Record | None:
 
 
 class Device:
-    """``/dev/kmsg``, from the oldest record that the kernel still has."""
+    """Device ``/dev/kmsg``, from the oldest record that the kernel still has."""
 
     def __init__(self, path: Path = DEVICE) -> None:
-        """Raises OSError where it may not be read."""
+        """Raise OSError if it is not readable."""
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def skip(self) -> None:
-        """Pass over the records that there are. Raises OSError where that cannot be done."""
+        """Skip the existing records. Raises OSError if that is not possible."""
         os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def read(self) -> bytes | None:
-        """The next record, None where there is none yet. BrokenPipeError: records were overwritten before."""
+        """Return the next record; None without one yet.
+
+        Raises BrokenPipeError if records were overwritten before.
+        """
         try:
             return os.read(self._descriptor, _RECORD_BYTES)
         except BlockingIOError:
             return None
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the device."""
         os.close(self._descriptor)
 
 
 class KernelSource:
-    """The kernel's log since its start, or since the position of the same start.
+    """Kernel's log since its start, or since a position of the current start.
 
-    A position contains the offset of times, so that a record that is read again has the same time. Records that the
+    A position contains the offset of times, so that a record that is read again gets an equal time. Records that the
     kernel overwrote before they were read are counted in a line.
     """
 
@@ -92,10 +98,10 @@ class KernelSource:
         self._last = -1
 
     def read(self, position: Position | None, until: Position | None = None) -> Reading | None:
-        """See ``Source.read``."""
+        """Return the next lines."""
         if position is None or position.get("boot") != self._boot:
             if until is not None:
-                return None  # the records of another start are gone
+                return None  # the records of an earlier start are gone
             return Reading([], {"boot": self._boot, "sequence": -1, "anchor": self._anchor()}, more=True)
         if self._device is None or self._last != int(position["sequence"]):
             self.close()
@@ -121,7 +127,7 @@ class KernelSource:
         return self._reading(entries, last, anchor, until, more=False) if entries else None
 
     def close(self) -> None:
-        """See ``Source.close``."""
+        """Close the device."""
         if self._device is not None:
             self._device.close()
             self._device = None
@@ -140,7 +146,7 @@ class KernelSource:
             try:
                 data = self._device.read()
             except BrokenPipeError:
-                continue  # the next record's number says how many are missing
+                continue  # the next record's number tells how many are missing
             if data is None:
                 return None
             record = parse_record(data)
@@ -149,12 +155,12 @@ class KernelSource:
         return None
 
     def _anchor(self) -> int:
-        """When the kernel began, by the wall clock as it is now."""
+        """Return the start of the kernel, by the current wall clock."""
         return self._now_ns() - self._since_boot_ns()
 
 
 def _time_ns(record: Record, anchor: int) -> int:
-    # Records of one microsecond stay apart, and in order.
+    # Records of one microsecond get different times, in order.
     return anchor // 1_000_000 * 1_000_000 + record.micros * 1_000 + record.sequence % 1_000
 
 

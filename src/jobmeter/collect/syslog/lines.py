@@ -1,4 +1,4 @@
-"""Bytes of a file as whole lines, each bounded."""
+"""Split the bytes of a file into whole lines of bounded size."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A line's text, and how many bytes it takes in the file, its end included."""
+    """Text of a line, and its bytes in the file, including its end."""
 
     text: str
     length: int
 
 
 class LineCutter:
-    """Cuts its input into lines. Of an unfinished line it buffers at most ``most_bytes``, its beginning."""
+    """Cuts its input into lines. Of an unfinished line it buffers at most the first ``most_bytes``."""
 
     def __init__(self, most_bytes: int = MAX_TEXT_BYTES) -> None:
         self._most = most_bytes
@@ -27,7 +27,7 @@ class LineCutter:
         return self._length
 
     def feed(self, data: bytes) -> list[Piece]:
-        """The lines that end in these bytes."""
+        """Return the lines that end in these bytes."""
         *whole, rest = data.split(b"\n")
         found = []
         for part in whole:
@@ -37,7 +37,7 @@ class LineCutter:
         return found
 
     def finish(self) -> Piece | None:
-        """The unfinished line, where the file will not grow."""
+        """Return the unfinished line, if the file will not grow."""
         return self._take(0) if self._length else None
 
     def _add(self, part: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Creates the sources of system logs of this machine: the only place that names them."""
+"""Create the sources of system logs of this machine: only this module names them."""
 
 import logging
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def system_logs(
     owner_of: Callable[[int], Owner | None],
     state: Path | None,
 ) -> SystemLogReader | None:
-    """The reader of the configured system logs that this machine has; None where there are none."""
+    """Create the reader of the configured system logs that this machine has; None without any."""
     if settings is None:
         return None
     sources: list[Source] = []
@@ -58,10 +58,10 @@ def system_logs(
 
 
 def _can_open_kernel_log() -> bool:
-    """Return True if the device opens: its mode says nothing where ``kernel.dmesg_restrict`` is set."""
+    """True if the device opens: its mode is not reliable if ``kernel.dmesg_restrict`` is set."""
     try:
         Device(DEVICE).close()
     except OSError as error:
-        _log.info("%s cannot be read (%s): lines of the kernel come from the journal, if it has any", DEVICE, error)
+        _log.info("%s cannot be read (%s): kernel lines are read from the journal instead, if present", DEVICE, error)
         return False
     return True

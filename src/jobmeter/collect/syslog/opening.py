@@ -1,6 +1,6 @@
-"""Opens log files in folders where other users can put what they like.
+"""Open log files in folders where other users can put what they like.
 
-An agent may read more than a user whose log it reads: root's files, those of other users. So a name in a folder is no
+An agent may read more than a user whose log it reads: root's files, files of other users. So a name in a folder is no
 proof that its owner meant this file to be read. A file is opened where whoever put it there could read it anyway:
 
 - It is a regular file: no pipe, no device, no socket.
@@ -32,31 +32,31 @@ _log = logging.getLogger(__name__)
 
 
 class RefusedError(OSError):
-    """A path that another user may have made lead to a file that is not theirs, or to no file at all."""
+    """Path that another user may have redirected to a file that is not theirs, or that is not a regular file."""
 
 
 def open_trusted(path: Path) -> int:
     """Return a descriptor for reading the file at an absolute path.
 
-    Raises RefusedError where the rules of this module forbid it, other OSErrors as ``os.open``.
+    Raises RefusedError if the rules of this module forbid it, other OSErrors as ``os.open``.
     """
     with _Walk() as walk:
         end = walk.to(path)
         status = os.fstat(end)
         if not stat.S_ISREG(status.st_mode):
-            raise RefusedError("it is no regular file")
+            raise RefusedError("it is not a regular file")
         if strangers := walk.strangers - {status.st_uid}:
             raise RefusedError(f"a symbolic link of user {min(strangers)} leads to a file of user {status.st_uid}")
         if walk.is_exposed(status.st_uid) and not status.st_mode & stat.S_IROTH:
             raise RefusedError("others can put files into its folder, and not everybody may read it")
         if status.st_nlink > 1 and walk.is_shared(status.st_uid):
             raise RefusedError("it has several hard links, in a folder that others can write to")
-        # The inode that was checked, whatever has its name by now.
+        # The checked inode, whatever has its name by now.
         return os.open(f"/proc/self/fd/{end}", _READ)
 
 
 class _Walk:
-    """A walk along a path, as a context manager. ``strangers`` are the users whose links are not trusted."""
+    """Walk along a path, as a context manager. ``strangers`` are the users whose links are not trusted."""
 
     def __init__(self) -> None:
         self.strangers: set[int] = set()
@@ -75,7 +75,7 @@ class _Walk:
             os.close(self._found)
 
     def to(self, path: Path) -> int:
-        """Walk to a path and return the descriptor of what is there, open until the walk ends."""
+        """Walk to a path and return the descriptor of its file, open until the walk ends."""
         names = deque(path.parts[1:])
         while names:
             if self._found is not None:
@@ -85,12 +85,12 @@ class _Walk:
         return self._folder if self._found is None else self._found
 
     def is_shared(self, owner: int) -> bool:
-        """Return True if others than the owner of the file can put files into its folder."""
+        """True if others than the owner of the file can put files into its folder."""
         status = os.fstat(self._folder)
         return self._is_foreign(status, owner) or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
     def is_exposed(self, owner: int) -> bool:
-        """Return True if others can put files into the folder that are not theirs: by moving or linking them."""
+        """True if others can put files into the folder that are not theirs: by moving or linking them."""
         status = os.fstat(self._folder)
         open_to_all = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
         return self._is_foreign(status, owner) or bool(open_to_all) or (self.is_shared(owner) and not _protects_links())
@@ -99,7 +99,7 @@ class _Walk:
         return folder.st_uid not in {*self._trusted, owner}
 
     def _step(self, name: str, names: "deque[str]") -> None:
-        """Go one name on; a link puts its target before the other names."""
+        """Advance by one name; a link puts its target before the other names."""
         found = os.open(name, _PASS | os.O_NOFOLLOW, dir_fd=self._folder)
         status = os.fstat(found)
         if not stat.S_ISLNK(status.st_mode):
@@ -107,7 +107,7 @@ class _Walk:
             return
         try:
             self._count_link(status)
-            if status.st_dev == self._proc:  # the target of /proc/1/root is no name that could be walked to
+            if status.st_dev == self._proc:  # the target of /proc/1/root is not a name that could be walked to
                 self._found = os.open(name, _PASS, dir_fd=self._folder)
                 return
             target = os.readlink("", dir_fd=found)
@@ -129,7 +129,7 @@ class _Walk:
 
 
 def allow_open_files(most: int) -> None:
-    """Raise this process's limit of open files to what many log files need, as far as the system permits."""
+    """Raise this process's limit of open files as many log files need, as far as the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -137,9 +137,9 @@ def allow_open_files(most: int) -> None:
 
 
 def _protects_links() -> bool:
-    """Return True if the kernel lets users make hard links of such files alone that they may read and write.
+    """True if the kernel only lets users hard-link files that they may read and write.
 
-    https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-hardlinks
+    https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-hardlinks.
     """
     try:
         return Path("/proc/sys/fs/protected_hardlinks").read_text().strip() != "0"
@@ -155,7 +155,7 @@ def _device_of_proc() -> int | None:
 
 
 class LogOpener:
-    """Opens log files, and says once of each path why it is not read. For one thread.
+    """Opens log files, and logs once per path why it is not read. For one thread.
 
     ``waiting`` counts the files that are open before they are read, of all paths.
     """
@@ -165,7 +165,7 @@ class LogOpener:
         self._warned: set[Path] = set()
 
     def open(self, path: Path) -> int | None:
-        """Return a descriptor for reading; None where the path is not there, or may not be read."""
+        """Return a descriptor for reading; None if the path does not exist or may not be read."""
         try:
             return open_trusted(path)
         except OSError as error:
@@ -176,5 +176,5 @@ class LogOpener:
     def _warn(self, path: Path, error: OSError) -> None:
         if len(self._warned) < _MOST_WARNINGS:
             self._warned.add(path)
-            more = "" if len(self._warned) < _MOST_WARNINGS else "; others are not named any more"
+            more = "" if len(self._warned) < _MOST_WARNINGS else "; further files are not logged"
             _log.warning("the log file %s is not read: %s%s", ascii(str(path)), error.strerror or error, more)

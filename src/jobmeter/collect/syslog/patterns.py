@@ -1,7 +1,7 @@
 """Patterns of log files, expanded in bounded time whatever users put into the folders.
 
-``*``, ``?`` and ``[...]`` stand for characters of a name, ``**`` for any number of folders. A name that begins with a
-dot is matched where the pattern's does. Under ``**`` symbolic links are no folders: they may lead in circles.
+``*``, ``?`` and ``[...]`` match characters of a name, ``**`` any number of folders. A name that begins with a dot only
+matches a pattern that does. ``**`` does not follow symbolic links, which may form loops.
 """
 
 import fnmatch
@@ -13,25 +13,25 @@ from functools import cached_property
 from pathlib import Path
 
 MOST_ENTRIES = 100_000
-"""Most names of folders that are looked at for one pattern."""
+"""Most names of folders that are read for one pattern."""
 _MAGIC = re.compile(r"[*?\[]")
 
 
 class Budget:
-    """How many more names may be looked at."""
+    """Remaining number of names that may be read."""
 
     def __init__(self, most: int = MOST_ENTRIES) -> None:
         self.left = most
 
     def take(self) -> bool:
-        """Count a name; False when no more may be looked at."""
+        """Count a name. False when the budget is used up."""
         self.left -= 1
         return self.left >= 0
 
 
 @dataclass(frozen=True)
 class NamePattern:
-    """A pattern of one name."""
+    """Pattern of one name."""
 
     text: str
 
@@ -40,14 +40,14 @@ class NamePattern:
         return re.compile(fnmatch.translate(self.text))
 
     def fits(self, name: str) -> bool:
-        """Return True for a name that fits; a name that is no UTF-8 never does."""
+        """True for a matching name; an invalid UTF-8 name never matches."""
         if self._regular.match(name) is None or (name.startswith(".") and not self.text.startswith(".")):
             return False
         return name.isprintable() or _is_text(name)
 
 
 class LogPattern:
-    """An absolute path with wildcards."""
+    """Absolute path with wildcards."""
 
     def __init__(self, text: str) -> None:
         self.text = str(Path(text).absolute())

@@ -1,4 +1,4 @@
-"""The agent's thread that reads system logs and puts their lines into the outbox, each once, in order per source."""
+"""Thread of the agent that reads system logs and puts their lines into the outbox, each once, in order per source."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -23,16 +23,16 @@ _INTERVAL = 0.25
 _SCAN_EVERY = 8
 """Rounds between two scans for new files."""
 _BREATH = 0.01
-"""Seconds between two looks at the kernel's reports, so that a busy folder costs little."""
+"""Seconds between two readings of the kernel's events, so that a busy folder costs little."""
 _READINGS = 8
-"""Readings of one source in a round, before the others have their turn."""
+"""Readings of one source in a round, before the others follow."""
 _log = logging.getLogger(__name__)
 
 
 class Intent(msgspec.Struct, frozen=True):
     """Lines that are about to be put into the outbox: up to ``end``, the first ``taken`` of them from ``first_ns`` on.
 
-    Stored before that, so that an agent that dies meanwhile sends the same lines with the same times, and each counts
+    Stored before that, so that an agent that dies meanwhile sends the lines again with equal times, and each counts
     once.
     """
 
@@ -42,14 +42,14 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class SourcePosition(msgspec.Struct):
-    """The read position of a source, and the intent of the next lines, which may have been sent already."""
+    """Read position of a source, and the intent of the next lines, which may have been sent already."""
 
     position: Position
     intent: Intent | None = None
 
 
 class Checkpoint(msgspec.Struct):
-    """The positions of all sources. ``last_ns`` is the newest time that a line of a source without times was given."""
+    """Positions of all sources. ``last_ns`` is the newest time given to a line of a source without times."""
 
     places: dict[str, SourcePosition] = {}
     patterns: list[str] = []
@@ -58,7 +58,7 @@ class Checkpoint(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The system logs that an agent reads. ``lines_a_second`` limits each source; lines above it are counted."""
+    """System logs that an agent reads. ``lines_a_second`` limits each source; lines above it are counted."""
 
     kernel: bool = True
     journal: bool = True
@@ -67,7 +67,7 @@ class LogSettings:
 
 
 class LineRate:
-    """A bucket of lines that fills at ``rate`` a second up to ten seconds' lines. For one thread."""
+    """Rate limit: a bucket of lines that fills at ``rate`` per second, up to ten seconds' lines. For one thread."""
 
     def __init__(self, rate: float, monotonic: Callable[[], float]) -> None:
         self.rate = rate
@@ -76,7 +76,7 @@ class LineRate:
         self._at = monotonic()
 
     def take(self, wanted: int) -> int:
-        """How many of ``wanted`` lines may pass now."""
+        """Return how many of ``wanted`` lines may pass now."""
         now = self._monotonic()
         self._lines = min(self._lines + (now - self._at) * self.rate, 10 * self.rate)
         self._at = now
@@ -89,8 +89,8 @@ class SystemLogReader:
     """Reads sources in turn. Positions are stored in ``state`` (None: not at all).
 
     A position is stored once the lines before it are in the spool, or, without a spool, once the server has them. While
-    half of the outbox is full, sources are not read. ``dropped`` counts lines that came faster than allowed; a line in
-    the log says so where they are missing.
+    half of the outbox is full, sources are not read. ``dropped`` counts lines above the rate limit; a line in the log
+    marks each gap.
     """
 
     def __init__(  # noqa: PLR0913 - one for each part
@@ -131,7 +131,7 @@ class SystemLogReader:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Count the losses since the start, by metric."""
+        """Losses since the start, by metric."""
         return {"agent.log.dropped": self.dropped, "agent.log.files.lost": self._watch.lost}
 
     def start(self) -> None:
@@ -149,7 +149,7 @@ class SystemLogReader:
         self._watch.close()
 
     def round(self) -> bool:
-        """Read some lines of each source; True when there are more."""
+        """Read some lines of each source. True if there are more."""
         if self._rounds % _SCAN_EVERY == 0 or self._watch.is_due:
             self._scan_files()
         self._rounds += 1
@@ -201,7 +201,7 @@ class SystemLogReader:
         self._unsaved |= self._saved.patterns != self._watch.patterns
 
     def _report_losses(self) -> None:
-        """Write a line in the place of files that went away before they could be opened."""
+        """Write a line in place of files that were removed before they could be opened."""
         losses = self._watch.losses() if self._outbox.size <= self._outbox.capacity // 2 else {}
         if not losses:
             return
@@ -210,7 +210,7 @@ class SystemLogReader:
             self._saved.last_ns = max(self._now_ns(), self._saved.last_ns + 1)
             what = "a file" if count == 1 else f"{count} files"
             text = (
-                f"[jobmeter: {what} of this name went away before the agent could read it, lines may be missing here]"
+                f"[jobmeter: {what} of this name was removed before the agent could read it, lines may be missing here]"
             )
             lines.append(self._note(text, stream_of(path), self._saved.last_ns))
         self.sent += len(lines)
@@ -237,7 +237,7 @@ class SystemLogReader:
             self._unsaved = True
 
     def _turn(self, source: Source) -> bool:
-        """One reading of a source; True when there may be another one now."""
+        """Read a source once. True if another reading may follow now."""
         place = self._saved.places.get(source.key)
         intent = place.intent if place else None
         try:
@@ -313,7 +313,7 @@ class SystemLogReader:
             self._file.write(self._saved)
         except OSError as error:
             if not self._unsaveable:
-                _log.warning("positions in system logs cannot be remembered: %s", error)
+                _log.warning("positions in system logs cannot be stored: %s", error)
             self._unsaveable = True
         else:
             self._unsaveable = False

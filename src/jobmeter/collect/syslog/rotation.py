@@ -1,4 +1,4 @@
-"""Identifies files while they are renamed, copied and truncated."""
+"""Identify files while they are renamed, copied and truncated."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A position in a file: its inode, the offset, and digests of the bytes at its beginning and before the offset."""
+    """Position in a file: its inode, the offset, and digests of the bytes at its beginning and before the offset."""
 
     device: int
     inode: int
@@ -26,33 +26,33 @@ class Spot:
     tail: int = 0
 
     def position(self) -> Position:
-        """The place as JSON."""
+        """Return the position as JSON."""
         return asdict(self)
 
     @property
     def file(self) -> tuple[int, int]:
-        """Which file it is."""
+        """Identity of the file."""
         return self.device, self.inode
 
 
 def spot_of(position: Position) -> Spot:
-    """The place that ``Spot.position`` wrote."""
+    """Read a position written by ``Spot.position``."""
     return Spot(*(int(position[name]) for name in ("device", "inode", "offset", "head", "tail")))
 
 
 def spot_at(descriptor: int, offset: int) -> Spot:
-    """The place in an open file."""
+    """Return a position in an open file."""
     status = os.fstat(descriptor)
     return Spot(status.st_dev, status.st_ino, offset, *_marks(descriptor, offset))
 
 
 def is_whole(descriptor: int, spot: Spot) -> bool:
-    """Whether an open file is unchanged up to the position: it was not truncated and rewritten."""
+    """True if an open file is unchanged up to the position: it was not truncated and rewritten."""
     return os.fstat(descriptor).st_size >= spot.offset and _marks(descriptor, spot.offset) == (spot.head, spot.tail)
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Which file a path is; None where there is none."""
+    """Return the identity of the file at a path; None if it does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -61,7 +61,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def identity_of(descriptor: int) -> tuple[int, int]:
-    """Return which file is open."""
+    """Return the identity of an open file."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
 
@@ -74,12 +74,12 @@ def live_names(name: str) -> Iterator[str]:
 
 
 def is_readable(name: str) -> bool:
-    """Return False for the name of a compressed file."""
+    """False for the name of a compressed file."""
     return not name.endswith(_COMPRESSED)
 
 
 def rotated(live: Path) -> list[Path]:
-    """The files beside a live one into which it was rotated and that can be read, the oldest first."""
+    """Return the readable files beside a live one into which it was rotated, oldest first."""
     found = []
     try:
         with os.scandir(live.parent) as entries:

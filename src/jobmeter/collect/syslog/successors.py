@@ -1,4 +1,4 @@
-"""Files that follow the one that is read from a path: open as soon as they appear, whatever happens to their names."""
+"""Files that follow the current file of a path: opened as soon as they appear, whatever happens to their names."""
 
 import os
 from collections import deque
@@ -10,9 +10,9 @@ from jobmeter.collect.syslog.opening import LogOpener
 from jobmeter.collect.syslog.rotation import Spot, identity, identity_of, is_whole, rotated, spot_at
 
 MOST_WAITING, MOST_WAITING_IN_ALL = 16, 1_500
-"""Most files of one path, and of all, that are open before they are read; others are opened when their turn comes."""
+"""Most files of one path, and of all, that are open before they are read; others are opened later."""
 _REMEMBERED = 256
-"""Files that were read to their ends and are recognised: many may have the same time."""
+"""Finished files that are recognised: many may have equal times."""
 
 
 class Followed(Enum):
@@ -20,7 +20,7 @@ class Followed(Enum):
 
     OPENED = "opened"
     READ = "read"
-    """It is open already, was read, or belongs to the past."""
+    """It is already open, was read, or belongs to the past."""
     FULL = "full"
     """Too many wait: it is to be opened later."""
     REFUSED = "refused"
@@ -34,10 +34,10 @@ class _Waiting:
 
 
 class Successors:
-    """The files that a path has led to and that are not read yet. For one thread.
+    """Unread files that a path has led to. For one thread.
 
-    ``since_ns``: rotated files that were last written before belong to the past. It follows the files that are read.
-    ``opened`` counts the files that were opened so far, without those that were open for another path.
+    ``since_ns``: rotated files last written before belong to the past. It follows the files that are read. ``opened``
+    counts the files opened so far, without those that were open for another path.
     """
 
     def __init__(self, path: Path, opener: LogOpener, since_ns: int = 0) -> None:
@@ -49,27 +49,27 @@ class Successors:
         self._finished: deque[Spot] = deque(maxlen=_REMEMBERED)
 
     def __bool__(self) -> bool:
-        """Return True while a file waits."""
+        """True while a file waits."""
         return bool(self._waiting)
 
     @property
     def is_full(self) -> bool:
-        """Return True while no further file may wait."""
+        """True while no further file may wait."""
         return len(self._waiting) >= MOST_WAITING or self._opener.waiting >= MOST_WAITING_IN_ALL
 
     @property
     def is_past(self) -> bool:
-        """Return True if a file waits that the path leads to no more: those before it are not written to any more."""
+        """True if a file waits that the path no longer leads to: earlier files are not written any more."""
         live = identity(self._path)
         return any(identity_of(one.descriptor) != live for one in self._waiting)
 
     @property
     def files(self) -> set[tuple[int, int]]:
-        """Which files wait."""
+        """Waiting files."""
         return {identity_of(one.descriptor) for one in self._waiting}
 
     def gather(self, current: tuple[int, int] | None) -> None:
-        """Open the path's file, and those into which it was rotated since, but for ``current``, which is being read.
+        """Open the path's file, and those into which it was rotated since, except ``current``, which is being read.
 
         The path comes first: a file that is rotated meanwhile is then found under its other name.
         """
@@ -82,7 +82,7 @@ class Successors:
     ) -> Followed:
         """Open a file that the path leads to, or led to before, unless it was read.
 
-        ``at``: it was read up to there for another path. ``is_new``: it is of the present, whatever its time says.
+        ``at``: it was read up to there for another path. ``is_new``: it is current, whatever its time.
         """
         if self.is_full:
             return Followed.FULL
@@ -102,11 +102,11 @@ class Successors:
         return Followed.OPENED
 
     def skip_to_ends(self) -> None:
-        """Leave out what the waiting files have by now."""
+        """Skip the current content of the waiting files."""
         self._waiting = [_Waiting(one.descriptor, os.fstat(one.descriptor).st_size) for one in self._waiting]
 
     def put_back(self, descriptor: int, offset: int) -> None:
-        """Have an open file wait."""
+        """Add an open file to the waiting ones."""
         self._waiting.append(_Waiting(descriptor, offset))
         self._opener.waiting += 1
 
@@ -119,9 +119,9 @@ class Successors:
         os.close(descriptor)
 
     def take(self) -> tuple[int, int] | None:
-        """Return the descriptor of the file whose lines come next and the offset to read from; None where none waits.
+        """Return the descriptor of the file whose lines come next and the offset to read from; None without one.
 
-        That is the one last written first; the file that the path leads to now comes last.
+        The file last written first comes first; the path's current file comes last.
         """
         if not self._waiting:
             return None
@@ -135,7 +135,7 @@ class Successors:
         return first.descriptor, first.offset
 
     def release(self, file: tuple[int, int]) -> Spot | None:
-        """Let go of a file; return up to where it was read, None where it is unknown here."""
+        """Release a file. Returns its read position, None if it is unknown here."""
         for one in self._waiting:
             if identity_of(one.descriptor) == file:
                 self._remove(one)
@@ -155,7 +155,7 @@ class Successors:
         self._opener.waiting -= 1
 
     def _offset(self, descriptor: int, *, is_new: bool) -> int | None:
-        """Return where to read a file from; None for one that was read, or that belongs to the past."""
+        """Return the offset to read a file from; None for a finished file, or one that belongs to the past."""
         status = os.fstat(descriptor)
         if not is_new and status.st_mtime_ns < self.since_ns:
             return None

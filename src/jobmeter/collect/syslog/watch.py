@@ -1,4 +1,4 @@
-"""The files that match the patterns of an agent's settings: opened at the kernel's event, and listed at intervals."""
+"""Files that match the patterns of an agent's settings: opened at the kernel's event, and listed at intervals."""
 
 import logging
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ from jobmeter.model.time import SystemClock
 MOST_FILES = 1_000
 """Most files that one agent reads."""
 _MARGIN_NS = 10**8
-"""By how much the times of files may lag behind the clock."""
+"""Largest lag in nanoseconds of the times of files behind the clock."""
 _BATCHES = 16
 """Readings of events in a row: as many as the kernel stores."""
 _NS = 1_000_000
@@ -30,14 +30,14 @@ class FileWatch:
     """Finds the files that match patterns, without rotated ones, which belong to their live file.
 
     A file that exists at the first scan of its pattern is read from its end on, a later one from its beginning. A file
-    is opened when the kernel reports it, so that it may be renamed or removed before it is read. Where the kernel
-    reports nothing (network file systems), files are found by listing the folders, and of those that were rotated
-    meanwhile those with the usual names. For one thread.
+    is opened when the kernel reports it, so that it may be renamed or removed before it is read. If the kernel reports
+    nothing (network file systems), files are found by listing the folders; of files rotated meanwhile, those with usual
+    names are found. For one thread.
     """
 
     def __init__(self, patterns: Sequence[str], now_ms: Callable[[], int] = _CLOCK.now_ms) -> None:
         self.lost = 0
-        """Files that went away before they could be opened."""
+        """Files that were removed before they could be opened."""
         self._patterns = [LogPattern(pattern) for pattern in patterns]
         self._now_ms = now_ms
         self._opener = LogOpener()
@@ -53,24 +53,24 @@ class FileWatch:
 
     @property
     def patterns(self) -> list[str]:
-        """The patterns, absolute."""
+        """Absolute patterns."""
         return [pattern.text for pattern in self._patterns]
 
     @property
     def sources(self) -> list[FileSource]:
-        """A source for each file."""
+        """Source of each file."""
         return list(self._sources.values())
 
     @property
     def is_due(self) -> bool:
-        """Return True if the folders are to be listed now: there are new ones, or events were lost."""
+        """True if the folders have to be listed now: there are new ones, or events were lost."""
         return not self._listed
 
     def scan(self, met: Collection[str], remembered: Collection[str], since_ns: int | None = None) -> list[FileSource]:
         """Return a source for each existing file.
 
-        ``met`` are patterns of an earlier call, ``remembered`` the keys of stored positions. ``since_ns``: when an
-        earlier process looked last; of files that came later, those are read too that were rotated by now.
+        ``met`` are patterns of an earlier call, ``remembered`` the keys of stored positions. ``since_ns`` is the time
+        of an earlier process's last scan; later files are read even if they were rotated by now.
         """
         if self._looked_ns is None:
             self._start()
@@ -94,7 +94,7 @@ class FileWatch:
                 found = set(pattern.names(directory, budget))
                 for path in self._new_files(directory, found, read[directory], stored[directory]):
                     if path in self._sources:
-                        continue  # another pattern has it, too
+                        continue  # another pattern matches it too
                     if f"{_FILE}{path}" in remembered:
                         self._add(FileSource(path, self._opener))
                     elif pattern.text not in met:
@@ -103,7 +103,7 @@ class FileWatch:
                         owners = owners or self._owners()
                         self._begin(path, path, owners.get(identity(path) or (0, 0)), since_ns or now_ns)
             if budget.left < 0:
-                self._warn(f"more than {MOST_ENTRIES} names are in the folders of {pattern.text}: others are left out")
+                self._warn(f"more than {MOST_ENTRIES} names are in the folders of {pattern.text}: the rest is ignored")
         self._names = names
         self.notice()
         return self.sources
@@ -121,18 +121,18 @@ class FileWatch:
             self._losses[live if named else live.parent] += count
 
     def wait(self, seconds: float) -> bool | None:
-        """Wait for the kernel's next report; True when there is one, None where it gives none."""
+        """Wait for the kernel's next report. True if there is one, None if reports are not available."""
         return self._inotify.wait(seconds) if self._inotify is not None else None
 
     def losses(self) -> dict[Path, int]:
-        """Return how many files of each path went away before they could be opened, since the last call."""
+        """Return how many files of each path were removed before they could be opened, since the last call."""
         found, self._losses = dict(self._losses), Counter()
         return found
 
     def forget_finished(self) -> list[str]:
-        """Drop the files that are gone and were read to their ends; gives their keys.
+        """Drop the files that are gone and were read to their ends. Returns their keys.
 
-        A later file of the same name is read from its beginning.
+        A later file of that name is read from its beginning.
         """
         finished = [path for path, source in self._sources.items() if source.finished]
         for path in finished:
@@ -149,11 +149,11 @@ class FileWatch:
             self._inotify = None
 
     def request_scan(self) -> None:
-        """See ``Files.request_scan``."""
+        """Request a listing of all folders."""
         self._listed = False
 
     def live_path(self, path: Path) -> Path | None:
-        """See ``Files.live_path``."""
+        """Return the live path that a path is, or was rotated from; None for any other."""
         patterns = self._names.get(str(path.parent), set())
         lives = [
             path.parent / name for name in live_names(path.name) if any(pattern.fits(name) for pattern in patterns)
@@ -168,15 +168,15 @@ class FileWatch:
         return lives[0] if lives else None
 
     def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
-        """See ``Files.follow``."""
+        """Open the file at a path for a live path."""
         return self._begin(live, path, reader, self._looked_ns or 0, is_new=is_new)
 
     def opened(self, live: Path) -> int:
-        """See ``Files.opened``."""
+        """Return how many files of a live path were opened since ``balance``."""
         return self._sources[live].opened if live in self._sources else 0
 
     def balance(self, live: Path | None = None) -> None:
-        """See ``Files.balance``."""
+        """Reset the count of opened files."""
         for source in self._sources.values() if live is None else filter(None, [self._sources.get(live)]):
             source.balance()
 
@@ -187,7 +187,7 @@ class FileWatch:
             self._warn(f"the kernel does not report new log files ({error}): they are listed every two seconds")
 
     def _new_files(self, directory: str, names: set[str], read: set[str], remembered: set[str]) -> list[Path]:
-        """Return the files of these names that are not read yet, without rotated ones."""
+        """Return the unread files of these names, without rotated ones."""
         lives = names | read | remembered
         new = sorted(name for name in names - read if lives.isdisjoint(live_names(name)))
         return [path for path in (Path(directory, name) for name in new) if path.is_file()]
@@ -197,7 +197,7 @@ class FileWatch:
         return {file: path for path, source in self._sources.items() for file in source.files}
 
     def _begin(self, live: Path, path: Path, reader: Path | None, since_ns: int, *, is_new: bool = True) -> Followed:
-        """Open a file for a live path; one that is open for another live path is read on from there."""
+        """Open a file for a live path; a file that is open for another live path is continued."""
         source = self._sources.get(live)
         if source is not None and source.is_full:
             return Followed.FULL
@@ -223,7 +223,7 @@ class FileWatch:
             self._sources[source.path] = source
             return True
         source.close()
-        self._warn(f"the patterns of log files name more than {MOST_FILES} files: the others are left out")
+        self._warn(f"the patterns of log files name more than {MOST_FILES} files: further files are ignored")
         return False
 
     def _warn(self, text: str) -> None:
@@ -242,6 +242,6 @@ def _by_folder(paths: Iterable[str]) -> defaultdict[str, set[str]]:
 
 
 def is_gone(key: str) -> bool:
-    """Whether the file of a stored position no longer exists under any name."""
+    """True if the file of a stored position no longer exists under any name."""
     path = Path(key.removeprefix(_FILE))
     return key.startswith(_FILE) and identity(path) is None and not rotated(path)

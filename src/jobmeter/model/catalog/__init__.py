@@ -1,8 +1,8 @@
-"""The catalogue of metrics: the only place where a name, a unit or a rule of a metric is stated.
+"""Catalogue of metrics: the only place that states a metric's name, unit or rules.
 
-Collectors, the pipeline, the planner, dialects, the reference page and the dashboard all read it. ``app.<name>`` (what
-a program reports) is open: any name below it is a gauge without a unit. Names that senders of other systems brought
-along are stored under their own name with the same rule, below ``external.``.
+Collectors, the pipeline, the planner, dialects, the reference page and the dashboard all read it. ``app.<name>``
+(values reported by programs) is open: any name below it is a gauge without a unit. Metrics from other systems are
+stored under their own names below ``external.``, with the same rule.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ CATALOG: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric
 
 
 def find(name: str) -> Metric | None:
-    """The metric of that name; a generated gauge for an open prefix; None for an unknown name."""
+    """Find a metric by name: for an open prefix a generated gauge; None for an unknown name."""
     metric = CATALOG.get(name)
     if metric is not None:
         return metric
@@ -35,12 +35,12 @@ def find(name: str) -> Metric | None:
 
 
 def by_dialect_name(dialect: str) -> Mapping[str, Metric]:
-    """The metrics that a dialect names, by its own name for them."""
+    """Map a dialect's own metric names to metrics."""
     return MappingProxyType({metric.names[dialect]: metric for metric in METRICS if dialect in metric.names})
 
 
 def with_derived(stored: Iterable[str]) -> frozenset[str]:
-    """Those metrics, and those of the catalogue that can be derived from them."""
+    """Add the metrics of the catalogue that can be derived from the stored ones."""
     found = set(stored)
     found |= {one.name for one in METRICS if one.rate_of in found}
     pairs = [(one.name, pair) for one in METRICS for pair in (one.ratio, one.difference) if pair]

@@ -1,4 +1,4 @@
-"""Metrics of GPUs and NPUs. The core set has the same names under both prefixes."""
+"""Metrics of GPUs and NPUs. Core metrics have equal names under both prefixes."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,7 +9,7 @@ from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Sco
 from jobmeter.model.device import STATES
 
 _AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}"})
-"""Units of metrics that are summed over the devices of a node; shares of time, temperatures and clocks have a mean."""
+"""Units of metrics that are summed over the devices of a node; shares of time, temperatures and clocks are averaged."""
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "gpu.utilization": {
         "pai-dlc": "GpuCoreUsage",
@@ -77,9 +77,12 @@ def _core(prefix: str) -> tuple[Metric, ...]:
     return (
         _ratio(f"{prefix}.utilization", text="Share of time in which any kernel ran."),
         _metric(f"{memory}.usage", "By", "Device memory in use."),
-        _metric(f"{memory}.limit", "By", "Device memory there is."),
+        _metric(f"{memory}.limit", "By", "Total device memory."),
         utilization(
-            memory, "Device memory in use over what there is.", Scope.DEVICE, names=_NAMES[f"{memory}.utilization"]
+            memory,
+            "Device memory in use over total device memory.",
+            Scope.DEVICE,
+            names=_NAMES[f"{memory}.utilization"],
         ),
         _ratio(
             f"{prefix}.sm.active",

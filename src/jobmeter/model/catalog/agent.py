@@ -1,4 +1,4 @@
-"""The agent's own cost and health."""
+"""Metrics of the agent itself: its cost and health."""
 
 from functools import partial
 
@@ -20,21 +20,23 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "agent.clock.offset",
         "s",
-        "How far the node's wall clock is ahead of the time of its samples: above 1 or below -1 after a step.",
+        "Offset of the node's wall clock from the time of its samples: above 1 or below -1 after a step.",
         minimum=None,
     ),
     _counter("agent.samples", "{sample}", "Samples taken."),
-    _gauge("agent.samples.waiting", "{sample}", "Samples of pods that wait for the name of their job."),
-    _counter("agent.dropped", "{sample}", "Samples given up, by reason."),
+    _gauge("agent.samples.waiting", "{sample}", "Samples of pods whose job is not known yet."),
+    _counter("agent.dropped", "{sample}", "Samples dropped, by reason."),
     _counter(
         "agent.processes.missed",
         "{process}",
-        "Processes that began and ended between two scans, of which nothing is known. Where the kernel's events are "
-        "not read, the number of forks for which no process was found: at most so many, threads among them.",
+        "Processes that began and ended between two scans, unmeasured. If the kernel's events are "
+        "not available, the number of forks without a process found: an upper bound that includes threads.",
     ),
-    _gauge("agent.processes.events", "", "1 while the kernel's events find short processes, 0 where it permits none."),
-    _counter("agent.log.dropped", "{line}", "Lines of system logs left out because they came faster than allowed."),
-    _counter("agent.log.files.lost", "{file}", "Log files that went away before the agent could open them."),
-    _counter("agent.spool.damaged", "By", "Bytes of the spool that could not be read back."),
-    _gauge("agent.spool.size", "By", "Bytes on disk that wait for the server."),
+    _gauge(
+        "agent.processes.events", "", "1 while the kernel's events report short processes, 0 if they are not permitted."
+    ),
+    _counter("agent.log.dropped", "{line}", "Lines of system logs dropped because of the rate limit."),
+    _counter("agent.log.files.lost", "{file}", "Log files that were removed before the agent could open them."),
+    _counter("agent.spool.damaged", "By", "Bytes of the spool that could not be read."),
+    _gauge("agent.spool.size", "By", "Bytes on disk waiting for the server."),
 )

@@ -1,7 +1,7 @@
 """Metrics of Alibaba's Flink service, under ``flink.``, in the units of its own table.
 
 Source: the metric table of the operation GetInstanceMetric in the documentation of foas 2018-11-11 (39 rows, 40
-distinct names; ``niagara_seek.meam`` is spelt so there).
+distinct names; it spells ``niagara_seek.meam`` that way).
 """
 
 from jobmeter.model.catalog.metric import Aggregate, Metric, Scope

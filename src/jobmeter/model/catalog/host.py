@@ -1,4 +1,4 @@
-"""Metrics of a node as a whole, for all of its users."""
+"""Metrics of a whole node, over all its users."""
 
 from functools import partial
 
@@ -38,18 +38,18 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "node.memory.usage",
         "By",
-        "Memory that a new program could not have.",
+        "Memory that is not available to a new program.",
         difference=("node.memory.total", "node.memory.available"),
     ),
-    _utilization("memory", "node.memory.total", "Memory in use over memory there is.", "MemoryUsageRate"),
+    _utilization("memory", "node.memory.total", "Memory in use over total memory.", "MemoryUsageRate"),
     _gauge("node.memory.total", "By", "Memory there is."),
-    _gauge("node.memory.available", "By", "Memory that a new program could have without swapping."),
-    _gauge("node.memory.free", "By", "Memory that nothing uses."),
+    _gauge("node.memory.available", "By", "Memory available to a new program without swapping."),
+    _gauge("node.memory.free", "By", "Unused memory."),
     _gauge("node.memory.cached", "By", "Memory that holds file contents."),
-    _gauge("node.memory.dirty", "By", "File contents that wait to be written."),
+    _gauge("node.memory.dirty", "By", "File contents waiting to be written."),
     _gauge("node.memory.slab", "By", "Memory that the kernel's own objects take."),
     _gauge("node.swap.total", "By", "Swap there is."),
-    _gauge("node.swap.free", "By", "Swap that nothing uses."),
+    _gauge("node.swap.free", "By", "Unused swap."),
     _counter("node.memory.major.faults", "{fault}", "Page faults that had to read from storage."),
     _counter("node.memory.oom.kills", "{process}", "Processes killed because memory ran out."),
     _counter("node.pressure.cpu", "s", "Time in which some task waited for a CPU.", read_unit="1"),

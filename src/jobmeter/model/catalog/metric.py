@@ -1,4 +1,4 @@
-"""The shape of one catalogue row."""
+"""Form of a catalogue entry."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,16 +9,16 @@ import msgspec
 
 
 class Kind(StrEnum):
-    """Whether values of a metric are levels or running totals."""
+    """Kind of a metric: level or running total."""
 
     GAUGE = "gauge"
-    """Each sample is a reading of its own."""
+    """Samples are independent readings."""
     COUNTER = "counter"
     """Samples only grow, except for resets; stored as read, queried as a rate per second."""
 
 
 class Scope(StrEnum):
-    """What one series of a metric describes."""
+    """Subject of a series of a metric."""
 
     NODE = "node"
     DEVICE = "device"
@@ -28,33 +28,32 @@ class Scope(StrEnum):
 
 
 class Aggregate(StrEnum):
-    """How several values are aggregated into one."""
+    """Way to combine several values into one."""
 
     MEAN = "mean"
     SUM = "sum"
     MIN = "min"
     MAX = "max"
     RATIO = "ratio"
-    """Sum of the numerators over sum of the denominators; legal only as the catalogue's own choice."""
+    """Sum of the numerators over sum of the denominators; reserved for the catalogue."""
     WHOLE = "whole"
-    """Of a whole job, joined as those that share a node are: amounts add up. The catalogue itself does not say it."""
+    """For a whole job, combined like members of one node: amounts add up. Not used in the catalogue itself."""
 
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One metric: what it is called, in which unit, and how it is read.
+    """Metric: its name, its unit, and how it is read.
 
-    ``unit`` is that of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``). ``1`` is a ratio 0 to
-    1, shown in percent; a plain number (a load, a flag) has no unit. ``read_unit`` is the unit of an answer, which
-    differs for counters (``By/s``). ``over`` joins the members of a job (replicas, devices), ``on_node`` those that
-    share a node (None: as ``over``): amounts add up, as two replicas that receive 1 MB/s each receive 2 MB/s through
-    their node. ``parts`` joins the labelled parts of one member (interfaces,
-    disks). ``rate_of`` names the counter whose rate this metric is when nobody measured it as a gauge, without its
-    parts that bear a label of ``rate_but``; ``ratio`` the (usage, limit) pair and ``difference`` the (whole, rest) pair
-    that it is derived from when nobody measured it. ``minimum`` and ``maximum`` are the bounds of a stored sample:
-    outside of them the unit must be wrong. ``names`` maps a dialect to its name.
+    ``unit`` is the unit of a stored sample (UCUM: ``By``, ``s``, ``W``, ``Cel``, ``Hz``, ``{core}``). ``1`` is a ratio
+    0 to 1, shown in percent; a plain number (a load, a flag) has no unit. ``read_unit`` is the unit of an answer, which
+    differs for counters (``By/s``). ``over`` combines the members of a job (replicas, devices). ``on_node`` combines
+    members of one node (None: as ``over``): amounts add up, because two replicas that receive 1 MB/s each receive 2
+    MB/s through their node. ``parts`` combines the labelled parts of one member (interfaces, disks). An unmeasured
+    metric may be derived: ``rate_of`` names a counter whose rate it is, without parts that bear a label of
+    ``rate_but``; ``ratio`` a (usage, limit) pair; ``difference`` a (whole, rest) pair. ``minimum`` and ``maximum``
+    bound a stored sample: a value outside has the wrong unit. ``names`` maps a dialect to its name.
     """
 
     name: str
@@ -76,12 +75,12 @@ class Metric(msgspec.Struct, frozen=True):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """``minimum`` and ``maximum``, infinite where there is none."""
+        """``minimum`` and ``maximum``, infinite if unset."""
         return -inf if self.minimum is None else self.minimum, inf if self.maximum is None else self.maximum
 
     @property
     def answer_unit(self) -> str:
-        """The unit of what a question returns."""
+        """Unit of an answer."""
         if self.read_unit:
             return self.read_unit
         return f"{self.unit}/s" if self.kind is Kind.COUNTER else self.unit
@@ -96,7 +95,7 @@ def utilization(
     maximum: float = 1.5,
     names: Mapping[str, str] = NO_NAMES,
 ) -> Metric:
-    """``NAME.utilization``: the share of ``NAME.usage`` in ``whole``, by default in ``NAME.limit``."""
+    """Build ``NAME.utilization``: the share of ``NAME.usage`` in ``whole``, by default in ``NAME.limit``."""
     return Metric(
         f"{name}.utilization",
         "1",

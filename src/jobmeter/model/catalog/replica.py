@@ -1,4 +1,4 @@
-"""Metrics of a replica of a job: CPU, memory, network, disk, storage."""
+"""Metrics of a job's replica: CPU, memory, network, disk, storage."""
 
 from functools import partial
 
@@ -22,8 +22,8 @@ METRICS: tuple[Metric, ...] = (
     _amount("cpu.limit", "{core}", "Cores that the replica may use."),
     _time(
         "cpu.throttled.time",
-        text="Time in which the replica was throttled by its CPU quota, over all of its tasks. Where its own group has "
-        "none: by that of the nearest group above, which others may share, from when it was first measured.",
+        text="Time in which the replica was throttled by its CPU quota, over all of its tasks. Without a quota of its "
+        "own group: by the nearest group above, which others may share, since its first measurement.",
     ),
     utilization(
         "cpu",
@@ -35,7 +35,7 @@ METRICS: tuple[Metric, ...] = (
     _amount(
         "memory.usage",
         "By",
-        "Memory in use: the working set of its control group, without file cache that can be given back at once. "
+        "Memory in use: the working set of its control group, without file cache that can be freed at once. "
         "Without a group: the proportional set sizes of its processes (Pss), in which a page that several share counts "
         "once.",
         names={"baseten": "cpu_memory_usage_bytes", "cms": "MEMORY_USED"},
@@ -45,7 +45,7 @@ METRICS: tuple[Metric, ...] = (
         "memory.peak",
         "By",
         "Most memory in use at once so far: at a sample or, by the high-water marks of its processes, between two. "
-        "File cache that can be given back at once is not in it.",
+        "Excludes file cache that can be freed at once.",
         on_node=Aggregate.MAX,  # replicas may reach their peaks at different times
     ),
     _total("memory.oom.kills", "{process}", "Processes of the replica that were killed because memory ran out."),

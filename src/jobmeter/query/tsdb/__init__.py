@@ -1,1 +1,1 @@
-"""The arithmetic of OpenTSDB's queries over series, which two dialects speak: OpenTSDB's own, and foas' metricJson."""
+"""Arithmetic of OpenTSDB's queries over series, used by two dialects: OpenTSDB and foas' metricJson."""

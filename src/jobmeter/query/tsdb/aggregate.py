@@ -1,7 +1,7 @@
-"""Aggregates several series into one: at every time at which one of them has a point.
+"""Aggregate several series into one, at every time at which one of them has a point.
 
 A series contributes from its first point to its last. Missing points in between are interpolated as its aggregator
-says.
+defines.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from jobmeter.query.tsdb.columns import Columns, run_starts
 from jobmeter.query.tsdb.functions import Aggregator, Missing
 
 MOST_CELLS = 100_000_000
-"""Values, made up ones included, that one group may be joined from."""
+"""Most values, including interpolated ones, that a group may be aggregated from."""
 _AT_A_TIME = 2_000_000
 _LEAST, _GREATEST, _TOTAL = np.fmin.reduce, np.fmax.reduce, np.nansum
 _ACROSS: Mapping[str, Callable[..., Float64s]] = {
@@ -26,14 +26,14 @@ _ACROSS: Mapping[str, Callable[..., Float64s]] = {
     "sum": _TOTAL,
     "zimsum": _TOTAL,
 }
-"""Functions that need no runs: the same, quicker."""
+"""Faster variants of functions that need no runs."""
 
 
 def aggregate(columns: Columns, aggregator: Aggregator, missing: Missing) -> tuple[Int64s, Float64s]:
-    """Times and values of the aggregated series.
+    """Return times and values of the aggregated series.
 
-    NaN is missing: it is ignored, and results where there are no other values. Raises LimitExceededError where too many
-    values would have to be interpolated.
+    NaN is missing: it is ignored, and is the result where there are no other values. Raises LimitExceededError if too
+    many values would have to be interpolated.
     """
     starts = run_starts(columns.index)
     times = np.unique(columns.time)
@@ -41,7 +41,7 @@ def aggregate(columns: Columns, aggregator: Aggregator, missing: Missing) -> tup
         return columns.time, _alone(columns.value, aggregator)
     if len(starts) * len(times) > MOST_CELLS:
         raise LimitExceededError(
-            f"{len(starts)} series at {len(times)} different times are too many to join: downsample, so that their "
+            f"{len(starts)} series at {len(times)} different times are too many to combine: downsample, so that their "
             "times are the same",
             "downsample",
         )
@@ -55,7 +55,7 @@ def aggregate(columns: Columns, aggregator: Aggregator, missing: Missing) -> tup
 
 
 def _alone(values: Float64s, aggregator: Aggregator) -> Float64s:
-    """A single series still goes through the function, one value at a time."""
+    """Aggregate a single series: the function is applied to one value at a time."""
     found = np.full(len(values), np.nan)
     there = np.flatnonzero(~np.isnan(values))
     if len(there):
@@ -64,7 +64,7 @@ def _alone(values: Float64s, aggregator: Aggregator) -> Float64s:
 
 
 def _table(columns: Columns, starts: Int64s, ends: Int64s, times: Int64s, missing: Missing) -> Float64s:
-    """float64[series, times]: the value of each series at each time, NaN where it has none."""
+    """Values of each series at each time, float64[series, times]; NaN if missing."""
     table = np.empty((len(starts), len(times)))
     for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         table[at] = _fill_in(columns.time[start:end], columns.value[start:end], times, missing)
@@ -72,10 +72,10 @@ def _table(columns: Columns, starts: Int64s, ends: Int64s, times: Int64s, missin
 
 
 def _fill_in(time: Int64s, value: Float64s, times: Int64s, missing: Missing) -> Float64s:
-    """The values of one series, whose points are (``time``, ``value``), at ``times``, which are sorted.
+    """Values of one series, whose points are (``time``, ``value``), at the sorted ``times``.
 
     NaN before its first point, after its last one, and where missing values are not replaced. ``time`` has at least one
-    point. https://opentsdb.net/docs/build/html/user_guide/query/aggregators.html#interpolation
+    point. https://opentsdb.net/docs/build/html/user_guide/query/aggregators.html#interpolation.
     """
     after = np.searchsorted(time, times)
     exact = after < len(time)
@@ -108,6 +108,6 @@ def _joined(table: Float64s, aggregator: Aggregator) -> Float64s:
     filled = np.flatnonzero(sizes)
     if len(filled):
         starts = np.r_[0, np.cumsum(sizes[filled])[:-1]]
-        # By time and then by series, which is the order of the functions' runs.
+        # By time and then by series: the order of the functions' runs.
         result[filled] = aggregator.function(table.T[there.T], starts)
     return result

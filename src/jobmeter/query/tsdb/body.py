@@ -34,12 +34,12 @@ class RateBody(msgspec.Struct, frozen=True):
 
 
 def truth(value: Flag) -> bool:
-    """A truth value of a body, which may also be a text, as in OpenTSDB's own examples."""
+    """Parse a truth value of a body, which may also be a text, as in OpenTSDB's own examples."""
     return value.lower() == "true" if isinstance(value, str) else bool(value)
 
 
 def filters_of(filters: Sequence[FilterBody] | None, tags: Mapping[str, str] | None) -> tuple[Filter, ...]:
-    """The filters, else the tags of the older form: OpenTSDB uses one of the two. Raises InvalidRequestError."""
+    """Return the filters, else the tags of the older form: OpenTSDB uses one of the two. Raises InvalidRequestError."""
     if filters:
         return few(
             [
@@ -51,14 +51,14 @@ def filters_of(filters: Sequence[FilterBody] | None, tags: Mapping[str, str] | N
 
 
 def few(filters: Sequence[Filter]) -> tuple[Filter, ...]:
-    """The filters, if they are not too many. Raises LimitExceededError."""
+    """Return the filters. Raises LimitExceededError for too many."""
     if len(filters) > MOST_FILTERS:
         raise LimitExceededError(f"a sub query may have {MOST_FILTERS} filters, this one has {len(filters)}", "filters")
     return tuple(filters)
 
 
 def rate_options(body: RateBody) -> RateOptions:
-    """The options of a rate. Raises InvalidRequestError (``rateOptions``)."""
+    """Parse the options of a rate. Raises InvalidRequestError (``rateOptions``)."""
     return RateOptions(
         counter=truth(body.counter),
         counter_max=positive(body.counterMax, LONG_MAX, "counterMax"),
@@ -68,7 +68,7 @@ def rate_options(body: RateBody) -> RateOptions:
 
 
 def positive(value: float | str | None, default: float, name: str) -> float:
-    """A number that is not negative, as text or number. Raises InvalidRequestError (``rateOptions``)."""
+    """Parse a number, 0 or more, as text or number. Raises InvalidRequestError (``rateOptions``)."""
     if value in {None, ""}:
         return default
     try:

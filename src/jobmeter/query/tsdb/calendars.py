@@ -1,6 +1,6 @@
-"""Intervals of a calendar: days, weeks, months and years as a time zone has them.
+"""Calendar intervals: days, weeks, months and years in a time zone.
 
-https://opentsdb.net/docs/build/html/user_guide/query/downsampling.html#calendar-boundaries
+https://opentsdb.net/docs/build/html/user_guide/query/downsampling.html#calendar-boundaries.
 """
 
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from jobmeter.query.tsdb.columns import MOST_POINTS, too_many
 
 
 class Unit(StrEnum):
-    """A unit of an interval."""
+    """Unit of an interval."""
 
     SECOND = "s"
     MINUTE = "m"
@@ -30,11 +30,11 @@ _FIXED = {Unit.SECOND: SECOND, Unit.MINUTE: MINUTE, Unit.HOUR: HOUR}
 _LEAST = {Unit.DAY: DAY, Unit.WEEK: 7 * DAY, Unit.MONTH: 28 * DAY, Unit.YEAR: 365 * DAY}
 _FIRST_YEAR = 1970
 _END_MS = 253_370_764_800_000
-"""The year 9999, the last that calendars here have: an interval that would end later ends with it."""
+"""Start of the year 9999, the last of these calendars: an interval that would end later ends there."""
 
 
 def edges(start_ms: int, end_ms: int, every: int, unit: Unit, zone: ZoneInfo) -> Int64s:
-    """The starts of intervals, in ms: from the last one at or before ``start_ms`` to the first at or after ``end_ms``.
+    """Starts of intervals, in ms: from the last one at or before ``start_ms`` to the first at or after ``end_ms``.
 
     They are counted from the first of January of the year of ``start_ms``; weeks begin on Sunday. Raises
     LimitExceededError.
@@ -69,7 +69,7 @@ def _from(origin: datetime, start_ms: int, end_ms: int, every: int, unit: Unit) 
 
 
 def _step(origin: datetime, count: int, unit: Unit) -> datetime:
-    """The wall clock's time of an interval. Raises OverflowError or ValueError after the year 9999."""
+    """Wall clock time of an interval. Raises OverflowError or ValueError after the year 9999."""
     if unit is Unit.DAY:
         return origin + timedelta(days=count)
     if unit is Unit.WEEK:

@@ -7,13 +7,13 @@ from jobmeter.errors import LimitExceededError
 from jobmeter.model.batch import Float64s, Int64s
 
 MOST_POINTS = 2_000_000
-"""Points that a sub query may hold at one time."""
+"""Most points that a sub query may hold at one time."""
 
 
 class Columns(msgspec.Struct, frozen=True, eq=False):
     """Points of some series, sorted by (index, time), each pair once.
 
-    ``index`` int64[n]: which series; ``time`` int64[n] ms; ``value`` float64[n], NaN only where a fill policy put it.
+    ``index`` int64[n] is the series; ``time`` int64[n] ms; ``value`` float64[n], NaN only from a fill policy.
     """
 
     index: Int64s
@@ -25,16 +25,16 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def none(cls) -> "Columns":
-        """No points."""
+        """Build empty columns."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
 
     def filter(self, mask: "np.typing.NDArray[np.bool_]") -> "Columns":
-        """Return the points that the mask selects."""
+        """Select points by a mask."""
         return Columns(self.index[mask], self.time[mask], self.value[mask])
 
 
 def run_starts(*keys: Int64s) -> Int64s:
-    """Return the beginnings of runs of equal keys, in columns that are sorted by them."""
+    """Return the starts of runs of equal keys, in columns sorted by them."""
     if not len(keys[0]):
         return np.empty(0, np.int64)
     changed = np.zeros(len(keys[0]), np.bool_)
@@ -45,7 +45,7 @@ def run_starts(*keys: Int64s) -> Int64s:
 
 
 def too_many() -> LimitExceededError:
-    """The error for a sub query with more than ``MOST_POINTS`` points."""
+    """Build the error for a sub query with more than ``MOST_POINTS`` points."""
     return LimitExceededError(
         f"a sub query may make {MOST_POINTS} points: take a shorter range, a longer interval or fewer series",
         "downsample",

@@ -1,7 +1,7 @@
-"""From readings to the answered points of one sub query: downsample, rate, aggregate.
+"""Compute the points of one sub query from samples: downsample, rate, aggregate.
 
-In that order, as every 2.x server does it. (The page on queries names the rate last; a server makes it of each series,
-before they are joined: RateSpan and AggregationIterator.)
+In that order, as every 2.x server does. (The page on queries names the rate last; a server computes it per series,
+before they are aggregated: RateSpan and AggregationIterator.).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from jobmeter.query.tsdb.functions import AGGREGATORS, Aggregator, Missing
 from jobmeter.query.tsdb.rate import RateOptions, rates
 
 MARGIN_MS = HOUR
-"""How far beyond either end of the range readings are looked for, to interpolate from and to make rates of."""
+"""Margin in milliseconds beyond either end of the range, in which samples are read for interpolation and rates."""
 
 # Functions that change a single value: within one second, values are averaged instead.
 _NOT_OF_ONE = frozenset({"count", "dev", "diff", "squareSum"})
@@ -27,7 +27,7 @@ _SECOND_BY_MEAN = AGGREGATORS["avg"]
 
 
 class PointQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps from the readings of series to the points of an answer; ``aggregator`` is a key of ``AGGREGATORS``."""
+    """Steps from the samples of series to the points of an answer; ``aggregator`` is a key of ``AGGREGATORS``."""
 
     aggregator: str
     rate: RateOptions | None = None
@@ -37,18 +37,18 @@ class PointQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Groups:
-    """The series that are joined: ``owner`` int64[k] is the group of each of k series."""
+    """Groups of series to aggregate: ``owner`` int64[k] is the group of each of k series."""
 
     def __init__(self, owner: Sequence[int]) -> None:
         self.owner: Int64s = np.array(owner, np.int64)
 
     @property
     def joined(self) -> bool:
-        """True when any two series share a group."""
+        """True if any two series share a group."""
         return len(np.unique(self.owner)) < len(self.owner)
 
     def parts(self, columns: Columns) -> Mapping[int, Columns]:
-        """The columns of each group that has points."""
+        """Columns of each group that has points."""
         if not len(columns):
             return {}
         owner = self.owner[columns.index]
@@ -64,14 +64,14 @@ class Groups:
 
 
 def margin(query: PointQuery, groups: Groups) -> int:
-    """Return the time that has to be read beyond the range, in milliseconds."""
+    """Margin to read beyond the range, in milliseconds."""
     return MARGIN_MS if query.rate is not None or groups.joined else 0
 
 
 def prepare(columns: Columns, query: PointQuery, span: TimeRange, *, milliseconds: bool, stepped: bool) -> Columns:
-    """The points of each series in the answer, those around ``span`` included.
+    """Compute the points of each series in the answer, including points around ``span``.
 
-    ``columns`` are readings or, with ``stepped``, points of the downsample's function already.
+    ``columns`` are samples or, with ``stepped``, already points of the downsample's function.
     """
     if query.downsample is not None:
         columns = columns if stepped else downsample(columns, query.downsample, span)
@@ -81,10 +81,10 @@ def prepare(columns: Columns, query: PointQuery, span: TimeRange, *, millisecond
 
 
 def _taking_part(columns: Columns, query: PointQuery, span: TimeRange) -> Columns:
-    """Without series that ended before the span or began after it: they contribute neither values nor fill nor tags.
+    """Drop series that ended before the span or began after it: they contribute neither values nor fill nor tags.
 
     https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/SpanGroup.java (``add``), which takes the row of an hour
-    around either end for the span. With a fill policy a series has to have a point inside, whatever lies around.
+    around either end for the span. With a fill policy a series must have a point inside.
     """
     starts = run_starts(columns.index)
     if not len(starts):
@@ -99,7 +99,7 @@ def _taking_part(columns: Columns, query: PointQuery, span: TimeRange) -> Column
 
 
 def of_series(columns: Columns, query: PointQuery, span: TimeRange) -> Columns:
-    """The points of each series, filled in and made rates of where the query says so, from what ``prepare`` gives."""
+    """Fill in missing points and compute rates for each series as the query requests, from ``prepare``'s result."""
     spec = query.downsample
     if spec is not None and _fills(query):
         columns = fill(columns, spec, _grid(spec, query, span))
@@ -109,7 +109,7 @@ def of_series(columns: Columns, query: PointQuery, span: TimeRange) -> Columns:
 def points(
     columns: Columns, query: PointQuery, groups: Groups, span: TimeRange
 ) -> Mapping[int, tuple[Int64s, Float64s]]:
-    """Times and values of each group that has any inside ``span``, from what ``prepare`` gives."""
+    """Return times and values of each group with points inside ``span``, from ``prepare``'s result."""
     columns = of_series(columns, query, span)
     aggregator = AGGREGATORS[query.aggregator]
     missing = _missing(query, aggregator)
@@ -123,7 +123,7 @@ def points(
 
 
 def _grid(spec: Downsample, query: PointQuery, span: TimeRange) -> Int64s:
-    """The intervals that are answered and, where rates are made, one more before them."""
+    """Return the answered intervals and, for rates, one more before them."""
     grid = spec.grid(span.start_ms, span.end_ms - 1)
     if query.rate is None or not spec.interval_ms:
         return grid
@@ -132,7 +132,7 @@ def _grid(spec: Downsample, query: PointQuery, span: TimeRange) -> Int64s:
 
 
 def _missing(query: PointQuery, aggregator: Aggregator) -> Missing:
-    # The previous rate replaces a missing one, also after a fill policy: for a dropped reset.
+    # The previous rate replaces a missing one, even after a fill policy: for a dropped reset.
     # https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/AggregationIterator.java (``nextDoubleValue``)
     if query.rate is not None:
         return Missing.PREVIOUS
@@ -140,12 +140,12 @@ def _missing(query: PointQuery, aggregator: Aggregator) -> Missing:
 
 
 def _fills(query: PointQuery) -> bool:
-    """True where an interval without a reading gets a point."""
+    """True if an interval without a sample gets a point."""
     return query.downsample is not None and query.downsample.fill != "none"
 
 
 def _by_second(columns: Columns, aggregator: Aggregator) -> Columns:
-    """One point a second: several points of a series are aggregated."""
+    """Reduce to one point per second: several points of a series are aggregated."""
     time = columns.time - columns.time % SECOND
     starts = run_starts(columns.index, time)
     if len(starts) == len(columns):

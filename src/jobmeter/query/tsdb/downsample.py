@@ -1,6 +1,6 @@
-"""Downsampling: the readings of a series in each interval into one point at the interval's start.
+"""Downsampling: reduce the samples of a series in each interval to one point at the interval's start.
 
-https://opentsdb.net/docs/build/html/user_guide/query/downsampling.html
+https://opentsdb.net/docs/build/html/user_guide/query/downsampling.html.
 """
 
 import re
@@ -23,7 +23,7 @@ _CALENDAR = re.compile(r"([1-9][0-9]{0,3})([smhdwny])")
 
 
 class Fill(StrEnum):
-    """The value of an interval without a reading."""
+    """Value of an interval without a sample."""
 
     NONE = "none"
     NAN = "nan"
@@ -33,7 +33,10 @@ class Fill(StrEnum):
 
 
 class Downsample(msgspec.Struct, frozen=True, kw_only=True):
-    """One specification. ``interval_ms`` 0 is the whole range; ``unit`` and ``every`` are those of a calendar."""
+    """Downsampling specification.
+
+    ``interval_ms`` 0 is the whole range; ``unit`` and ``every`` define a calendar interval.
+    """
 
     text: str
     interval_ms: int
@@ -46,11 +49,11 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stepped(self) -> bool:
-        """True where roll-ups of the interval's length give its points; else every reading is needed."""
+        """True if roll-ups of the interval's length give its points; else every sample is needed."""
         return bool(self.interval_ms) and self.unit is None and self.function.name in STEPPED
 
     def grid(self, start_ms: int, end_ms: int) -> Int64s:
-        """The starts of the intervals that begin in ``[start_ms, end_ms]``. Raises LimitExceededError."""
+        """Starts of the intervals that begin in ``[start_ms, end_ms]``. Raises LimitExceededError."""
         if not self.interval_ms:
             return np.array([start_ms], np.int64)
         if self.unit is not None:
@@ -62,10 +65,10 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
         return np.arange(first, end_ms + 1, self.interval_ms, dtype=np.int64)
 
     def reach(self, start_ms: int, end_ms: int, margin_ms: int) -> tuple[int, int]:
-        """Return the range to read, from (included) to (excluded), for points in ``[start_ms, end_ms]``.
+        """Range to read, end excluded, for points in ``[start_ms, end_ms]``.
 
-        Intervals are whole: the last one ends after ``end_ms``. ``margin_ms`` more is read at either end. The one of
-        the whole range ends before ``end_ms``, as every interval ends before the next one begins:
+        Intervals are whole: the last one ends after ``end_ms``. ``margin_ms`` more is read at either end. An interval
+        of the whole range ends before ``end_ms``, as every interval ends before the next one begins:
         https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/Downsampler.java (``moveToNextValue``).
         """
         if not self.interval_ms:
@@ -78,7 +81,10 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str, zone: ZoneInfo, *, calendar: bool) -> Downsample:
-    """``1m-avg``, ``1h-sum-nan``, ``0all-max``, ``1dc-sum``. Raises InvalidRequestError (field ``downsample``)."""
+    """Parse ``1m-avg``, ``1h-sum-nan``, ``0all-max``, ``1dc-sum``.
+
+    Raises InvalidRequestError (field ``downsample``).
+    """
     parts = text.split("-", 2)
     if len(parts) < 2:
         raise _wrong(text, "must provide at least interval and function")
@@ -127,7 +133,7 @@ def _wrong(text: str, why: str) -> InvalidRequestError:
 
 
 def downsample(columns: Columns, spec: Downsample, span: TimeRange) -> Columns:
-    """The points of each series' intervals. ``span`` is the range of the query, for intervals of its whole."""
+    """Compute the points of each series' intervals. ``span`` is the query's range, for whole-range intervals."""
     if not len(columns):
         return columns
     bucket = _bucket(columns.time, spec, span)
@@ -163,13 +169,13 @@ STEPPED = {
 
 
 def from_steps(steps: BucketColumns, name: str) -> Columns:
-    """The points of one of ``STEPPED``, of steps as long as the interval."""
+    """Compute points by a function of ``STEPPED``, from steps as long as the interval."""
     value: Float64s = STEPPED[name](steps)
     return Columns(steps.index.astype(np.int64), steps.time, value)
 
 
 def fill(columns: Columns, spec: Downsample, grid: Int64s) -> Columns:
-    """Every series with a point in each interval of the grid; points outside the grid are dropped.
+    """Give every series a point in each interval of the grid; points outside the grid are dropped.
 
     Raises LimitExceededError.
     """

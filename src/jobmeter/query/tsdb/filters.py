@@ -18,11 +18,11 @@ _LONGEST = 4_096
 _LONGEST_REGEXP = 1_024
 
 Chooses = Callable[[Sequence[str]], set[str]]
-"""Of distinct values of a tag: those that match."""
+"""Function that selects the matching values from distinct values of a tag."""
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """One filter. ``kind`` is a key of ``KINDS``."""
+    """Filter on a tag. ``kind`` is a key of ``KINDS``."""
 
     tag: str
     kind: str
@@ -31,7 +31,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 def choose(series: Sequence[Tagged], filters: Sequence[Filter]) -> list[Tagged]:
-    """The series that match every filter. Raises InvalidRequestError for a pattern that cannot be read."""
+    """Select the series that match every filter. Raises InvalidRequestError for an invalid pattern."""
     left = list(series)
     for one in filters:
         left = _through(left, one)
@@ -43,12 +43,12 @@ def _through(series: Sequence[Tagged], one: Filter) -> list[Tagged]:
     if one.kind == "not_key":
         return [each for each, value in zip(series, values, strict=True) if value is None]
     matching = KINDS[one.kind].make(one.pattern)(sorted({value for value in values if value is not None}))
-    # A series without the tag passes no filter on it, not even a negative one: OpenTSDB scans for the key.
+    # A series without the tag matches no filter on it, not even a negative one: OpenTSDB scans for the key.
     return [each for each, value in zip(series, values, strict=True) if value in matching]
 
 
 def checked(tag: str, kind: str, pattern: str, *, group_by: bool) -> Filter:
-    """A filter that can be applied. Raises InvalidRequestError (field ``filters``)."""
+    """Build a valid filter. Raises InvalidRequestError (field ``filters``)."""
     if not tag:
         raise InvalidRequestError("Tag key cannot be null or empty", "filters")
     if kind not in KINDS:
@@ -138,7 +138,7 @@ def _search(pattern: str, values: Sequence[str]) -> set[str]:
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A type of filter, with its entry of ``/api/config/filters``."""
+    """Type of filter, with its entry of ``/api/config/filters``."""
 
     make: Callable[[str], Chooses]
     examples: str
@@ -150,10 +150,10 @@ def _kind(name: str, make: Callable[[str], Chooses], pattern: str, description: 
     return name, Kind(make, f"host={name}({pattern})  {body}", description)
 
 
-_CASE = "Letters of either case are the same."
-_OR = "One or more exact values, apart by | (pipe); a series passes when its tag has one of them."
-_NOT = "One or more exact values, apart by | (pipe); a series passes when its tag has another value."
-_GLOB = "A pattern in which * (asterisk) stands for any text; at least one is needed. Alone it passes every value."
+_CASE = "Ignores case."
+_OR = "One or more exact values, separated by | (pipe); a series matches if its tag has one of them."
+_NOT = "One or more exact values, separated by | (pipe); a series matches if its tag has another value."
+_GLOB = "A pattern in which * (asterisk) matches any text; at least one is needed. A lone * matches every value."
 
 KINDS: Mapping[str, Kind] = dict(
     (
@@ -161,23 +161,23 @@ KINDS: Mapping[str, Kind] = dict(
         _kind("iwildcard", _iwildcard, "web*.tsdb.net", f"{_GLOB} {_CASE}"),
         _kind("literal_or", _literal_or, "web01|web02|web03", _OR),
         _kind("not_iliteral_or", _not(_iliteral_or), "web01|web02|web03", f"{_NOT} {_CASE}"),
-        _kind("not_key", _wildcard, "", "Passes series without the tag, whatever its value. The filter is empty."),
+        _kind("not_key", _wildcard, "", "Matches series without the tag. The filter must be empty."),
         _kind("not_literal_or", _not(_literal_or), "web01|web02|web03", _NOT),
         _kind(
             "regexp",
             _regexp,
             "web.*",
-            "A regular expression that is searched for in the value; ^ and $ tie it to the ends. The syntax is "
+            "A regular expression that is searched for in the value; ^ and $ anchor it. The syntax is "
             "that of RE2: there is no look-around and no back reference.",
         ),
         _kind("wildcard", _wildcard, "web*.tsdb.net", _GLOB),
     )
 )
-"""Every type of filter by its name."""
+"""Every type of filter by name."""
 
 
 def from_tag(tag: str, value: str, *, group_by: bool) -> Filter:
-    """A filter of the form before version 2.2: ``*``, ``a|b``, ``a``, ``a*``; or ``type(pattern)``.
+    """Parse a filter in the form before version 2.2: ``*``, ``a|b``, ``a``, ``a*``; or ``type(pattern)``.
 
     See https://opentsdb.net/docs/build/html/api_http/query/index.html#filter-conversions.
     """

@@ -1,9 +1,9 @@
-"""OpenTSDB's aggregators: many values into one, for many groups of values at once.
+"""OpenTSDB's aggregators: reduce many groups of values at once.
 
 https://opentsdb.net/docs/build/html/user_guide/query/aggregators.html
 
-The same functions join the readings of one series in a step (downsampling) and the values of several series at one time
-(aggregation). Groups are runs of one array, so that each function is a few array operations.
+Downsampling applies them to the samples of one series in a step, aggregation to the values of several series at one
+time. Groups are runs of one array, so that each function needs only a few array operations.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ import numpy as np
 from jobmeter.model.batch import Float64s, Int64s
 
 Function = Callable[[Float64s, Int64s], Float64s]
-"""Of values and the start of each run of them: one value a run. No run is empty."""
+"""Aggregation function: takes values and the start of each run, returns a value per run. No run is empty."""
 
 
 _SIZES = 64
 
 
 class Missing(Enum):
-    """The replacement of a missing value between the first and the last one of a series."""
+    """Replacement of a missing value between the first and the last one of a series."""
 
     LINEAR = "Linear interpolation"
     ZERO = "Zero"
@@ -31,7 +31,7 @@ class Missing(Enum):
 
 
 class Aggregator(NamedTuple):
-    """A function, and the replacement of missing values when it aggregates series."""
+    """Function with its replacement of missing values during aggregation."""
 
     name: str
     function: Function
@@ -42,7 +42,7 @@ _sum, _min, _max = np.add.reduceat, np.minimum.reduceat, np.maximum.reduceat
 
 
 def counts(starts: Int64s, size: int) -> Int64s:
-    """Return the number of values of each run."""
+    """Number of values in each run."""
     found: Int64s = np.diff(np.r_[starts, size])
     return found
 
@@ -56,7 +56,7 @@ def _count(values: Float64s, starts: Int64s) -> Float64s:
 
 
 def _dev(values: Float64s, starts: Int64s) -> Float64s:
-    """The population's standard deviation: OpenTSDB divides by the number of values. For a single value it is 0."""
+    """Population standard deviation: OpenTSDB divides by the number of values. 0 for a single value."""
     size = counts(starts, len(values))
     apart = values - np.repeat(_avg(values, starts), size)
     found: Float64s = np.sqrt(_sum(apart * apart, starts) / size)
@@ -81,7 +81,7 @@ def _square_sum(values: Float64s, starts: Int64s) -> Float64s:
 
 
 def _sorted(values: Float64s, starts: Int64s) -> tuple[Float64s, Int64s]:
-    """The values sorted within their runs, and the sizes of these."""
+    """Sort the values within their runs. Returns them and the run sizes."""
     size = counts(starts, len(values))
     sizes = np.unique(size)
     if len(sizes) > _SIZES:
@@ -89,21 +89,21 @@ def _sorted(values: Float64s, starts: Int64s) -> tuple[Float64s, Int64s]:
         return values[np.lexsort((values, run))], size
     ordered = np.empty_like(values)
     for one in sizes.tolist():
-        # Runs of one size are the rows of a table, which is much quicker to sort.
+        # Runs of equal size form a table, which is much faster to sort.
         places = starts[size == one][:, np.newaxis] + np.arange(one)
         ordered[places] = np.sort(values[places], axis=1)
     return ordered, size
 
 
 def _median(values: Float64s, starts: Int64s) -> Float64s:
-    """The upper one of two middle values, as in OpenTSDB."""
+    """Median; of two middle values the upper, as in OpenTSDB."""
     ordered, size = _sorted(values, starts)
     middle: Float64s = ordered[starts + size // 2]
     return middle
 
 
 class Estimate(Enum):
-    """The place of a percentile among n sorted values, counted from 1."""
+    """Position of a percentile among n sorted values, counted from 1."""
 
     LEGACY = "p (n + 1)"
     R3 = "p n, rounded to the nearest, halves to even"
@@ -157,7 +157,7 @@ _ALL = (
 )
 
 NONE = "none"
-"""The aggregator that joins nothing: every series is answered by itself."""
+"""Aggregator that leaves every series separate."""
 
 AGGREGATORS: Mapping[str, Aggregator] = {one.name: one for one in _ALL}
-"""Every aggregator by its name."""
+"""Every aggregator by name."""

@@ -1,6 +1,6 @@
-"""Rates: the change a second from one point of a series to the next.
+"""Rates: change per second from one point of a series to the next.
 
-https://opentsdb.net/docs/build/html/api_http/query/index.html#rate-options
+https://opentsdb.net/docs/build/html/api_http/query/index.html#rate-options.
 """
 
 import msgspec
@@ -12,9 +12,9 @@ LONG_MAX = 2**63 - 1
 
 
 class RateOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``counter``: a value below the one before it rolled over at ``counter_max``, or was reset.
+    """Rate options. ``counter``: a value below its predecessor rolled over at ``counter_max``, or was reset.
 
-    Then a rate above ``reset_value`` (when that is not 0) is answered as 0, and with ``drop_resets`` not at all.
+    Then a rate above ``reset_value`` (unless 0) becomes 0, and with ``drop_resets`` is dropped.
     """
 
     counter: bool = False
@@ -24,7 +24,7 @@ class RateOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rates(columns: Columns, options: RateOptions) -> Columns:
-    """The rates, each at the time of the later point; a series' first point has none."""
+    """Compute the rates, each at the time of the later point; a series' first point has none."""
     if len(columns) < 2:
         return columns.filter(np.zeros(len(columns), np.bool_))
     same = columns.index[1:] == columns.index[:-1]

@@ -1,4 +1,4 @@
-"""Selects the series of a query, and groups those that one line joins."""
+"""Select the series of a query, and group them into lines."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from jobmeter.query.tsdb.tags import Tagged
 
 
 def selected(series: Sequence[Tagged], query: PointQuery, implied: frozenset[str]) -> list[Tagged]:
-    """The series that match the query's filters and, where it demands that, have no other tags than ``implied`` ones.
+    """Return the series that match the query's filters and, if required, have no other tags than ``implied`` ones.
 
-    Raises InvalidRequestError for a pattern that cannot be read.
+    Raises InvalidRequestError for an invalid pattern.
     """
     matching = choose(series, query.filters)
     if not query.explicit_tags:
@@ -21,7 +21,7 @@ def selected(series: Sequence[Tagged], query: PointQuery, implied: frozenset[str
 
 
 def grouped(series: Sequence[Tagged], query: PointQuery) -> list[list[Tagged]]:
-    """The groups, in the order of their tags: one for each combination of values of the tags to group by."""
+    """Group the series by values of the tags to group by, in the order of their tags."""
     if query.aggregator == NONE:
         return [[one] for one in series]
     keys = sorted({one.tag for one in query.filters if one.group_by})

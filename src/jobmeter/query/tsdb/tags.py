@@ -1,4 +1,4 @@
-"""Series as OpenTSDB shows them: the metric's name, tags, and an id."""
+"""Series as OpenTSDB shows them: metric name, tags, and an id."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ from jobmeter.wire.opentsdb.names import (
 
 
 class TagView(msgspec.Struct, frozen=True):
-    """The tags of series in one query of one caller.
+    """Tags of series in one query of one caller.
 
     The node is shown as ``host``, or by the first of its other names that the query uses. The project is a tag for
     callers whose key sees several of them.
@@ -30,12 +30,12 @@ class TagView(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, keys: Sequence[str], project: str | None) -> "TagView":
-        """The view of a query that uses those tags, by a caller with that project (None: all)."""
+        """Build the view for a query that uses those tags, by a caller with that project (None: all)."""
         node = next((key for key in keys if key in NODE_TAGS), HOST)
         return cls(project is None, node)
 
     def tags(self, series: Series) -> dict[str, str]:
-        """The tags of a series, sorted by name."""
+        """Tags of a series, sorted by name."""
         found = dict(series.labels)
         node = next((name for name in (self.node, *NODE_TAGS) if name not in found), self.node)
         identity = {
@@ -52,14 +52,14 @@ class TagView(msgspec.Struct, frozen=True):
 
 
 class Tagged(msgspec.Struct, frozen=True):
-    """A series with its tags."""
+    """Series with its tags."""
 
     series: Series
     tags: Mapping[str, str]
     metric: str = msgspec.field(default="")
 
     def tag(self, key: str) -> str | None:
-        """The value of a tag; the node under each of its names, the project whether it is shown or not."""
+        """Value of a tag; the node under each of its names, the project even if not shown."""
         found = self.tags.get(key)
         if found is None and key in NODE_TAGS:
             found = self.series.node or None
@@ -69,6 +69,6 @@ class Tagged(msgspec.Struct, frozen=True):
 
 
 def tagged(series: Sequence[Series], view: TagView) -> list[Tagged]:
-    """The series with their tags, sorted by metric and tags."""
+    """Add the tags to series, and sort them by metric and tags."""
     found = [Tagged(one, view.tags(one), to_opentsdb(one.metric)) for one in series]
     return sorted(found, key=lambda one: (one.metric, list(one.tags.items()), one.series.project))

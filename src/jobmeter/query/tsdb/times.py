@@ -1,6 +1,6 @@
-"""OpenTSDB's times and durations.
+"""Times and durations of OpenTSDB.
 
-https://opentsdb.net/docs/build/html/user_guide/query/dates.html
+https://opentsdb.net/docs/build/html/user_guide/query/dates.html.
 """
 
 import re
@@ -18,7 +18,7 @@ _SECONDS_DIGITS = 10
 
 
 def duration(text: str, field: str) -> int:
-    """Milliseconds of ``10s``, ``5m``, ``1n`` (30 days), ``1y`` (365 days). Raises InvalidRequestError."""
+    """Parse ``10s``, ``5m``, ``1n`` (30 days), ``1y`` (365 days) to milliseconds. Raises InvalidRequestError."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise InvalidRequestError(f"Invalid duration (number or suffix): {text[:64]}", field)
@@ -29,7 +29,7 @@ def duration(text: str, field: str) -> int:
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """The time zone of that name. Raises InvalidRequestError (field ``timezone``)."""
+    """Find a time zone by name. Raises InvalidRequestError (field ``timezone``)."""
     try:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -37,7 +37,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def moment(value: object, field: str, now_ms: int, zone: ZoneInfo) -> int:
-    """Milliseconds of a start or an end: relative, absolute, or a number. Raises InvalidRequestError."""
+    """Parse a start or end to milliseconds: relative, absolute, or a number. Raises InvalidRequestError."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidRequestError(f"Invalid {field} time: it must be a text or a number", field)
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()

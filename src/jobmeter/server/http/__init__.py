@@ -1,1 +1,1 @@
-"""HTTP/1.1 for an ASGI application: the parser is httptools, the connections and their limits are ours."""
+"""HTTP/1.1 server for an ASGI application: httptools parses; this package handles connections and their limits."""

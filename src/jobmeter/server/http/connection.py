@@ -1,4 +1,4 @@
-"""One connection: what the parser finds in its bytes becomes requests, answered one after the other."""
+"""HTTP connection: parses requests from received bytes and answers them in order."""
 
 import asyncio
 import logging
@@ -26,19 +26,19 @@ _log = logging.getLogger("jobmeter.server")
 Application = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 
 HEAD_BYTES = 64 * 1024
-"""Largest request line and headers of a request."""
+"""Largest size of a request line with its headers."""
 HEADERS = 256
-"""Most headers of a request."""
+"""Most headers in a request."""
 UNREAD_BYTES = 64 * 1024
-"""How much of a body may wait for the application before the connection is no longer read."""
+"""Bytes of a body that may wait for the application before reading from the connection pauses."""
 LINGER_SECONDS = 5.0
-"""How long what a refused client still sends is read and dropped, so that it can read the refusal."""
+"""Time in seconds to read and drop further data from a refused client, so that it can read the refusal."""
 PIPELINED = 16
-"""Requests that may wait while one is answered; a client that sends more of them is cut off after those."""
+"""Requests that may wait while one is answered. The connection closes after them if a client sends more."""
 _BODY = frozenset({b"content-length", b"transfer-encoding"})
 HEALTH = frozenset({b"/healthz", b"/readyz"})
-"""What is answered when all connections that there may be are busy."""
-_BUSY = b'{"error":{"code":"unavailable","message":"the server has as many connections as it may"}}'
+"""Paths that are answered even when all connections are busy."""
+_BUSY = b'{"error":{"code":"unavailable","message":"the server has reached its connection limit, try again"}}'
 _BUSY_HEADERS = [
     (b"content-type", b"application/json"),
     (b"content-length", b"%d" % len(_BUSY)),
@@ -49,7 +49,7 @@ _FAILED_HEADERS = [(b"content-length", b"0"), (b"connection", b"close")]
 
 
 class _RefusedError(Exception):
-    """A request that is not taken: its status, and why, where that is not the status's own text."""
+    """Request that is refused: its status, and a reason if the status text does not suffice."""
 
     def __init__(self, status: int, text: bytes = b"") -> None:
         super().__init__(status)
@@ -57,7 +57,7 @@ class _RefusedError(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """A client's connection; see ``asyncio.Protocol`` and ``httptools.HttpRequestParser`` for its callbacks."""
+    """Client connection; implements the callbacks of ``asyncio.Protocol`` and ``httptools.HttpRequestParser``."""
 
     def __init__(self, application: Application, connections: Connections, date: Callable[[], bytes]) -> None:
         self.keyed = False
@@ -75,36 +75,36 @@ class Connection(asyncio.Protocol):
         self._url, self._headers = b"", list[tuple[bytes, bytes]]()
         self._hosts: list[bytes] = []
         self._valid_host = b""
-        """A value of ``Host`` that was found valid: most requests of a connection have the same."""
+        """Last ``Host`` value that was found valid: most requests of a connection repeat it."""
         self._data: bytes | bytearray = b""
-        """The data that is being parsed, from the beginning of a request whose headers are coming, or before it."""
+        """Data being parsed. It reaches back at least to the start of a request with incomplete headers."""
         self._head_bytes: int | None = None
-        """Of the request whose headers are coming; None between requests and while a body comes."""
+        """Bytes received of incomplete headers; None between requests and during a body."""
         self._continue = False
         self._body = False
-        """Whether the request whose headers are coming has a body: one of length 0 has none."""
+        """True if the request with incomplete headers has a body. A body of length 0 does not count."""
         self._answered = 0
-        """Requests of one piece of data that were answered as they came."""
+        """Requests from one piece of data that were answered directly."""
         self._refused = b""
-        """What is left to say before the connection is closed."""
+        """Refusal to send before the connection is closed."""
         self._deaf = False
-        """True when what still comes is dropped."""
+        """True when further data from the client is dropped."""
         self._ending = False
         self._paused = False
         self._drained: asyncio.Future[None] | None = None
         self._unsent, self._write_deadline = 0, 0.0
         self.handshake: asyncio.Task[Any] | None = None
-        """What makes a connection of an accepted socket, until it is made."""
+        """Task that sets up the connection of an accepted socket; None once done."""
         self.limited = False
-        """True where it may ask for the server's health alone."""
+        """True if the connection may only request the server's health."""
         self._extensions = {"jobmeter.call": {"authenticated": self._authenticated}}
         self._address: dict[str, Any] = {}
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See ``asyncio.Protocol``."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        """Set up the connection."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit it
         peer = transport.get_extra_info("peername")
         self._address = {
             "client": tuple(peer[:2]) if peer else None,
@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
         }
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """See ``asyncio.Protocol``."""
+        """Cancel the running request and release the connection."""
         self._transport = None
         self._connections.forget(self)
         self._queue.clear()
@@ -120,11 +120,11 @@ class Connection(asyncio.Protocol):
             if cycle is not None:
                 cycle.disconnect()
         self._wake()
-        # They refer to this: without them it is free now, and not when the collector of cycles comes.
+        # These refer back to the connection: without them its memory is free now, not at the next garbage collection.
         self._parsed, self._parser, self._extensions = None, None, {}
 
     def data_received(self, data: bytes) -> None:
-        """See ``asyncio.Protocol``."""
+        """Parse received data and begin to answer."""
         if self._deaf or (self._ending and not self._receiving):
             return
         self._answered = 0
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._ending = True  # nothing else is spoken here: the request is answered, and what follows is dropped
+            self._ending = True  # only HTTP is spoken here: the request is answered, and what follows is dropped
         except httptools.HttpParserError as error:
             self._begin_early()
             cause = error.__context__
@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
         self._begin_early()
 
     def pause_writing(self) -> None:
-        """See ``asyncio.Protocol``."""
+        """Pause writing until the client has read more."""
         self._drained = self._loop.create_future()
         if self._transport is not None:
             self._unsent = self._transport.get_write_buffer_size()
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
         self._connections.writing(self, blocked=True)
 
     def resume_writing(self) -> None:
-        """See ``asyncio.Protocol``."""
+        """Resume writing and answering."""
         self._connections.writing(self, blocked=False)
         self._wake()
         self._next()
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
     # httptools.HttpRequestParser
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Reset the state for a new request."""
         if self._ending or len(self._queue) >= PIPELINED or self._answered > PIPELINED:
             raise _RefusedError(429)
         self._url, self._headers, self._head_bytes, self._continue, self._body = b"", [], 0, False, False
@@ -177,11 +177,11 @@ class Connection(asyncio.Protocol):
             self._deadline = self._connections.clock() + HEAD_SECONDS
 
     def on_url(self, url: bytes) -> None:
-        """A part of the target."""
+        """Take a part of the request target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a field after the last chunk of a body, which nobody reads."""
+        """Take a header, or a trailer after the last chunk of a body. Trailers are ignored."""
         if self._head_bytes is None:
             return
         name = name.lower()
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
         self._headers.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """The headers of a request are there."""
+        """Check the headers and prepare the request."""
         size = len(self._url) + sum(len(name) + len(value) for name, value in self._headers)
         if size > HEAD_BYTES or len(self._headers) > HEADERS:
             raise _RefusedError(431)
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
             self._pause(paused=True)
 
     def _check_head(self, version: str) -> None:
-        """Refuse what the parser takes and HTTP/1.1 does not allow."""
+        """Refuse requests that the parser accepts but HTTP/1.1 forbids."""
         if version == "0.9" or not is_http(self._data, self._parser.get_method(), self._url, version):
             raise _RefusedError(400)
         if version not in VERSIONS:
@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
             self._valid_host = hosts[0]
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body."""
+        """Take a part of a body."""
         cycle = self._parsed
         if cycle is None:
             return
@@ -238,11 +238,11 @@ class Connection(asyncio.Protocol):
             self._pause(paused=True)
 
     def on_message_complete(self) -> None:
-        """A request is there as a whole."""
+        """Complete a request."""
         cycle, self._parsed = self._parsed, None
         if cycle is not None:
             cycle.end()
-            # Whatever follows a request that ends the connection is dropped (RFC 9112, section 9.6).
+            # Data after a request that ends the connection is dropped (RFC 9112, section 9.6).
             self._ending = self._ending or not cycle.keep_alive
             if cycle is self._active:
                 self._connections.working(self)
@@ -252,25 +252,25 @@ class Connection(asyncio.Protocol):
     # For cycles
 
     def write(self, *pieces: bytes) -> None:
-        """Send the pieces; nothing where the connection is gone."""
+        """Send the pieces; does nothing when the connection is gone."""
         if self._transport is not None and not self._transport.is_closing():
             for piece in pieces:
                 self._transport.write(piece)
 
     async def drain(self) -> None:
-        """Return when the client has read enough of what was written, or is gone."""
+        """Wait until the client has read enough of the data or is gone."""
         if self._drained is not None:
             await asyncio.shield(self._drained)
 
     def consumed(self) -> None:
-        """The application took what had come of the body."""
+        """Resume reading after the application took the received part of the body."""
         if not self._queue:
             self._pause(paused=False)
 
     # Limited, for limits
 
     def overdue(self, now: float) -> Reason | None:
-        """See ``Limited.overdue``."""
+        """Return the reason to close the connection now; None if it may stay."""
         if self._drained is not None and self._transport is not None:
             unsent = self._transport.get_write_buffer_size()
             self._write_deadline = extended(self._write_deadline, max(0, self._unsent - unsent), now)
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
         return Reason.SLOW if self._receiving else Reason.IDLE
 
     def cut(self) -> None:
-        """See ``Limited.cut``."""
+        """Close the connection at once."""
         self._ending = True
         if self.handshake is not None:
             self.handshake.cancel()
@@ -291,7 +291,7 @@ class Connection(asyncio.Protocol):
     # For the server
 
     def finish(self) -> None:
-        """Take no further request: close now, or when those that are under way are answered."""
+        """Accept no further requests; close now, or after the running requests are answered."""
         self._ending = True
         if not self._receiving:
             self._close_when_answered()
@@ -301,14 +301,14 @@ class Connection(asyncio.Protocol):
 
     @property
     def _receiving(self) -> bool:
-        """True while a part of a request has come and the rest has not."""
+        """True while a request has arrived in part."""
         return self._parsed is not None or self._head_bytes is not None
 
     def _authenticated(self) -> None:
         self.keyed = True
 
     def _scope(self, version: str) -> AsgiScope:
-        """What is needed of the request, as ASGI has it. The target is not parsed here: it may be in absolute form."""
+        """Build the ASGI scope of the request. The target is not parsed here: it may be in absolute form."""
         target, _, query = self._url.partition(b"?")
         return {
             "http_version": version,
@@ -321,7 +321,7 @@ class Connection(asyncio.Protocol):
         }
 
     def _next(self) -> None:
-        """Begin to answer the next requests, if it is time for it; else wait for the client."""
+        """Begin to answer the next requests if none is running; else wait for the client."""
         while self._active is None and self._drained is None and self._transport is not None:
             if not self._queue:
                 self._pause(paused=False)
@@ -339,23 +339,23 @@ class Connection(asyncio.Protocol):
                 return
 
     def _apply(self, cycle: Cycle) -> Awaitable[None]:
-        """Call the application. A failure in the call itself is logged and answered with status 500."""
+        """Call the application. A failure of the call is logged and answered with status 500."""
         try:
             return self._application(cycle.scope, cycle.receive, cycle.send)
         except Exception:  # noqa: BLE001 - a client that waits must get an answer
-            _log.exception("a request failed before the application took it")
+            _log.exception("a request failed before the application accepted it")
             return Reply(500, _FAILED_HEADERS, b"", cycle.send)
 
     def _begin_early(self) -> None:
-        """Begin to answer a request before the rest of its body comes: its headers may refuse it.
+        """Begin to answer a request before its body is complete, because its headers may refuse it.
 
-        What came together with the headers is there by then, mostly the whole body.
+        By then the part that arrived with the headers, mostly the whole body, has been read.
         """
         if self._parsed is not None and self._body and self._active is None:
             self._next()
 
     def _answer(self, cycle: Cycle, reply: Reply) -> bool:
-        """Send an answer that is there already: True where the connection goes on."""
+        """Send a complete answer. True if the connection stays open."""
         self._answered += 1
         try:
             cycle.answer(reply)
@@ -364,7 +364,7 @@ class Connection(asyncio.Protocol):
         return self._continues(cycle)
 
     def _begin(self, cycle: Cycle, work: Awaitable[None]) -> None:
-        """Answer a request in a task of its own."""
+        """Answer a request in a new task."""
         if cycle.complete:
             self._connections.working(self)
         if not self._queue and cycle.unread <= UNREAD_BYTES:
@@ -373,7 +373,7 @@ class Connection(asyncio.Protocol):
         self._task.add_done_callback(self._over)
 
     def _over(self, task: "asyncio.Task[None]") -> None:
-        """The application is done with a request."""
+        """Finish a request whose task has ended."""
         cycle, self._task = self._active, None
         error = None if task.cancelled() else task.exception()
         if error is not None:
@@ -384,13 +384,13 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def _continues(self, cycle: Cycle) -> bool:
-        """What becomes of the connection after a request: True where it goes on."""
+        """Finish a request. True if the connection stays open."""
         self._active = None
         if self._transport is None:
             return False
         if not cycle.answered and not (self._refused and not cycle.started):
             self._ending = True
-            self._transport.abort()  # so that nobody takes a part for the whole
+            self._transport.abort()  # abort, so that the client does not take a part for the whole
         elif not (cycle.answered and cycle.keep_alive and cycle.complete):
             self._ending = True
             self._queue.clear()
@@ -402,14 +402,15 @@ class Connection(asyncio.Protocol):
         return False
 
     def _close_when_answered(self) -> None:
-        """Close where nothing is under way and nothing more is taken."""
+        """Close if no request is running and no more are accepted."""
         if self._active is None and not self._queue and (self._refused or self._ending):
             self._close(whole=not self._refused)
 
     def _close(self, *, whole: bool) -> None:
-        """Close when what was written is sent.
+        """Close after the written data is sent.
 
-        A client that is still sending would lose it by that: ``whole`` False drops what it sends, until its end.
+        With ``whole`` False, further data from the client is first read and dropped: closing would make a client that
+        is still sending lose the answer.
         """
         if self._transport is None:
             return
@@ -424,7 +425,7 @@ class Connection(asyncio.Protocol):
         self._connections.waiting(self)
 
     def _refuse(self, why: _RefusedError) -> None:
-        """Answer what is no request, after the answers to what came before it, and close."""
+        """Answer an invalid request after the answers to earlier requests, and close."""
         self._refused, self._deaf = _refusal(why), True
         if self._parsed is not None:
             self._parsed.disconnect()
@@ -449,11 +450,11 @@ class Connection(asyncio.Protocol):
 
 _REASONS = {
     400: (b"Bad Request", b"this is not HTTP/1.1\n"),
-    429: (b"Too Many Requests", b"too many requests were sent before the first was answered\n"),
+    429: (b"Too Many Requests", b"too many pipelined requests: wait for answers before sending more\n"),
     431: (b"Request Header Fields Too Large", b"the headers of a request are too large or too many\n"),
     505: (b"HTTP Version Not Supported", b"this server speaks HTTP/1.1 and HTTP/1.0\n"),
 }
-_WRONG_HOST = b"a request names the server once, in a header like `Host: 127.0.0.1:8400` (RFC 9112, section 3.2)\n"
+_WRONG_HOST = b"a request needs exactly one Host header, like `Host: 127.0.0.1:8400` (RFC 9112, section 3.2)\n"
 
 
 def _refusal(why: _RefusedError) -> bytes:

@@ -1,4 +1,4 @@
-"""A request and its answer, between the connection that carries them and the ASGI application that answers."""
+"""Request and answer, between the connection that carries them and the ASGI application."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _BODYLESS = frozenset({204, 304})
 NO_SNIFFING = b"x-content-type-options: nosniff"
-"""A header of every answer: a browser takes a body for what its content type says, and for nothing else."""
+"""Header of every answer. A browser must take the body for its declared content type."""
 _JOINED = 64 * 1024
-"""Body that is written together with its headers: copying it costs less than a second write."""
+"""Size up to which a body is written together with its headers: copying costs less than a second write."""
 
 
 class Cycle:
-    """One request. ``receive`` and ``send`` are the application's; the rest is the connection's."""
+    """Request with its answer. The application uses ``receive`` and ``send``; the connection uses the rest."""
 
     __slots__ = (
         "_chunked",
@@ -44,7 +44,7 @@ class Cycle:
         self.scope = scope
         self.keep_alive = keep_alive
         self.unread = 0
-        """Bytes of the body that the application has not taken."""
+        """Bytes of the body that the application has not read."""
         self.complete = self.answered = self.started = self.gone = False
         self._connection = connection
         self._continue = expects_continue
@@ -56,18 +56,18 @@ class Cycle:
         self._left: int | None = None
 
     def take(self, data: bytes) -> None:
-        """A part of the body came."""
+        """Add a received part of the body."""
         self._chunks.append(data)
         self.unread += len(data)
         self._wake()
 
     def end(self) -> None:
-        """The request came whole."""
+        """Mark the request as complete."""
         self.complete = True
         self._wake()
 
     def disconnect(self) -> None:
-        """The client is gone."""
+        """Mark the client as disconnected."""
         self.gone = True
         self._wake()
 
@@ -77,7 +77,7 @@ class Cycle:
             waiter.set_result(None)
 
     async def receive(self) -> Message:
-        """See ASGI: the body as it comes, then word that the client is gone."""
+        """Return the next ASGI message: parts of the body, then the disconnect."""
         while not self.gone and not (self.answered and self._delivered):
             if self._chunks or (self.complete and not self._delivered):
                 return self._taken()
@@ -97,14 +97,17 @@ class Cycle:
         return {"type": "http.request", "body": body, "more_body": not self.complete}
 
     async def send(self, message: Message) -> None:
-        """See ASGI: the headers, then the body. Raises RuntimeError for an answer that HTTP cannot carry."""
+        """Send an ASGI message: the headers, then the body.
+
+        Raises RuntimeError for an answer that HTTP cannot carry.
+        """
         if message["type"] == "http.response.start":
             if self._start is not None:
                 raise RuntimeError("the answer has begun already")
             self._start = message
             return
         if self._start is None or self.answered:
-            raise RuntimeError("a body belongs between the headers and the end of an answer")
+            raise RuntimeError("the body of an answer must follow its headers and precede its end")
         body, more = message.get("body", b""), message.get("more_body", False)
         if not self.started:
             self.started = True
@@ -120,7 +123,7 @@ class Cycle:
             self.answered = True
 
     def answer(self, reply: Reply) -> None:
-        """Send a whole answer. Raises RuntimeError for one that HTTP cannot carry."""
+        """Send a complete answer. Raises RuntimeError for an answer that HTTP cannot carry."""
         self._write(reply.body, more=False, head=self._head(reply.status, reply.headers))
         self.started = self.answered = True
 
@@ -140,7 +143,7 @@ class Cycle:
             self._connection.write(*filter(None, pieces))
 
     def _head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-        """The status line and the headers; how the body is framed follows from them."""
+        """Write the status line and the headers, and set the framing of the body by them."""
         lines = [_STATUS[status], b"date: " + self._connection.date(), NO_SNIFFING]
         length: int | None = None
         closing = False
@@ -156,7 +159,7 @@ class Cycle:
             self._left = 0
         elif length is not None:
             self._left = length
-        elif old:  # HTTP/1.0 knows no chunks: the end of the connection is the end of the body
+        elif old:  # HTTP/1.0 has no chunks: the end of the connection ends the body
             self.keep_alive = False
         else:
             self._chunked = True

@@ -1,9 +1,9 @@
-"""How many connections may be open at one time, and how long one may stay still.
+"""Limits on the number of open connections and on their idle time.
 
-A process has a bounded number of descriptors, and every client that reaches a port can open connections. So each port
-has a bound; at the bound a connection that waits for its client is closed to make place, those without a valid key
-first, the one that has waited longest first. A connection whose request is being answered is never closed for it.
-Where all are busy, a few further ones are let in that may ask for the server's health alone.
+A process has a bounded number of file descriptors, and any client that reaches a port can open connections. So each
+port has a bound. At the bound, a connection that waits for its client is closed: first those without a valid key, among
+them the one that has waited longest. A connection whose request is being answered stays open. When all are busy, a few
+more connections are accepted that may only request the server's health.
 """
 
 import logging
@@ -15,22 +15,22 @@ from typing import Protocol
 _log = logging.getLogger("jobmeter.server")
 
 MOST_HTTP, MOST_TELNET, MOST_GRPC = 16_384, 1_024, 4_096
-"""Most connections of each port, where the system permits so many descriptors."""
+"""Most connections of each port, if the system permits enough file descriptors."""
 RESERVED = 16
-"""Connections beyond the bound that may ask for the server's health."""
+"""Connections beyond the bound that may only request the server's health."""
 IDLE_SECONDS, KEYED_IDLE_SECONDS = 60.0, 600.0
-"""How long a connection may be open without a request: one that never showed a valid key, and one that did."""
+"""Longest idle time of a connection in seconds: without a valid key, and with one."""
 HEAD_SECONDS = 15.0
-"""How long the headers of a request may take to come."""
+"""Longest time in seconds for the headers of a request to arrive."""
 STALL_SECONDS = 60.0
-"""How long a client that sends a body or reads an answer may make no progress."""
+"""Longest time in seconds without progress while a client sends a body or reads an answer."""
 BYTES_PER_SECOND = 16 * 1024
-"""What a client has to send or read on average, beyond ``STALL_SECONDS``: a slow trickle is no progress."""
+"""Least average rate of a client beyond ``STALL_SECONDS``. A slower trickle does not count as progress."""
 _LOG_SECONDS = 60.0
 
 
 class Reason(StrEnum):
-    """Why the server closed a connection, as its metrics and its log say."""
+    """Reason for closing a connection, as metrics and the log name it."""
 
     IDLE = "idle"
     SLOW = "slow"
@@ -39,15 +39,15 @@ class Reason(StrEnum):
 
 
 _TEXTS = {
-    Reason.IDLE: "connections were closed that were still for too long",
-    Reason.SLOW: "connections were closed whose clients sent or read too slowly",
-    Reason.REPLACED: "waiting connections were closed to make place for new ones",
-    Reason.REFUSED: "connections were refused: as many as there may be were busy",
+    Reason.IDLE: "connections were closed because they were idle for too long",
+    Reason.SLOW: "connections were closed because their clients sent or read too slowly",
+    Reason.REPLACED: "idle connections were closed to make room for new ones",
+    Reason.REFUSED: "connections were refused because the connection limit was reached",
 }
 
 
 def allow_descriptors() -> int:
-    """Raise the process's limit of open files as far as the system permits and it is of use; gives the limit."""
+    """Raise the process's limit of open files as far as useful and permitted. Returns the limit."""
     requested = 4 * MOST_HTTP
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -59,42 +59,42 @@ def allow_descriptors() -> int:
 
 
 def share(descriptors: int, most: int) -> int:
-    """The bound of a port that may have ``most`` connections, of a process that may have so many descriptors.
+    """Connection bound of a port: ``most``, or a share of the process's file ``descriptors``.
 
-    All ports together leave a quarter and more to the engine, the registry and files.
+    The ports together leave at least a quarter for the engine, the registry and files.
     """
     return max(8, min(most, descriptors // (2 if most == MOST_HTTP else 8)))
 
 
 def extended(deadline: float, size: int, now: float) -> float:
-    """The deadline of a transfer after ``size`` more bytes: ``STALL_SECONDS`` for what is faster than that rate."""
+    """Deadline of a transfer after ``size`` more bytes, at most ``STALL_SECONDS`` from now."""
     return min(deadline + size / BYTES_PER_SECOND, now + STALL_SECONDS)
 
 
 class Limited(Protocol):
-    """A connection, as its limits see it."""
+    """Connection as seen by the limits."""
 
     @property
     def keyed(self) -> bool:
-        """True once it showed a valid key."""
+        """True once the client has shown a valid key."""
         ...
 
     def overdue(self, now: float) -> Reason | None:
-        """Why it is to be closed now, if it is."""
+        """Return the reason to close the connection now; None if it may stay."""
         ...
 
     def cut(self) -> None:
-        """Close it now, whatever it is doing."""
+        """Close the connection at once."""
         ...
 
 
 class Connections:
-    """The open connections of one port. Belongs to that port's event loop."""
+    """Open connections of one port. Belongs to that port's event loop."""
 
     def __init__(
         self, port: str, bound: int, count: Callable[[str, str], None], clock: Callable[[], float], reserved: int = 0
     ) -> None:
-        """``count`` gets the port and the reason of each connection that is closed; ``clock`` gives seconds."""
+        """``count`` gets the port and the reason of each closed connection; ``clock`` returns seconds."""
         self.bound = bound
         self.clock = clock
         self.port = port
@@ -115,7 +115,7 @@ class Connections:
         return iter(tuple(self._open))
 
     def admit(self, one: Limited) -> bool | None:
-        """Take in a new connection: True; False where it may ask for the server's health alone; None: it is refused."""
+        """Accept a connection. True: fully. False: for health requests only. None: refused."""
         room = len(self._open) < self.bound or self._make_place()
         if not room and len(self._open) >= self.bound + self._reserved:
             self._closed(Reason.REFUSED)
@@ -125,27 +125,27 @@ class Connections:
         return room
 
     def forget(self, one: Limited) -> None:
-        """It is closed."""
+        """Remove a closed connection."""
         self._open.discard(one)
         self._writing.discard(one)
         self.working(one)
 
     def waiting(self, one: Limited) -> None:
-        """From now on it waits for its client."""
+        """Mark the connection as waiting for its client."""
         self.working(one)
         (self._keyed if one.keyed else self._strangers)[one] = None
 
     def working(self, one: Limited) -> None:
-        """Its client waits for the server."""
+        """Mark the connection as working: its client waits for the server."""
         self._strangers.pop(one, None)
         self._keyed.pop(one, None)
 
     def writing(self, one: Limited, *, blocked: bool) -> None:
-        """Whether it has more to send than its client takes."""
+        """Mark the connection as ``blocked`` (its client reads too slowly) or not."""
         (self._writing.add if blocked else self._writing.discard)(one)
 
     def sweep(self) -> None:
-        """Close what was still for too long; once a second."""
+        """Close connections that exceeded a time limit. Called once a second."""
         now = self.clock()
         for one in (*self._strangers, *self._keyed, *self._writing):
             reason = one.overdue(now)
@@ -170,7 +170,7 @@ class Connections:
         self._unsaid[reason] = self._unsaid.get(reason, 0) + 1
 
     def _say(self, now: float) -> None:
-        """Once a minute: a client that opens connections must not fill the log."""
+        """Log closed connections once a minute, so that a client cannot fill the log."""
         if now - self._said < _LOG_SECONDS:
             return
         for reason, count in self._unsaid.items():

@@ -1,4 +1,4 @@
-"""Query parameters: the table that documents them, and reading them with every refusal naming its parameter."""
+"""Query parameters: the table that documents them, and reading them. Every refusal names its parameter."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar
@@ -13,7 +13,7 @@ MAX_LIST = 1000
 
 
 class Query(msgspec.Struct, frozen=True):
-    """One query parameter. ``text`` gives its meaning, form and default; ``many`` may repeat or be comma separated."""
+    """Query parameter. ``text`` gives its meaning, form and default; ``many`` may repeat or be comma separated."""
 
     name: str
     text: str
@@ -25,28 +25,28 @@ class Query(msgspec.Struct, frozen=True):
 
 REPLICA = Query("replica", "Only these replicas.", many=True, example="worker-0")
 DEVICE = Query("device", "Only these devices.", many=True)
-CLUSTER = Query("cluster", "The node's cluster, where nodes of several have the same name.")
+CLUSTER = Query("cluster", "The node's cluster, if nodes in several clusters share a name.")
 RANGE = (
     Query("start", "First moment."),
     Query("end", "End, itself not included."),
-    Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
+    Query("since", "Instead of start: duration before the end, or before now.", example="1h"),
 )
 
 
 class Arguments:
-    """The query parameters of one call, against the table of those that are allowed."""
+    """Query parameters of one call, checked against the table of allowed ones."""
 
     def __init__(self, allowed: Mapping[str, Query], given: Sequence[tuple[str, str]]) -> None:
-        """``allowed`` are by name.
+        """``allowed`` maps names to parameters.
 
-        Raises InvalidRequestError for one that is unknown, or repeated where that means nothing.
+        Raises InvalidRequestError for an unknown parameter, or a repeated one that may not repeat.
         """
         self._values: dict[str, list[str]] = {}
         for name, value in given:
             query = allowed.get(name)
             if query is None:
                 names = ", ".join(allowed) or "there are none"
-                raise InvalidRequestError(f"there is no query parameter {name[:100]!r} here ({names})", name[:100])
+                raise InvalidRequestError(f"unknown query parameter {name[:100]!r} (allowed: {names})", name[:100])
             if name not in self._values:
                 self._values[name] = [value]
             elif query.many:
@@ -58,12 +58,12 @@ class Arguments:
                 raise InvalidRequestError(f"{query.name} is required", query.name)
 
     def text(self, name: str, default: str = "") -> str:
-        """The value; the default when it is absent or empty."""
+        """Return the value; the default when it is absent or empty."""
         values = self._values.get(name)
         return (values[0] if values else "") or default
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Every value, repeated ones and comma separated ones, in order, each once."""
+        """Return every value once, in order; values may be repeated or comma separated."""
         values = self._values.get(name)
         if values is None:
             return ()
@@ -74,7 +74,7 @@ class Arguments:
         return found
 
     def integer(self, name: str, default: int, low: int, high: int) -> int:
-        """A whole number from ``low`` to ``high``."""
+        """Return a whole number from ``low`` to ``high``."""
         text = self.text(name)
         if not text:
             return default
@@ -83,36 +83,36 @@ class Arguments:
         return int(text)
 
     def time(self, name: str) -> int | None:
-        """Epoch milliseconds of ISO 8601 or epoch milliseconds."""
+        """Parse ISO 8601 or epoch milliseconds to epoch milliseconds."""
         text = self.text(name)
         return parse_time(text, name) if text else None
 
     def duration(self, name: str) -> int | None:
-        """Milliseconds of ``5m``."""
+        """Parse a duration like ``5m`` to milliseconds."""
         text = self.text(name)
         return parse_duration(text, name) if text else None
 
     def times(self) -> tuple[int | None, int | None, int | None]:
-        """``start`` and ``end`` in epoch milliseconds, ``since`` in milliseconds before the end, as far as given."""
+        """Return ``start``, ``end`` (epoch milliseconds) and ``since`` (milliseconds before the end), or None."""
         start, end, since = self.time("start"), self.time("end"), self.duration("since")
         if start is not None and since is not None:
-            raise InvalidRequestError("start and since exclude each other", "since")
+            raise InvalidRequestError("give start or since, not both", "since")
         return start, end, since
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Whether it is ``true``; the other word is ``false``."""
+        """Parse ``true`` or ``false``."""
         return self.choice(name, {"true": True, "false": False}, "true" if default else "false")
 
     def descending(self, default: str = "asc") -> bool:
-        """Whether ``order`` is ``desc``; the other word is ``asc``."""
+        """True for ``desc``, False for ``asc``."""
         return self.choice("order", {"asc": False, "desc": True}, default)
 
     def choice(self, name: str, choices: Mapping[str, T], default: str) -> T:
-        """One of a few words."""
+        """Return the value of one of the allowed words."""
         return choose(self.text(name, default), choices, name)
 
     def choices(self, name: str, convert: Callable[[str], T]) -> frozenset[T]:
-        """Several words; ``convert`` raises ValueError for one that is none."""
+        """Convert a list of words; ``convert`` raises ValueError for an unknown word."""
         found = set()
         for text in self.texts(name):
             try:
@@ -123,7 +123,7 @@ class Arguments:
 
 
 def choose(text: str, choices: Mapping[str, T], field: str) -> T:
-    """What a word stands for. Raises InvalidRequestError naming ``field`` and the words there are."""
+    """Return the value that a word maps to. Raises InvalidRequestError naming ``field`` and the allowed words."""
     if text not in choices:
         raise InvalidRequestError(f"{field} {text[:100]!r} is not one of {', '.join(choices)}", field)
     return choices[text]

@@ -1,4 +1,4 @@
-"""What Arrow does for exports: Parquet, and text where the kernel is missing."""
+"""Exports with Arrow: Parquet, and text if the kernel is missing."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from io import BytesIO
@@ -18,7 +18,7 @@ from jobmeter.server.native.export import pieces
 from jobmeter.server.native.raw import Texts, labels
 
 GROUP = 2 * raw.ROWS
-"""Samples in one row group of Parquet, about."""
+"""Approximate samples in one row group of Parquet."""
 _TEXTS = pa.dictionary(pa.int32(), pa.string())
 _TIME: tuple[str, pa.DataType] = ("time", pa.int64())
 _VALUE: tuple[str, pa.DataType] = ("value", pa.float64())
@@ -27,12 +27,12 @@ _LINES = pa.schema([_TIME, *_NAMES, _VALUE])
 _SAMPLES: list[tuple[str, pa.DataType]] = [
     _TIME, *_NAMES, ("attempt", pa.int32()), ("labels", pa.string()), _VALUE
 ]  # fmt: skip
-# Its stub does not know that arrays and scalars may be joined to each other.
+# Its stub does not know that arrays and scalars may be joined.
 _join: Any = pc.binary_join_element_wise
 
 
 def lines(result: MetricResult) -> Iterator[bytes]:
-    """The points of an answer as Parquet; see ``export``."""
+    """Write the points of an answer as Parquet; see ``export``."""
     sink = BytesIO()
     with pq.ParquetWriter(sink, _LINES, compression="zstd") as writer:
         for line, start, end in pieces(result):
@@ -44,7 +44,7 @@ def lines(result: MetricResult) -> Iterator[bytes]:
 
 
 def texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Generator[bytes]:
-    """The samples as texts, where there is no kernel; see ``raw``."""
+    """Write the samples as text without the kernel; see ``raw``."""
     parts = [_part(column) for column in (before, between, after)]
     for block in batches(found.blocks, raw.ROWS):
         index: Any = pa.array(block.index)
@@ -54,33 +54,33 @@ def texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Gener
 
 
 def _part(texts: Texts) -> "pa.Array[Any] | pa.Scalar[Any]":
-    """One text for all where they are alike."""
+    """Return one scalar if all texts are equal; else an array."""
     return pa.scalar(texts[0]) if len(set(texts)) == 1 else pa.array(texts, pa.string())
 
 
 def _bytes(texts: "pa.Array[Any]") -> bytes:
-    """All texts, one after the other."""
+    """Concatenate all texts."""
     buffers: list[Any] = texts.buffers()
     ends = np.frombuffer(buffers[1], np.int32, len(texts) + 1, texts.offset * 4)
     return bytes(buffers[2][int(ends[0]) : int(ends[-1])].to_pybytes())
 
 
 def samples(found: Readings) -> Generator[bytes]:
-    """The samples as Parquet; see ``raw``."""
+    """Write the samples as Parquet; see ``raw``."""
     columns = _columns(found.entries)
     sink = BytesIO()
-    # Texts that repeat are handed over as numbers. Without the schema of Arrow in the file a reader finds texts.
+    # Repeated texts are dictionary encoded. Without Arrow's schema in the file a reader gets plain texts.
     schema = pa.schema([(name, _TEXTS if field == pa.string() else field) for name, field in _SAMPLES])
     with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=1, store_schema=False) as writer:
         for block in batches(found.blocks, GROUP):
-            # Nothing of a group is held while its bytes are sent.
+            # Release each group before its bytes are sent.
             writer.write_table(pa.table([column(block) for column in columns], schema=schema))
             yield _drain(sink)
     yield _drain(sink)
 
 
 def _columns(entries: Sequence[Entry]) -> "Sequence[Callable[[SampleColumns], pa.Array[Any]]]":
-    """Makers of the columns of ``_SAMPLES`` for the samples of a block."""
+    """Functions that make the columns of ``_SAMPLES`` for the samples of a block."""
     attempts = np.array([entry.series.attempt for entry in entries], np.int32)
     return [
         lambda block: pa.array(block.time),
@@ -95,14 +95,14 @@ def _columns(entries: Sequence[Entry]) -> "Sequence[Callable[[SampleColumns], pa
 
 
 def _coded(texts: Texts) -> "Callable[[SampleColumns], pa.Array[Any]]":
-    """The texts of a block's samples, each one a number."""
+    """Function that dictionary-encodes the texts of a block's samples."""
     different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     numbers, dictionary = np.array([different[text] for text in texts], np.int32), pa.array(different, pa.string())
     return lambda block: pa.DictionaryArray.from_arrays(numbers[block.index], dictionary)
 
 
 def batches(blocks: Iterator[SampleColumns], rows: int) -> Iterator[SampleColumns]:
-    """The same samples in blocks of at least ``rows`` and less than twice that; only the last may be smaller."""
+    """Regroup samples into blocks of ``rows`` to twice that; only the last block may be smaller."""
     columns_read: list[SampleColumns] = []
     size = 0
     for block in blocks:
@@ -134,8 +134,8 @@ def _joined(blocks: Sequence[SampleColumns]) -> SampleColumns:
 
 
 def _drain(sink: BytesIO) -> bytes:
-    """What a writer has put into the sink since the last time."""
-    # The writer only ever appends, and counts its own position: what is written may leave the buffer.
+    """Take the bytes that the writer has put into the sink since the last call."""
+    # The writer only appends and counts its own position, so written bytes may leave the buffer.
     piece = sink.getvalue()
     sink.seek(0)
     sink.truncate()

@@ -1,4 +1,4 @@
-"""The bodies of our own API's answers. Times are milliseconds since the epoch; null is what is unknown."""
+"""Bodies of our own API's answers. Times are milliseconds since the epoch; null means unknown."""
 
 from typing import TypeVar
 
@@ -19,37 +19,37 @@ from jobmeter.query.summary import JobSummary
 S = TypeVar("S", bound=msgspec.Struct)
 
 Points = list[tuple[int, float]] | msgspec.Raw
-"""Pairs of a time in milliseconds and a value; or the same as JSON text."""
+"""Pairs of a time in milliseconds and a value; or the JSON text of them."""
 
 Column = list[float] | msgspec.Raw
-"""Numbers; or the same as JSON text."""
+"""Numbers; or the JSON text of them."""
 
 Timelines = list[list[int]] | msgspec.UnsetType
-"""With ``format=columns``: times that lines have in common, in milliseconds."""
+"""With ``format=columns``: the time lists that lines share, in milliseconds."""
 
 
 class JobBody(Job, frozen=True, kw_only=True, omit_defaults=False):
-    """A job with every field, those unknown included."""
+    """A job with every field, including unknown ones."""
 
 
 class ReplicaBody(Replica, frozen=True, kw_only=True, omit_defaults=False):
-    """One attempt of one replica, with every field."""
+    """An attempt of a replica, with every field."""
 
 
 class AllocationBody(Allocation, frozen=True, kw_only=True, omit_defaults=False):
-    """A replica had a device from ``start`` until ``end`` (null: still); with every field."""
+    """A replica had a device from ``start`` to ``end`` (null: still has it); with every field."""
 
 
 class NodeBody(Node, frozen=True, kw_only=True, omit_defaults=False):
-    """A node and what its agent said of it, with every field."""
+    """A node and the report of its agent, with every field."""
 
 
 class EventBody(msgspec.Struct, frozen=True):
     """Something that happened. Names that do not apply are empty.
 
-    ``id`` stays the same for ever. ``type`` follows from source and reason; ``object`` is what it happened to,
-    ``subject`` its kind and name where that is neither a job, a replica nor a node. ``actor`` is the id of the key
-    whose call made it happen, where one did.
+    ``id`` never changes. ``type`` follows from source and reason. ``object`` is the affected object. ``subject`` gives
+    its kind and name if it is neither a job, a replica nor a node. ``actor`` is the id of the key whose call caused the
+    event, if any.
     """
 
     id: str
@@ -71,7 +71,7 @@ class EventBody(msgspec.Struct, frozen=True):
 
 
 class JobList(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One page of jobs, and how many there are in all; ``findings`` of those that have any, where they were wanted."""
+    """A page of jobs and the total number. ``findings`` covers jobs that have some, if requested."""
 
     jobs: list[JobBody]
     total: int
@@ -79,7 +79,7 @@ class JobList(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobDetail(msgspec.Struct, frozen=True):
-    """One job with everything that belongs to it."""
+    """A job with all its parts."""
 
     job: JobBody
     replicas: list[ReplicaBody]
@@ -90,33 +90,35 @@ class JobDetail(msgspec.Struct, frozen=True):
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """The nodes, by cluster and name."""
+    """The nodes, ordered by cluster and name."""
 
     nodes: list[NodeBody]
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """How many records were stored."""
+    """Number of stored records."""
 
     records: int
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """Done."""
+    """Confirms a deletion."""
 
     deleted: bool
 
 
 class NextAttempt(msgspec.Struct, frozen=True):
-    """The number that the next attempt of a job has to have."""
+    """Number that the next attempt of a job must have."""
 
     attempt: int
 
 
 class LineBody(msgspec.Struct, frozen=True):
-    """One line: ``points`` are pairs of a step's start in milliseconds and a value; ascending, none where no sample.
+    """A line.
 
-    With ``format=columns`` there are values alone: ``timeline`` is the place of their times in ``timelines``.
+    ``points`` are pairs of a step's start in milliseconds and a value, ascending; steps without samples are absent.
+
+    With ``format=columns`` there are only values: ``timeline`` is the index of their times in ``timelines``.
     """
 
     metric: str
@@ -147,7 +149,7 @@ class MetricsBody(msgspec.Struct, frozen=True):
 
 
 class NodeMetricsBody(msgspec.Struct, frozen=True):
-    """Metrics of a node; as those of a job."""
+    """Metrics of a node, in the format of a job's metrics."""
 
     node: str
     start: int
@@ -162,7 +164,7 @@ class NodeMetricsBody(msgspec.Struct, frozen=True):
 
 
 class MetricNames(msgspec.Struct, frozen=True):
-    """Which metrics a job has, by name."""
+    """Names of the metrics that a job has."""
 
     job: str
     project: str
@@ -176,16 +178,16 @@ class LatestList(msgspec.Struct, frozen=True):
 
 
 def copied(kind: type[S], source: object, **others: object) -> S:
-    """A structure with the fields that ``source`` has under the same names, and others."""
+    """Copy the fields that ``source`` shares with a structure, and set others."""
     names = [name for name in kind.__struct_fields__ if name not in others] if others else kind.__struct_fields__
     return kind(**{name: getattr(source, name) for name in names}, **others)
 
 
 def job_detail(view: JobView, summary: JobSummary | None) -> JobDetail:
-    """The whole job; its devices in the order of replica, rank and name."""
+    """Build the whole job; its devices are ordered by replica, rank and name."""
     ranks: dict[tuple[str, str, str], int | None] = {}
     for one in view.allocations:
-        # Several sources may report the same device, and not each has the rank.
+        # Several sources may report one device, and not all know the rank.
         key = (one.replica, one.node, one.device)
         ranks[key] = one.rank if one.rank is not None else ranks.get(key)
     ordered = sorted(ranks, key=lambda key: (key[0], ranks[key] is None, ranks[key] or 0, key[1], key[2]))

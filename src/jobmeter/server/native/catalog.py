@@ -1,4 +1,4 @@
-"""``/catalog``: every metric there is."""
+"""``/catalog``: all metrics."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from jobmeter.server.native.endpoint import CallContext, Endpoint, tagged
 
 
 class MetricBody(msgspec.Struct, frozen=True):
-    """One metric: its unit as stored and as read, and its name in each dialect."""
+    """A metric: its unit as stored and as read, and its name in each dialect."""
 
     name: str
     unit: str
@@ -25,7 +25,7 @@ class MetricBody(msgspec.Struct, frozen=True):
 
 
 class CatalogBody(msgspec.Struct, frozen=True):
-    """Every metric of the catalogue."""
+    """All metrics of the catalogue."""
 
     metrics: list[MetricBody]
 
@@ -41,7 +41,10 @@ def _body(metric: Metric) -> MetricBody:
 
 
 def _catalog(context: CallContext) -> CatalogBody:  # noqa: ARG001 - the shape of every work function
-    """Every metric: name, unit, kind, scope, and its name in each dialect."""
+    """List all metrics.
+
+    Each has a name, unit, kind, scope, and its name in each dialect.
+    """
     return CatalogBody([_body(metric) for metric in METRICS])
 
 

@@ -1,4 +1,4 @@
-"""``/compare``: jobs beside each other, each from its own start."""
+"""``/compare``: jobs side by side, each from its own start."""
 
 from collections.abc import Sequence
 
@@ -22,14 +22,14 @@ MOST_JOBS = 10
 
 
 class ComparedJob(msgspec.Struct, frozen=True):
-    """A job and what it used over its life."""
+    """A job and its usage over its life."""
 
     job: JobBody
     summary: JobSummary
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The jobs in the order in which they were named; ``step`` in milliseconds is the same for every line."""
+    """The jobs in the requested order; ``step`` in milliseconds is equal for all lines."""
 
     jobs: list[ComparedJob]
     step: int
@@ -37,10 +37,13 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def _compare(context: CallContext) -> Comparison:
-    """Jobs beside each other, aligned at their start."""
+    """Compare jobs side by side.
+
+    Lines are aligned at the jobs' starts.
+    """
     names = context.arguments.texts("job")
     if len(names) > MOST_JOBS:
-        raise InvalidRequestError(f"at most {MOST_JOBS} jobs are compared, these are {len(names)}", "job")
+        raise InvalidRequestError(f"at most {MOST_JOBS} jobs can be compared, got {len(names)}", "job")
     metrics = requested_metrics(context.arguments.texts("metric"))
     executor, now_ms = context.services.executor, context.services.clock.now_ms()
     refs = [JobRef(check_job_id(name, "job"), context.project) for name in names]
@@ -71,7 +74,7 @@ def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[st
         aggregate=Aggregate.WHOLE,
     )
     result: MetricResult = context.services.executor.run(query, context.scope)
-    # Buckets begin at whole steps since the epoch: the one that holds the start is the first of every job.
+    # Buckets begin at whole steps since the epoch: the bucket with the start is the first of every job.
     first = floor_to(span.start_ms, step_ms)
     return [
         ComparedLine(
@@ -93,13 +96,15 @@ ENDPOINTS = tagged(
         "metrics:read",
         _compare,
         details=(
-            f"Duration, mean and peak of what up to {MOST_JOBS} jobs used; with `metric` its course too, of each job "
-            "as a whole, in milliseconds since the step in which it began."
+            f"Duration, mean and peak usage of up to {MOST_JOBS} jobs; with `metric` also its values over time, "
+            "in milliseconds since the step in which the job began."
         ),
         queries=(
             Query("job", "Ids of the jobs.", many=True, required=True, example="train-1"),
-            Query("metric", "Names of the catalogue whose course is wanted.", many=True, example="gpu.utilization"),
-            Query("step", "Length of a bucket. Default: what gives the longest job at most 240.", example="5m"),
+            Query(
+                "metric", "Catalogue names of the metrics to return over time.", many=True, example="gpu.utilization"
+            ),
+            Query("step", "Length of a bucket. Default: at most 240 buckets for the longest job.", example="5m"),
             PROJECT,
         ),
         by_resource=True,

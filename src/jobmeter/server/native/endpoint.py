@@ -1,4 +1,4 @@
-"""What an endpoint of our own API is: its route, its parameters and the function that answers it, in one row."""
+"""Endpoints of our own API: each declares its route, its parameters and its function in one row."""
 
 import inspect
 import re
@@ -16,9 +16,9 @@ from jobmeter.dialects.base import Answer, drive
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.question import Question
 from jobmeter.model.series import NO_JOB, check_job_id, check_name, job_key
-from jobmeter.query.meter import Spent
+from jobmeter.query.meter import QueryCost
 from jobmeter.query.request import JobRef, NodeRef
-from jobmeter.server.admission import Slot, Waiting
+from jobmeter.server.admission import QueuedQuestion, Ticket
 from jobmeter.server.exchange import MEMORY_BYTES, decoded_body
 from jobmeter.server.live import Feed
 from jobmeter.server.native.arguments import Arguments, Query
@@ -30,18 +30,18 @@ from jobmeter.wire.json_shape import shape_of
 T = TypeVar("T")
 
 RENEW_SECONDS = 2.0
-"""How long a stream of any length goes on before its caller is authorised again."""
+"""Seconds between authorisation checks of a stream."""
 _MOST_DAMAGED = 10
-"""Damaged parts that one answer names."""
+"""Damaged parts that an answer names."""
 
 NATIVE_API = "native"
-"""The name of our own API among those of dialects."""
+"""Name of our own API among the dialects."""
 
 SMALL_BODY = 64 * 1024
-"""Largest body of most endpoints, as sent and uncompressed."""
+"""Largest body of most endpoints, both as sent and uncompressed."""
 
 SAMPLES_BYTES = 64 * 1024
-"""Size of a body of samples beyond which reading it blocks the event loop for too long, even without parsing."""
+"""Size of a body of samples beyond which reading would block the event loop for too long, even without parsing."""
 
 
 PROJECT = Query("project", "Only this project. Default: every project that the key may read.", example="default")
@@ -64,7 +64,7 @@ def _nothing() -> None:
 
 
 def read_json(body: bytes, kind: type[T]) -> T:
-    """A JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
+    """Decode a JSON body to a type. Raises InvalidRequestError naming the field that is wrong."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -74,10 +74,10 @@ def read_json(body: bytes, kind: type[T]) -> T:
 
 
 class Stream(msgspec.Struct, frozen=True):
-    """An answer of any length, produced piece by piece on a thread.
+    """Answer of any length, produced piece by piece on a thread.
 
-    ``over`` is called once it is sent or given up, for what it holds beside its pieces. A client that takes nothing for
-    ``patience`` seconds is cut off.
+    ``over`` releases other resources once the answer is sent or abandoned. A client that reads nothing for ``patience``
+    seconds is disconnected.
     """
 
     chunks: Iterator[bytes]
@@ -87,7 +87,7 @@ class Stream(msgspec.Struct, frozen=True):
     patience: float = 3_600.0
 
     def close(self) -> None:
-        """Stop, wherever it is, and let go of everything. Not while a piece is being produced."""
+        """Stop at once and release all resources. Not while a piece is being produced."""
         try:
             if isinstance(self.chunks, Generator):
                 self.chunks.close()
@@ -100,7 +100,7 @@ Operation = Generator[Question[Any], Any, Answer | Stream]
 
 
 class CallContext(msgspec.Struct, kw_only=True, eq=False):
-    """An authorised call to an endpoint: the caller, its scope, and its arguments. Immutable by convention."""
+    """Authorised call to an endpoint: the caller, its scope and its arguments. Do not modify."""
 
     services: Services
     request: Request
@@ -111,47 +111,47 @@ class CallContext(msgspec.Struct, kw_only=True, eq=False):
     arguments: Arguments
     path: Mapping[str, str]
     most_bytes: int
-    """Largest body, uncompressed."""
+    """Largest uncompressed body."""
 
     def renew(self) -> None:
-        """Raise UnauthenticatedError or ForbiddenError once the caller may not see the answer any more."""
+        """Raise UnauthenticatedError or ForbiddenError if the caller has lost access to the answer."""
         renew(self.services, self.request)
 
     @property
     def projects(self) -> frozenset[str] | None:
-        """The project that the call names, None for all that the caller may see."""
+        """Project that the call names; None for all that the caller may see."""
         return None if self.project is None else frozenset({self.project})
 
     def span(self) -> tuple[int | None, int | None]:
-        """``start`` and ``end`` in epoch milliseconds, as far as given; ``since`` counts from the end, or from now."""
+        """Return ``start`` and ``end`` in epoch milliseconds; ``since`` counts back from the end or from now."""
         start, end, since = self.arguments.times()
         if since is not None:
             start = (self.services.clock.now_ms() if end is None else end) - since
         return start, end
 
     def body(self, kind: type[T]) -> T:
-        """The JSON body as that type. Raises InvalidRequestError naming the field that is wrong."""
+        """Decode the JSON body. Raises InvalidRequestError naming the field that is wrong."""
         body = self.plain_body()
         self.call.take(shape_of(body).read_bytes)
         return read_json(body, kind)
 
     def plain_body(self) -> bytes:
-        """The body, uncompressed. What it is read into is for the caller to account for."""
+        """Return the uncompressed body. The caller accounts for the structures decoded from it."""
         return decoded_body(self.call, self.most_bytes)
 
 
 class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One route. Its path is below ``/api/jobmeter/v1``; ``action`` None needs no key.
+    """Route of the API. Its path is below ``/api/jobmeter/v1``; ``action`` None needs no key.
 
-    The docstring of its function documents it: a line, and what is below that or in ``details``.
-    ``work`` runs on a thread of ``lane`` once the caller is let in; a msgspec structure that it gives, or a list of
-    them, is answered as JSON, and an answer that is yet to come is awaited on the event loop's thread. A generator is
-    an operation as dialects have them: it is answered on the event loop where memory holds everything that it asks for,
-    else on a thread. ``begin`` is tried before ``work`` on the event loop's thread; where it gives None ``work`` does
-    it. ``answer`` is the structure of the answer where ``work`` is not annotated with it, ``body`` that of the request.
-    ``by_resource``: its answer leaves out whatever the caller's policies do not allow; without it a key whose policies
-    allow some resources of a project alone is refused. ``large``: the body may be as large as the settings allow, else
-    64 KiB. ``schemes`` are the credentials it takes.
+    The docstring of its function documents it: the first line is the summary; the rest, or ``details``, is the
+    description. ``work`` runs on a thread of ``lane`` after authorisation. It returns a msgspec structure or a list of
+    them, answered as JSON, or an awaitable answer, awaited on the event loop's thread. A generator is an operation as
+    in dialects: it runs on the event loop if memory holds all data, else on a thread. ``begin`` is tried before
+    ``work``, on the event loop's thread; if it returns None, ``work`` runs. ``answer`` is the structure of the answer
+    if ``work`` is not annotated with it; ``body`` is the structure of the request. With ``by_resource`` the answer
+    leaves out resources that the caller's policies do not allow; without it, a key with policies for some resources
+    only is refused. With ``large`` the body may be as large as the settings allow, else 64 KiB. ``schemes`` are the
+    accepted credentials.
     """
 
     name: str
@@ -177,64 +177,64 @@ class Endpoint(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def summary(self) -> str:
-        """What it does, in one line without a full stop."""
+        """Summary in one line, without a full stop."""
         return _documentation(self)[0].rstrip(".")
 
     @cached_property
     def text(self) -> str:
-        """The documentation below the summary."""
+        """Documentation below the summary."""
         return self.details or " ".join(_documentation(self)[2].split())
 
     @cached_property
     def method(self) -> str:
-        """The method: HEAD is as GET."""
+        """HTTP method. A GET route also answers HEAD."""
         return self.route.partition(" ")[0]
 
     @cached_property
     def path(self) -> str:
-        """The path below the API's base, its parameters in braces."""
+        """Path below the API's base, with parameters in braces."""
         return self.route.partition(" ")[2]
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        """The parameters of the path with their texts."""
+        """Parameters of the path with their descriptions."""
         return {name: _PATH_TEXTS[name] for name in re.findall(r"{(\w+)}", self.path)}
 
     @cached_property
     def answer_kind(self) -> Any:  # noqa: ANN401 - a type
-        """What the body of its answer is: a structure, or a list of one."""
+        """Type of the answer's body: a structure, or a list of structures."""
         return self.answer or inspect.get_annotations(self.work)["return"]
 
     @cached_property
     def is_operation(self) -> bool:
-        """True where ``work`` gives a generator."""
+        """True if ``work`` is a generator."""
         return inspect.isgeneratorfunction(self.work)
 
     @cached_property
     def is_question(self) -> bool:
-        """True for a question that is counted against the budget of a key."""
+        """True if the call counts against the query budget of a key."""
         return self.action is not None and self.lane == "read"
 
     @cached_property
     def of_project(self) -> bool:
-        """True where a project may be named."""
+        """True if the call may name a project."""
         return PROJECT in self.queries
 
     @cached_property
     def rule(self) -> AccessRule:
-        """Who may call it."""
+        """Access rule: credentials and permission that a caller needs."""
         return AccessRule(
             self.name, self.action, self.schemes, is_question=self.is_question, by_resource=self.by_resource
         )
 
     @cached_property
     def allowed(self) -> Mapping[str, Query]:
-        """``queries`` by name."""
+        """Parameters in ``queries`` by name."""
         return {query.name: query for query in self.queries}
 
     @cached_property
     def memory_bytes(self) -> int:
-        """Largest body with which it is tried from memory, -1 for never. Samples need no parsing."""
+        """Largest body that is tried from memory; -1 for never. Samples need no parsing."""
         if self.begin is not None:
             return SAMPLES_BYTES
         return MEMORY_BYTES if self.is_operation else -1
@@ -245,61 +245,61 @@ def _documentation(endpoint: Endpoint) -> tuple[str, str, str]:
 
 
 def tagged(tag: str, *endpoints: Endpoint) -> Sequence[Endpoint]:
-    """The endpoints under one heading of the documentation, but those that name another."""
+    """Set the documentation heading of endpoints that have none."""
     return tuple(replace(one, tag=one.tag or tag) for one in endpoints)
 
 
 def job_ref(context: CallContext) -> JobRef:
-    """The job that the path names."""
+    """Reference to the job in the path."""
     return JobRef(check_job_id(context.path["job"], "job"), context.project)
 
 
 def node_ref(context: CallContext) -> NodeRef:
-    """The node that the path names, of the cluster that the query names."""
+    """Reference to the node in the path and the cluster in the query."""
     name, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster") or None
     return NodeRef(name, cluster, context.project)
 
 
 def admitted_run(
-    services: Services, endpoint: Endpoint, context: CallContext, spent: Callable[[], Spent]
-) -> Result | Waiting[Result]:
-    """The answer to an authorised call, or work that waits for admission."""
+    services: Services, endpoint: Endpoint, context: CallContext, spent: Callable[[], QueryCost]
+) -> Result | QueuedQuestion[Result]:
+    """Answer an authorised call, or return the question if it has to queue."""
     if not endpoint.is_question:
         return work(endpoint, context)
     return services.admission.begin(context.principal.id, spent(), partial(_admitted_run, endpoint, context))
 
 
-def _admitted_run(endpoint: Endpoint, context: CallContext, turn: Slot) -> Result:
-    lasting = False
+def _admitted_run(endpoint: Endpoint, context: CallContext, ticket: Ticket) -> Result:
+    streamed = False
     try:
-        result = turn.work(partial(work, endpoint, context))
+        result = ticket.work(partial(work, endpoint, context))
         if isinstance(result, Stream):
-            turn.lasting()
-            result, lasting = _accounted(result, turn), True
+            ticket.lift_row_limit()
+            result, streamed = _accounted(result, ticket), True
         return result
     finally:
-        if not lasting:
-            turn.end()
+        if not streamed:
+            ticket.end()
 
 
-def _accounted(stream: Stream, turn: Slot) -> Stream:
-    """The same stream, its work on the account of a turn that ends when it is over."""
+def _accounted(stream: Stream, ticket: Ticket) -> Stream:
+    """Charge a stream's work to its ticket, and end the ticket with the stream."""
 
     def chunks() -> Generator[bytes]:
-        while (piece := turn.work(partial(next, stream.chunks, None))) is not None:
+        while (piece := ticket.work(partial(next, stream.chunks, None))) is not None:
             yield piece
 
     def over() -> None:
         try:
             stream.close()
         finally:
-            turn.end()
+            ticket.end()
 
     return replace(stream, chunks=chunks(), over=over)
 
 
 def _renewed(stream: Stream, context: CallContext) -> Stream:
-    """Return the same stream, which fails once the caller may not see it any more."""
+    """Make a stream fail once the caller has lost access."""
 
     def chunks() -> Generator[bytes]:
         clock = context.services.clock
@@ -314,7 +314,7 @@ def _renewed(stream: Stream, context: CallContext) -> Stream:
 
 
 def work(endpoint: Endpoint, context: CallContext) -> Result:
-    """The answer to an authorised call."""
+    """Answer an authorised call."""
     answer = endpoint.work(context)
     if isinstance(answer, Generator):
         executor = context.services.executor
@@ -328,9 +328,9 @@ def work(endpoint: Endpoint, context: CallContext) -> Result:
 
 
 def _warned(answer: Result, damaged: Sequence[DamagedPart], context: CallContext) -> Result:
-    """The same answer with a header ``X-Jobmeter-Damaged`` for each part that may have held samples of its job or node.
+    """Add an ``X-Jobmeter-Damaged`` header for each damaged part that may have held samples of the job or node.
 
-    The first ten of them.
+    At most ten headers.
     """
     keys = _job_keys(context)
     touching = [part for part in damaged if any(map(part.may_concern, keys))]
@@ -339,7 +339,7 @@ def _warned(answer: Result, damaged: Sequence[DamagedPart], context: CallContext
 
 
 def _job_keys(context: CallContext) -> Sequence[int]:
-    """The job keys whose samples are in an answer; none when it is not about a job or a node."""
+    """Job keys whose samples are in an answer; empty for calls about neither a job nor a node."""
     if "job" in context.path:
         projects = context.scope.projects if context.project is None else frozenset({context.project})
         heads = context.services.registry.job_head(projects, context.path["job"], context.services.clock.now_ms())

@@ -1,4 +1,4 @@
-"""``/events``, ``/jobs/{job}/events`` and ``/nodes/{node}/events``: what happened, and when."""
+"""``/events``, ``/jobs/{job}/events`` and ``/nodes/{node}/events``: events with their times."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ _LEVELS = tuple(Level)
 
 
 class EventList(msgspec.Struct, frozen=True):
-    """One page of events. ``total`` match in all."""
+    """A page of events. ``total`` is the number of all matches."""
 
     events: list[EventBody]
     total: int
 
 
 class JobEvents(msgspec.Struct, frozen=True):
-    """One page of a job's events. ``total`` match in all."""
+    """A page of a job's events. ``total`` is the number of all matches."""
 
     job: str
     project: str
@@ -33,7 +33,10 @@ class JobEvents(msgspec.Struct, frozen=True):
 
 
 class NodeEvents(msgspec.Struct, frozen=True):
-    """One page of what happened on a node, events of replicas that were on it included. ``total`` match in all."""
+    """A page of a node's events, including events of its replicas.
+
+    ``total`` is the number of all matches.
+    """
 
     node: str
     events: list[EventBody]
@@ -41,7 +44,7 @@ class NodeEvents(msgspec.Struct, frozen=True):
 
 
 def _of_job(context: CallContext) -> JobEvents:
-    """What happened to a job and its replicas."""
+    """List the events of a job and its replicas."""
     executor = context.services.executor
     job = executor.head(job_ref(context), context.scope)
     replicas = frozenset(context.arguments.texts("replica"))
@@ -50,7 +53,7 @@ def _of_job(context: CallContext) -> JobEvents:
 
 
 def _of_node(context: CallContext) -> NodeEvents:
-    """What happened on a node."""
+    """List the events of a node."""
     ref = node_ref(context)
     nodes = context.services.executor.nodes(ref, context.scope)
     page = _page(
@@ -63,7 +66,7 @@ def _of_node(context: CallContext) -> NodeEvents:
 
 
 def _list(context: CallContext) -> EventList:
-    """What happened, of every kind."""
+    """List events of every kind."""
     given = context.arguments
     page = _page(
         context,
@@ -78,9 +81,9 @@ def _list(context: CallContext) -> EventList:
 
 
 def _one(context: CallContext) -> EventBody:
-    """One event.
+    """Show an event.
 
-    By its id. One that is kept no longer, or that the key may not see, is not found.
+    Gives 404 for an expired event and for an event that the key may not see.
     """
     event_id = context.path["event"]
     question = EventFilter(ids=(event_id,), without=_hidden(context), limit=1)
@@ -91,7 +94,7 @@ def _one(context: CallContext) -> EventBody:
 
 
 def _hidden(context: CallContext) -> frozenset[EventType]:
-    """Events of keys are for those who may see keys."""
+    """Types of events hidden from the caller: events of keys are for callers who may see keys."""
     try:
         authorize(context.principal, "keys:read", context.project)
     except ForbiddenError:
@@ -121,18 +124,18 @@ def _page(context: CallContext, **whose: Any) -> EventPage:  # noqa: ANN401 - fi
 
 _QUERIES = (
     Query("type", f"Only these types: {', '.join(EventType)}.", many=True, example="oom"),
-    Query("source", "Who tells: state (when a state changed), job, replica, node, server.", many=True),
+    Query("source", "Source of the event: state (a state changed), job, replica, node, server.", many=True),
     Query("level", "Only events of this level or above: debug, info, warning, error.", example="warning"),
-    Query("contains", "Only events whose reason or message holds this text, in any case.", example="oom"),
+    Query("contains", "Only events whose reason or message contains this text, ignoring case.", example="oom"),
     *RANGE,
     Query("order", "asc or desc (newest first). Default: asc."),
     Query("limit", f"Events in the answer, 0 to {MAX_EVENTS}. Default: 100.", type="integer"),
-    Query("after", "The id of the last event of the page before: only those behind it, whatever arrived meanwhile."),
-    Query("offset", "Events to pass over. Default: 0.", type="integer"),
+    Query("after", "The id of the previous page's last event: continues after it, even if events arrived meanwhile."),
+    Query("offset", "Events to skip. Default: 0.", type="integer"),
 )
 _TEXT = (
-    "Ordered by time, then by arrival. An event sent again counts once; a job keeps its newest 100,000. `id` never "
-    "changes; `type` follows from source and reason; `object` is what it happened to."
+    "Ordered by time, then by arrival. Repeated events count once; a job keeps its newest 100,000. `id` never "
+    "changes; `type` follows from source and reason; `object` is the affected object."
 )
 
 ENDPOINTS = tagged(
@@ -142,7 +145,7 @@ ENDPOINTS = tagged(
         "GET /events",
         "jobs:read",
         _list,
-        details=f"{_TEXT} Events of keys are there for administrators.",
+        details=f"{_TEXT} Administrators also see events of keys.",
         queries=(
             Query("job", "Only events of these jobs, by id.", many=True),
             Query("node", "Only events of these nodes.", many=True),

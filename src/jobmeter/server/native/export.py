@@ -1,4 +1,4 @@
-"""Metric answers as CSV and Parquet, piece by piece."""
+"""Export metric answers as CSV and Parquet, in pieces."""
 
 from collections.abc import Iterator
 
@@ -6,32 +6,33 @@ from jobmeter.query.request import Line, MetricResult
 from jobmeter.server.native.endpoint import Stream
 
 ROWS = 50_000
-"""Rows of one piece."""
+"""Rows of a piece."""
 
 
 def csv(result: MetricResult, name: str) -> Stream:
-    """``time,replica,device,value`` (with several metrics ``metric`` first), one row a point.
+    """Write CSV ``time,replica,device,value``, one row per point; several metrics add a first column ``metric``.
 
-    Rows follow the lines of the answer, each by time. Names hold no comma and no quote, so nothing is quoted.
+    Rows follow the lines of the answer, each line by time. Names contain neither commas nor quotes, so nothing is
+    quoted.
     """
     return Stream(_csv(result), "text/csv; charset=utf-8", attachment(name, "csv"))
 
 
 def parquet(result: MetricResult, name: str) -> Stream:
-    """Columns ``time metric replica node device value``, one row a point, a row group for each piece."""
+    """Write Parquet ``time metric replica node device value``, one row per point, a row group per piece."""
     from jobmeter.server.native import arrow  # noqa: PLC0415 - Arrow is 30 MiB, which most servers are never requested
 
     return Stream(arrow.lines(result), "application/vnd.apache.parquet", attachment(name, "parquet"))
 
 
 def attachment(name: str, ending: str) -> tuple[tuple[str, str], ...]:
-    """The header that names the file to a browser."""
+    """Header that names the file to a browser."""
     plain = "".join(letter if (letter.isalnum() and letter.isascii()) or letter in "-_." else "_" for letter in name)
     return (("content-disposition", f'attachment; filename="{plain}.{ending}"'),)
 
 
 def pieces(result: MetricResult) -> Iterator[tuple[Line, int, int]]:
-    """Each line in runs of at most ``ROWS`` points: the line, the first and the end."""
+    """Split each line into runs of at most ``ROWS`` points: the line, the first and the end."""
     for line in result.lines:
         for start in range(0, len(line.time), ROWS):
             yield line, start, min(start + ROWS, len(line.time))

@@ -1,4 +1,4 @@
-"""``/jobs/{job}/findings`` and ``/jobs/{job}/timeline``: why a job is slow or died, from what is stored."""
+"""``/jobs/{job}/findings`` and ``/jobs/{job}/timeline``: reasons why a job is slow or failed, from stored data."""
 
 from jobmeter.diagnose.report import Diagnosis, Moment, diagnose, events_of_nodes, timeline
 from jobmeter.diagnose.rule import rules
@@ -13,26 +13,29 @@ _KINDS = frozenset({"state", "event", "node", "finding", "log", "peak", "metric"
 
 
 def _rules(context: CallContext) -> RuleList:  # noqa: ARG001 - the shape of every work function
-    """Every diagnostic rule: its name, what it looks for and what to do."""
+    """List the diagnostic rules.
+
+    Each has a name, a description of the fault and advice.
+    """
     return RuleList(rules=[copied(RuleBody, one) for one in rules()])
 
 
 def _findings(context: CallContext) -> list[Finding]:
-    """What the diagnostic rules find in a job.
+    """List the findings of the diagnostic rules for a job.
 
-    Made from what is stored when asked, worst first, roots before what followed from them. `severity` is info, warning
-    or critical, `role` root, confirmation or cascade, `confidence` 0 to 1; `evidence` holds sentences with their
-    figures (`metric`, `value`, `limit`, `unit`), log lines, events and statuses. The rules are in
+    Computed from stored data on request, worst first, root causes before their consequences. `severity` is info,
+    warning or critical, `role` root, confirmation or cascade, `confidence` 0 to 1. `evidence` holds sentences with
+    their figures (`metric`, `value`, `limit`, `unit`), log lines, events and statuses. The rules are in
     `docs/reference/rules.md`.
     """
     return _diagnosis(context).findings
 
 
 def _timeline(context: CallContext) -> list[Moment]:
-    """What happened to a job and its nodes in one order of time.
+    """List the history of a job and its nodes in order of time.
 
-    State changes, events, events of its nodes while it had them, findings (where they begin), lines that warn, minutes
-    with many of them, and changes of what it used. Of many lines the first and the last that warn are there.
+    State changes, events, events of its nodes while it ran on them, findings (at their start), warning lines, minutes
+    with many warnings, and changes of its usage. Many warnings are shortened to the first and the last.
     """
     kinds = context.arguments.choices("kind", _kind) or _KINDS
     limit = context.arguments.integer("limit", 1_000, 1, MOST_MOMENTS)
@@ -66,7 +69,9 @@ ENDPOINTS = tagged(
         _timeline,
         queries=(
             Query("kind", "Only these: state, event, node, finding, log, peak, metric.", many=True, example="finding"),
-            Query("limit", f"The newest so many, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"),
+            Query(
+                "limit", f"Largest number of entries, newest kept, 1 to {MOST_MOMENTS}. Default: 1000.", type="integer"
+            ),
             PROJECT,
         ),
         by_resource=True,

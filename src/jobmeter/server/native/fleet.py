@@ -1,4 +1,4 @@
-"""``/fleet``, ``/live/fleet`` and ``/users``: every node with what its devices do, and who used how much."""
+"""``/fleet``, ``/live/fleet`` and ``/users``: all nodes with the use of their devices, and usage per user."""
 
 from functools import partial
 
@@ -16,16 +16,16 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagg
 from jobmeter.server.services import Services
 
 EVERY_SECONDS = 5.0
-"""A map of many nodes is looked at from afar: seldom updates keep it calm and cheap."""
+"""Seconds between updates. A map of many nodes needs no faster updates, and they would be costly."""
 LAST = {"5m": 5 * MINUTE, "15m": 15 * MINUTE, "1h": 60 * MINUTE, "6h": 360 * MINUTE, "24h": 1_440 * MINUTE}
 
 
 class FleetDeviceBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A device. ``use`` is its newest utilization, null where nothing was measured in the last five minutes.
+    """A device. ``use`` is its newest utilization; null without a measurement in the last five minutes.
 
-    ``type`` is a position in ``types`` and ``job`` one in ``jobs``, null: not known, and nobody's. ``idle``: its job
-    has it for 15 minutes and used at most 1 % of it in all that time. ``state``: why the node's agent cannot measure
-    it (lost, no permission, ...), missing where it can.
+    ``type`` is an index into ``types`` and ``job`` an index into ``jobs``; null: unknown type, no job. ``idle``: a job
+    has had it for 15 minutes and used at most 1 % of it. ``state`` tells why the node's agent cannot measure it (lost,
+    no permission, ...); absent if it can.
     """
 
     device: str
@@ -37,7 +37,7 @@ class FleetDeviceBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FleetNodeBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node: ``state`` up, down or unknown, and ``cpu`` its CPUs in use from 0 to 1, null: not measured lately."""
+    """A node: ``state`` up, down or unknown, and ``cpu`` the CPU use from 0 to 1; null: no recent measurement."""
 
     name: str
     project: str
@@ -60,7 +60,7 @@ class FleetHolder(msgspec.Struct, frozen=True):
 
 
 class DeviceType(msgspec.Struct, frozen=True):
-    """What a maker calls a device, and what an hour of it costs; null where the server's prices do not say."""
+    """A device model and its price per hour; null if the server's price file does not list it."""
 
     name: str
     price_hour: float | None
@@ -77,7 +77,7 @@ class FleetBody(msgspec.Struct, frozen=True):
 
 
 class AmountsBody(msgspec.Struct, frozen=True):
-    """Cores, bytes and devices, these by type too."""
+    """Cores, bytes and devices, the latter also by type."""
 
     cpu: float
     memory: float
@@ -86,9 +86,9 @@ class AmountsBody(msgspec.Struct, frozen=True):
 
 
 class UserBody(msgspec.Struct, frozen=True):
-    """What one user had and used of it: ratios of what was requested, bytes a second; null: not measured.
+    """Allocation and usage of one user: ratios of the request, bytes per second; null: not measured.
 
-    ``jobs`` ran at some time in the range, those that ended in it too; attempts of a job are one job.
+    ``jobs`` ran at some time in the range, including jobs that ended in it. Attempts of a job count as one job.
     """
 
     user: str
@@ -108,7 +108,7 @@ class UserBody(msgspec.Struct, frozen=True):
 
 
 class UserList(msgspec.Struct, frozen=True):
-    """Who used how much of a resource group in ``[start, end)``, and all of them together."""
+    """Usage of a resource group per user in ``[start, end)``, and the total."""
 
     resource_group: str
     start: int
@@ -119,10 +119,10 @@ class UserList(msgspec.Struct, frozen=True):
 
 
 def _fleet(context: CallContext) -> FleetBody:
-    """Every node, its devices, who has them and what they use.
+    """Show all nodes with their devices, the jobs that have them and their use.
 
-    One answer for a map of thousands of nodes. A device is `idle` when a job has it and used at most 1 % of it in the
-    last 15 minutes. Prices are those of `[devices]` in the server's file of prices.
+    One answer for a map of thousands of nodes. A device is `idle` if a job has it and used at most 1 % of it in the
+    last 15 minutes. Prices come from `[devices]` in the server's price file.
     """
     return _body(context.services, context.scope)
 
@@ -161,8 +161,8 @@ def _rounded(value: float | None) -> float | None:
 def _follow(context: CallContext) -> Feed:
     """Follow the fleet.
 
-    Server-sent events: `data` is the whole of `getFleet`, every five seconds or more rarely where that costs much. All
-    who may see the same are answered by one question.
+    Server-sent events: `data` is the whole of `getFleet`, every five seconds or less often if that is costly. Viewers
+    with equal permissions share one query.
     """
     return Feed(("fleet", context.scope), partial(_now, context.services, context.scope), context.renew, EVERY_SECONDS)
 
@@ -172,9 +172,9 @@ def _now(services: Services, scope: Scope) -> Update:
 
 
 def _users(context: CallContext) -> UserList:
-    """Who used how much of a resource group.
+    """List the usage of a resource group per user.
 
-    What GetUserViewMetrics tells, in the units of this API: ratios from 0 to 1, bytes, cores.
+    Corresponds to GetUserViewMetrics, in the units of this API: ratios from 0 to 1, bytes, cores.
     """
     group = context.arguments.text("resource_group")
     length = context.arguments.choice("last", LAST, "15m")
@@ -221,7 +221,7 @@ ENDPOINTS = tagged(
         "metrics:read",
         _users,
         queries=(
-            Query("resource_group", "The resource group. Default: what belongs to none."),
+            Query("resource_group", "The resource group. Default: jobs without a resource group."),
             Query("last", f"How far back: {', '.join(LAST)}. Default: 15m."),
             PROJECT,
         ),

@@ -1,4 +1,4 @@
-"""``/jobs/{job}/idle``: how long the devices of a job did nothing, and what that time costs."""
+"""``/jobs/{job}/idle``: idle time of a job's devices, and its cost."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -14,9 +14,9 @@ _CENT = Decimal("0.01")
 
 
 class IdleDeviceBody(msgspec.Struct, frozen=True):
-    """A device: seconds that the job had it, that were measured, and in which it was idle; ``idle`` null: unmeasured.
+    """A device: seconds allocated, measured and idle; ``idle`` null: not measured.
 
-    ``price_hour`` is null where the server's prices do not say.
+    ``price_hour`` is null if the server's price file does not list the device.
     """
 
     node: str
@@ -29,10 +29,10 @@ class IdleDeviceBody(msgspec.Struct, frozen=True):
 
 
 class IdleBody(msgspec.Struct, frozen=True):
-    """All devices of a job in ``[start, end)``, looked at in steps of ``step`` ms; device seconds.
+    """All devices of a job in ``[start, end)``, in steps of ``step`` ms; device seconds.
 
-    ``idle`` is null where no device was measured, ``cost`` where no idle device has a price. ``unpriced`` are the idle
-    seconds that ``cost`` leaves out because nobody states a price.
+    ``idle`` is null if no device was measured, ``cost`` if no idle device has a price. ``unpriced`` are the idle
+    seconds of devices without a price, which ``cost`` leaves out.
     """
 
     job: str
@@ -50,10 +50,10 @@ class IdleBody(msgspec.Struct, frozen=True):
 
 
 def _idle(context: CallContext) -> IdleBody:
-    """How long a job's devices did nothing, and what that costs."""
+    """Show the idle time of a job's devices and its cost."""
     found = context.services.executor.run(IdleQuestion(job_ref(context)), context.scope)
     job = found.view.job
-    # The holder of a link gets the times, not what the operator pays.
+    # The holder of a share link sees the times but not the prices.
     prices = None if context.scope.job is not None else context.services.prices
     measured = [one for one in found.devices if one.measured_ms]
     costs = [(one, _price(prices, one)) for one in measured]
@@ -106,10 +106,10 @@ ENDPOINTS = tagged(
         "metrics:read",
         _idle,
         details=(
-            f"A device is idle while its utilization is at most {IDLE:.0%} for {HOLD_MS // 60_000} minutes or longer "
-            "without a pause, as `getFleet` and the rule `gpu_idle_allocated` have it. What was not measured is not "
-            "idle. Long jobs are looked at in steps of `step` ms: one busy sample makes a whole step busy. Prices are "
-            "those of `[devices]` in the server's file of prices; whoever opens a job by a link is told none."
+            f"A device is idle while its utilization is at most {IDLE:.0%} for {HOLD_MS // 60_000} minutes or longer, "
+            "as in `getFleet` and the rule `gpu_idle_allocated`. Time without measurements does not count as "
+            "idle. Long jobs are evaluated in steps of `step` ms: one busy sample makes a whole step busy. Prices come "
+            "from `[devices]` in the server's price file; share links do not show prices."
         ),
         queries=(PROJECT,),
         by_resource=True,

@@ -13,10 +13,10 @@ FRAMES = "application/vnd.jobmeter.frames"
 
 
 class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of the body: everything accepted is durable. What it says of lines is absent where it had none.
+    """Receipt of an ingest: all accepted data is durable. Fields about lines are absent if the body had none.
 
     ``time`` is the server's clock (epoch ms). ``unknown`` names metrics, and fields of records and lines, that this
-    server does not know and left out.
+    server does not know and dropped.
     """
 
     accepted: int
@@ -31,17 +31,17 @@ class Ingested(msgspec.Struct, frozen=True, omit_defaults=True):
 def _ingest(context: CallContext) -> Awaitable[Answer]:
     """Send samples, log lines and records.
 
-    The body is a sequence of frames (docs/reference/wire-format.md). Of a body that is wrong nothing is stored. The
-    answer comes when everything accepted is durable. After an error 429 or 503 a part of the body may be stored: send
-    the same bytes again, at any time; each sample, line and record counts once.
+    The body is a sequence of frames (docs/reference/wire-format.md). An invalid body is refused as a whole. The answer
+    comes when all accepted data is durable. After status 429 or 503 a part of the body may be stored: send the same
+    bytes again, at any time; each sample, line and record counts once.
     """
     _check(context)
-    # The thread is free again while the body is stored, so that new series share what storing costs.
+    # The thread is free while the body is stored, so that commits of new series can be grouped.
     return _finish(context, context.services.pipeline.submit(context.call.body, context.principal, context.call.take))
 
 
 def _ingest_from_memory(context: CallContext) -> Awaitable[Answer] | None:
-    """As ``_ingest``; None where something is new."""
+    """Accept the body on the event loop; None if it contains new series."""
     _check(context)
     pending = context.services.pipeline.submit_from_memory(context.call.body, context.principal)
     return None if pending is None else _finish(context, pending)
@@ -54,9 +54,11 @@ async def _finish(context: CallContext, pending: Awaitable[Receipt]) -> Answer:
 def _check(context: CallContext) -> None:
     kind = context.call.header("content-type").partition(";")[0].strip().lower()
     if kind != FRAMES:
-        raise InvalidRequestError(f"Content-Type must be {FRAMES}, it is {kind[:100]!r}", "Content-Type")
+        raise InvalidRequestError(f"Content-Type must be {FRAMES}, got {kind[:100]!r}", "Content-Type")
     if context.call.header("content-encoding", "identity").lower() != "identity":
-        raise InvalidRequestError("frames carry their own compression", "Content-Encoding")
+        raise InvalidRequestError(
+            "Content-Encoding must be absent: frames carry their own compression", "Content-Encoding"
+        )
 
 
 def _answered(context: CallContext, receipt: Receipt) -> Ingested:

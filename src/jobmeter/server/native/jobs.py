@@ -1,4 +1,4 @@
-"""``/jobs``: listing, one job, recording, forgetting."""
+"""``/jobs``: list, show, record and delete jobs."""
 
 from collections.abc import Iterable, Iterator
 
@@ -35,7 +35,7 @@ from jobmeter.wire.json_shape import shape_of
 _KINDS = frozenset(Records.__struct_fields__)
 MAX_OFFSET = 10_000_000
 ANY = "any"
-"""In place of a rule's name: whatever rule it was."""
+"""Word for any rule, in place of a rule's name."""
 _SORTS = {name: name for name in SORTS}
 _EXAMPLE = {
     "job_id": "dlc-20261120-1",
@@ -91,12 +91,12 @@ def _check_rules(names: Iterable[str]) -> None:
     existing = (*sorted(rule.name for rule in rules()), ANY)
     for name in names:
         if name not in existing:
-            hint = did_you_mean(name, existing) or f"; the rules are {', '.join(existing)}"
-            raise InvalidRequestError(f"there is no rule {name[:100]!r}{hint}", "finding")
+            hint = did_you_mean(name, existing) or f"; valid rules: {', '.join(existing)}"
+            raise InvalidRequestError(f"unknown rule {name[:100]!r}{hint}", "finding")
 
 
 def _show(context: CallContext) -> JobDetail:
-    """One job with its replicas, devices, nodes and summary."""
+    """Show a job with its replicas, devices, nodes and summary."""
     executor = context.services.executor
     view = executor.run(JobQuestion(job_ref(context)), context.scope)
     with_summary = context.arguments.flag("summary", default=True)
@@ -107,7 +107,7 @@ def _show(context: CallContext) -> JobDetail:
 def _record(context: CallContext) -> Recorded:
     """Record jobs.
 
-    What a record leaves out stays as it was.
+    Fields absent from a record keep their values.
     """
     body, most = context.plain_body(), context.services.settings.limits.request_records
     shape = shape_of(body)
@@ -126,23 +126,23 @@ def _record(context: CallContext) -> Recorded:
 
 
 def _attempt(context: CallContext) -> NextAttempt:
-    """The number of a job's next attempt.
+    """Get the number of a job's next attempt.
 
-    What `jobmeter run --job-id` asks before it starts: one more than the highest attempt of any replica, 0 for a job
-    that there is not. 409 while another run holds the job's lease.
+    Used by `jobmeter run --job-id` before it starts: the highest attempt of any replica plus one, 0 for a new job. 409
+    while another run holds the job's lease.
     """
     job = check_job_id(context.path["job"], "job")
     project = write_project(context.principal, context.project)
     now_ms = context.services.clock.now_ms()
     until_ms, owner = context.services.registry.lease(project, job) or (0, "")
     if now_ms < until_ms and owner not in {"", context.arguments.text("owner")}:
-        raise ConflictError(f"job {job} is still running: the lease of its run lasts until {iso(until_ms)}")
+        raise ConflictError(f"job {job} is still running: its lease lasts until {iso(until_ms)}")
     views = context.services.registry.job(frozenset({project}), job, now_ms)
     return NextAttempt(1 + max((replica.attempt for view in views for replica in view.replicas), default=-1))
 
 
 def _delete(context: CallContext) -> Deleted:
-    """Forget a job and everything measured for it."""
+    """Delete a job and all its data."""
     delete_job(context.services, DeleteJob(job_ref(context)), context.scope)
     return Deleted(deleted=True)
 
@@ -159,33 +159,33 @@ ENDPOINTS = tagged(
             Query("state", "Queued, Running, Succeeded, Failed, Stopped or Unknown.", many=True, example="Running"),
             Query("type", "The job's type.", many=True, example="PyTorchJob"),
             Query("user", "Who submitted it.", many=True),
-            Query("name", "A part of the name or the id, in any case."),
+            Query("name", "A part of the name or the id, ignoring case."),
             Query("resource_group", "Its resource group.", many=True),
             Query("workspace", "Its workspace.", many=True),
             Query("node", "A node that one of its replicas was on.", many=True),
             Query(
                 "finding",
-                "A rule that found something in it (`/rules` names them), while it ran or once it had ended, or `any`. "
-                "Of a job that had ended more than an hour before it was recorded nothing is stored.",
+                "A rule (see `/rules`) with a finding for the job, during its run or after its end, or `any`. "
+                "Jobs recorded more than an hour after their end have no stored findings.",
                 many=True,
                 example="gpu_idle_allocated",
             ),
             Query(
                 "severity",
-                "Of that finding, or of any: info, warning or critical.",
+                "Severity of that finding, or of any: info, warning or critical.",
                 many=True,
                 example="critical",
             ),
             Query(
                 "findings",
-                "true adds what the rules found in each job: `severity` (the worst), `count`, `rules` (worst first).",
+                "true adds the findings of each job: `severity` (the worst), `count`, `rules` (worst first).",
             ),
             Query("created_from", "Created at or after this time.", example="2026-11-20T15:00:00Z"),
             Query("created_to", "Created before this time."),
-            Query("sort", f"What to sort by: {', '.join(_SORTS)}. Default: created."),
+            Query("sort", f"Sort key: {', '.join(_SORTS)}. Default: created."),
             Query("order", "asc or desc. Default: desc."),
             Query("limit", "Jobs in the answer, 1 to 1000. Default: 100.", type="integer"),
-            Query("offset", "Jobs to pass over. Default: 0.", type="integer"),
+            Query("offset", "Jobs to skip. Default: 0.", type="integer"),
             PROJECT,
         ),
         by_resource=True,
@@ -205,7 +205,7 @@ ENDPOINTS = tagged(
         "GET /jobs/{job}",
         "jobs:read",
         _show,
-        queries=(Query("summary", "false leaves the summary out, which takes long for a large job."), PROJECT),
+        queries=(Query("summary", "false omits the summary, which takes long for a large job."), PROJECT),
         by_resource=True,
     ),
     Endpoint(
@@ -213,7 +213,7 @@ ENDPOINTS = tagged(
         "GET /jobs/{job}/attempt",
         "jobs:write",
         _attempt,
-        queries=(Query("owner", "The name by which the caller holds the lease, if it does."), PROJECT),
+        queries=(Query("owner", "The caller's name as holder of the lease, if it holds the lease."), PROJECT),
         lane="control",
     ),
     Endpoint("deleteJob", "DELETE /jobs/{job}", "jobs:delete", _delete, queries=(PROJECT,), lane="write"),

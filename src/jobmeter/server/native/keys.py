@@ -33,13 +33,13 @@ class KeyBody(msgspec.Struct, frozen=True):
 
 
 class KeyList(msgspec.Struct, frozen=True):
-    """Keys, by creation, revoked ones included."""
+    """Keys in order of creation, including revoked ones."""
 
     keys: list[KeyBody]
 
 
 class OwnPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A policy with its document, in the form of RAM; the name is for listings."""
+    """A policy with its document in RAM form; the name is for listings."""
 
     name: str
     document: dict[str, Any]
@@ -49,16 +49,16 @@ _Shipped = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(SYSTEM_PO
 _Policies = Annotated[
     list[_Shipped | OwnPolicy],
     msgspec.Meta(
-        description="A shipped policy by its name, or one of its own: its name and its document in the form of RAM.",
+        description="Name of a built-in policy, or a custom policy: its name and its document in RAM form.",
         extra_json_schema={"maxItems": MOST_POLICIES},
     ),
 ]
 
 
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The key to make, of the role admin, writer or reader.
+    """The key to create, with role admin, writer or reader.
 
-    Without a project it sees every project, without a role its policies decide alone.
+    Without a project it sees every project; without a role only its policies decide.
     """
 
     name: str
@@ -68,33 +68,33 @@ class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewPolicies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The policies that a key has from now on."""
+    """The new policies of a key."""
 
     policies: _Policies
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
-    """A policy: its name, and what it says."""
+    """A policy: its name and document."""
 
     name: str
     document: Mapping[str, Any]
 
 
 class PolicyNames(msgspec.Struct, frozen=True):
-    """The policies that a key can be given by name, sorted, and what each says."""
+    """Built-in policies that a key can be given by name, sorted, with their documents."""
 
     policies: list[str]
     documents: list[PolicyDocument]
 
 
 class KeyPolicies(msgspec.Struct, frozen=True):
-    """The policies of a key in their order, each with its document; none where its role alone decides."""
+    """The policies of a key in their order, with documents; empty if only its role decides."""
 
     policies: list[PolicyDocument]
 
 
 class CreatedKeyBody(msgspec.Struct, frozen=True):
-    """A new key with its secrets, which are shown this once."""
+    """A new key with its secrets, which are never shown again."""
 
     id: str
     token: str
@@ -112,7 +112,7 @@ def _list(context: CallContext) -> KeyList:
 
 
 def _attached(given: Sequence[str | OwnPolicy]) -> str:
-    """Policies as a key keeps them. Raises InvalidRequestError naming ``policies[PLACE]``."""
+    """Validate policies and encode them for storage. Raises InvalidRequestError naming ``policies[PLACE]``."""
     for place, one in enumerate(given):
         if isinstance(one, OwnPolicy) and not (one.name.isprintable() and 1 <= len(one.name) <= _MOST_NAME):
             raise InvalidRequestError(
@@ -123,11 +123,11 @@ def _attached(given: Sequence[str | OwnPolicy]) -> str:
 
 
 def _create(context: CallContext) -> CreatedKeyBody:
-    """Make a key.
+    """Create a key.
 
-    It takes an administrator without policies; one of a project makes keys of that project. Without a project the key
-    sees every one. With `policies` what none of them allows is denied, whatever the role; without a `role` they decide
-    alone. A policy that is not valid is refused, and `field` names it: `policies[0]`.
+    Needs an administrator without policies; an administrator of one project creates keys of that project. Without a
+    project the key sees every project. With `policies`, everything that no policy allows is denied, whatever the role;
+    without a `role` only the policies decide. For an invalid policy `field` names it: `policies[0]`.
     """
     services = context.services
     new_key = context.body(NewKey)
@@ -144,10 +144,10 @@ def _create(context: CallContext) -> CreatedKeyBody:
 def _change(context: CallContext) -> KeyBody:
     """Replace the policies of a key.
 
-    All of them, from its next call on; at another server a second later. A key keeps one at least.
+    All of them, from its next call on; other servers follow within a second. A key keeps at least one policy.
     """
     services, key = context.services, context.path["key"]
-    key_project(context.principal)  # who may make no key gives none more than it has, its own least of all
+    key_project(context.principal)  # refuses callers that may not create keys: they could extend their own access
     policies = _attached(context.body(NewPolicies).policies)
     whose, actor = context.scope.projects, context.principal.id
     changed = change_policies(services.registry, services.clock, key, policies, whose, actor=actor)
@@ -164,22 +164,22 @@ def _revoke(context: CallContext) -> Deleted:
 
 
 def _policies(context: CallContext) -> PolicyNames:  # noqa: ARG001 - the shape of every work function
-    """List the policies that a key can be given by name, and what they say."""
+    """List the built-in policies with their documents."""
     names = sorted(SYSTEM_POLICIES)
     return PolicyNames(names, [PolicyDocument(name, SYSTEM_POLICIES[name]) for name in names])
 
 
 def _key_policies(context: CallContext) -> KeyPolicies:
-    """What the policies of a key say.
+    """List the policies of a key.
 
-    Each with its document, one that is shipped too. A key without policies may do what its role may.
+    Each with its document, including built-in ones. A key without policies may do everything that its role allows.
     """
     found = policies_of(context.services.registry, context.path["key"], context.scope.projects)
     return KeyPolicies([PolicyDocument(name, document) for name, document in found])
 
 
 def _whoami(context: CallContext) -> WhoAmI:
-    """The key that the call was made with."""
+    """Show the calling key."""
     who, credential = context.principal, context.request.credential
     expires = credential.key.expires if credential and credential.key else None
     return copied(WhoAmI, who, expires=expires)

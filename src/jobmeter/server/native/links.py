@@ -1,4 +1,4 @@
-"""``/jobs/{job}/links`` and ``/jobs/{job}/share``: what opens one job to its holder."""
+"""``/jobs/{job}/links`` and ``/jobs/{job}/share``: links and tokens that open one job to their holder."""
 
 import msgspec
 
@@ -13,16 +13,15 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_
 
 
 class NewLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Seconds that the link or token holds: 1 to 31536000 (a year), by default a week, as where the body is empty."""
+    """Lifetime of the link or token in seconds: 1 to 31536000 (a year). Default, also for an empty body: a week."""
 
     expires_in: int = DEFAULT_LIFE_SECONDS
 
 
 class LinkBody(msgspec.Struct, frozen=True):
-    """A link that is valid: the page is at ``/#/open?link=TOKEN&job=JOB`` of the server.
+    """A valid link: the page is at ``/#/open?link=TOKEN&job=JOB`` of the server.
 
-    ``by`` is the key that it was made with, ``public_url`` the server's address for others, empty where the settings
-    name none.
+    ``by`` is the key that created it. ``public_url`` is the server's public address, empty if not configured.
     """
 
     id: str
@@ -35,7 +34,7 @@ class LinkBody(msgspec.Struct, frozen=True):
 
 
 class LinkList(msgspec.Struct, frozen=True):
-    """The links to a job that hold, newest first."""
+    """The valid links to a job, newest first."""
 
     links: list[LinkBody]
 
@@ -49,10 +48,10 @@ def _life_seconds(context: CallContext) -> int:
 
 
 def _create(context: CallContext) -> LinkBody:
-    """Make a link that opens one job's page.
+    """Create a link to one job's page.
 
-    Whoever holds the token may read the job until it ends: record, metrics, findings, events and log lines; nothing
-    else, and nothing of its nodes. A job has at most 100 links that hold.
+    The holder may read the job until the link expires: record, metrics, findings, events and log lines, but nothing
+    else and nothing about its nodes. A job has at most 100 valid links.
     """
     services, job = context.services, _job(context)
     seconds = _life_seconds(context)
@@ -62,16 +61,16 @@ def _create(context: CallContext) -> LinkBody:
 
 
 def _list(context: CallContext) -> LinkList:
-    """The links to a job that hold."""
+    """List the valid links to a job."""
     services, job = context.services, _job(context)
     found = list_links(services.registry, services.vault, services.clock, job.project, job.id)
     return LinkList([copied(LinkBody, link, public_url=services.public_url) for link in found])
 
 
 def _end(context: CallContext) -> Deleted:
-    """End a link.
+    """Revoke a link.
 
-    Whoever looks by it is signed out at once; other servers of the same registry follow within a second.
+    Viewers who use it are signed out at once; other servers of the same registry follow within a second.
     """
     services, job = context.services, _job(context)
     end_link(services.registry, services.clock, job.project, job.id, context.path["link"], context.principal.id)
@@ -80,9 +79,9 @@ def _end(context: CallContext) -> Deleted:
 
 
 def _share(context: CallContext) -> Shared:
-    """Make a share token.
+    """Create a share token.
 
-    Whoever holds the token may read this job's metrics until it ends, and nothing else.
+    The holder may read this job's metrics until the token expires, and nothing else.
     """
     seconds = _life_seconds(context)
     made = share(context.services, ShareQuestion(job_ref(context), seconds), context.scope)

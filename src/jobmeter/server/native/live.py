@@ -1,4 +1,4 @@
-"""``/jobs/{job}/live`` and ``/live/jobs``: what changes, as server-sent events."""
+"""``/jobs/{job}/live`` and ``/live/jobs``: changes as server-sent events."""
 
 from functools import partial
 
@@ -20,18 +20,18 @@ from jobmeter.server.native.metrics import LINE_FORMATS, LineBodies, requested_m
 from jobmeter.server.services import Services
 
 BACK_BUCKETS, BACK_MS = 4, 30 * SECOND
-"""How far back each update reaches: a viewer who missed one has its points with the next."""
+"""Range of each update before its newest points, so that the next update repeats points that a viewer missed."""
 STEPS = {f"{seconds}s": seconds * SECOND for seconds in (1, 5, 10, 15, 30, 60, 300)}
 NEWEST = 100
 """Jobs in an update of the list."""
 MEASURED = 40
-"""Running jobs of which an update tells what they use."""
+"""Running jobs whose usage an update includes."""
 USE = ("cpu.usage", "gpu.utilization", "npu.utilization")
 _BY = {by.value: by for by in (By.REPLICA, By.DEVICE, By.JOB)}
 
 
 class LiveJob(msgspec.Struct, frozen=True):
-    """A job now, and its newest points: those of ``[start, end)`` in steps of ``step``, the last one unfinished."""
+    """A job now, and its newest points in ``[start, end)`` in steps of ``step``; the last step is incomplete."""
 
     now: int
     job: JobBody
@@ -44,7 +44,7 @@ class LiveJob(msgspec.Struct, frozen=True):
 
 
 class JobUse(msgspec.Struct, frozen=True):
-    """The newest values of a job, of all its members."""
+    """The newest values of a job, over all its members."""
 
     id: str
     project: str
@@ -52,7 +52,7 @@ class JobUse(msgspec.Struct, frozen=True):
 
 
 class LiveJobs(msgspec.Struct, frozen=True):
-    """The jobs that run or changed last, how many run, what the newest of them use, and findings of those with any."""
+    """Running and recently changed jobs, the number running, usage of the newest, and findings if there are any."""
 
     now: int
     jobs: list[JobBody]
@@ -106,14 +106,14 @@ def _use(services: Services, scope: Scope, job: Job) -> list[LatestValue]:
     try:
         return services.executor.latest(JobRef(job.id, job.project), USE, By.JOB, scope)
     except JobmeterError:
-        return []  # deleted meanwhile, or too large for one question: the list goes on without
+        return []  # deleted meanwhile, or too large for one question: the list continues without it
 
 
 _TEXT = (
-    "Server-sent events: `data` is an update, every two seconds or more rarely where that costs much. `end` is the "
-    "last. `refused` is the last too: the credential has ended, or what it may see has changed; a caller that may "
-    "still see something connects again. `problem` says that this update could not be made. All who ask the same see "
-    "the same answers, asked for once."
+    "Server-sent events: `data` is an update, every two seconds or less often if that is costly. `end` is the "
+    "last one. `refused` also ends the stream: the credential expired, or its access changed; a caller with access "
+    "connects again. `problem` reports a failed update; the stream continues. Viewers of equal questions share "
+    "the same updates."
 )
 
 ENDPOINTS = tagged(
@@ -129,10 +129,10 @@ ENDPOINTS = tagged(
         queries=(
             Query("metric", "Names of the catalogue. Default: the core set.", many=True, example="gpu.utilization"),
             Query("step", f"Length of a bucket: {', '.join(STEPS)}. Default: 5s."),
-            Query("by", "What a line stands for: replica, device or job. Default: device."),
+            Query("by", "One series per replica, device or job. Default: device."),
             Query(
                 "format",
-                "json, or columns: values in lists, and the times that lines have in common once. Default: json.",
+                "json, or columns: values in lists, with shared times given once. Default: json.",
             ),
             PROJECT,
         ),

@@ -21,35 +21,35 @@ from jobmeter.server.services import Services
 MOST_LINES = 500
 """Lines in an update."""
 MOST_COUNTED = 20_000
-"""Lines of which an update says when they were written: at 1,000 a second all that it reaches back for."""
+"""Newest lines counted per second for an update: at 1,000 lines a second, the whole range of an update."""
 BACK_SECONDS = 20
-"""How far before the newest line each update reaches: replicas do not write at the same moment."""
+"""Range in seconds of each update before its newest line: replicas do not write at the same moment."""
 _NS = 10**9
 
 
 class LineCount(msgspec.Struct, frozen=True):
-    """How many lines there are of the second that begins at ``time`` (epoch milliseconds)."""
+    """Number of lines in the second that begins at ``time`` (epoch milliseconds)."""
 
     time: int
     lines: int
 
 
 class LiveLogList(LogList, frozen=True):
-    """The newest lines. From ``start`` on (null: ever) there are no others, or ``counts`` says how many there are."""
+    """The newest lines. From ``start`` (null: always) they are complete, or ``counts`` gives the numbers of lines."""
 
     start: int | None
     counts: list[LineCount]
 
 
 class LiveNodeLogList(NodeLogList, frozen=True):
-    """As ``LiveLogList``, of a node."""
+    """The newest lines of a node's log, like ``LiveLogList``."""
 
     start: int | None
     counts: list[LineCount]
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The newest lines, the oldest first; see ``LiveLogList``. ``start`` in epoch milliseconds."""
+    """The newest lines, oldest first; see ``LiveLogList``. ``start`` in epoch milliseconds."""
 
     start: int | None
     lines: list[LogLineBody]
@@ -57,7 +57,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class NewestLines:
-    """The newest lines that match a question: at first those that there are, then those since shortly before."""
+    """Newest lines that match a question: first the existing lines, then those since shortly before the last update."""
 
     def __init__(self, services: Services, scope: Scope, question: LogQuestion) -> None:
         self._executor = services.executor
@@ -65,7 +65,7 @@ class NewestLines:
         self._question = replace(question, descending=True, limit=MOST_LINES)
 
     def __call__(self) -> Window:
-        """The lines of the next update."""
+        """Return the lines of the next update."""
         question = self._question
         newest = self._executor.run(question, self._scope).lines
         if newest:
@@ -78,7 +78,7 @@ class NewestLines:
         return Window(None if start_ns is None else start_ns // 1_000_000, lines, counts)
 
     def _counted(self, question: LogQuestion, newest: list[LogLine]) -> tuple[int, list[LineCount]]:
-        """From which second on all lines are counted, and how many each has."""
+        """Count lines per second. Returns the first second that is counted in full, and the counts."""
         if question.start_ns is None:
             return _next_second(newest[-1].time_ns), []
         ended = replace(question, end_ns=newest[0].time_ns + 1)
@@ -104,7 +104,7 @@ def _follow_job(context: CallContext) -> Feed:
 
 
 def _job_now(services: Services, scope: Scope, ref: JobRef, newest: NewestLines) -> Update:
-    job = services.executor.head(ref, scope)  # before its lines: those of a job that has ended are all there
+    job = services.executor.head(ref, scope)  # read before its lines: the lines of an ended job are complete
     now = newest()
     body = LiveLogList(job.id, job.project, now.lines, None, None, now.start, now.counts)
     return Update(msgspec.json.encode(body), last=job.state.finished)
@@ -126,10 +126,10 @@ def _node_now(ref: NodeRef, newest: NewestLines) -> Update:
 
 
 _TEXT = (
-    f"Server-sent events: `data` is the newest lines, {MOST_LINES} at most, the oldest first; each update begins "
-    f"{BACK_SECONDS} seconds before the newest line of the one before it, so a line comes more than once. Where more "
-    "lines came than an update holds, `counts` says how many there are of each second. All who ask the same see the "
-    "same answers, asked for once. "
+    f"Server-sent events: `data` is the newest lines, at most {MOST_LINES}, oldest first. Each update begins "
+    f"{BACK_SECONDS} seconds before the newest line of the previous update, so lines repeat. If more "
+    "lines arrived than an update holds, `counts` gives their number per second. Viewers of equal questions share the "
+    "same updates. "
 )
 _FOLLOWED = tuple(query for query in SEARCH if query not in RANGE)
 
@@ -155,7 +155,7 @@ ENDPOINTS = tagged(
         "GET /nodes/{node}/logs/live",
         "nodes:read",
         _follow_node,
-        details=_TEXT + "It goes on until who looks goes; `refused` and `problem` are as for `/live/jobs`.",
+        details=_TEXT + "The stream lasts until the viewer leaves; `refused` and `problem` are as for `/live/jobs`.",
         answer=LiveNodeLogList,
         answer_type=CONTENT_TYPE,
         queries=(STREAM, *_FOLLOWED, PROJECT),

@@ -1,4 +1,4 @@
-"""``/jobs/{job}/logs``: what the processes of a job wrote, read and pushed."""
+"""``/jobs/{job}/logs``: output of a job's processes, read and pushed."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -27,9 +27,9 @@ _NS = 1_000_000
 
 
 class LogLineBody(msgspec.Struct, frozen=True):
-    """One line. ``time`` is in milliseconds; ``time_ns`` is the same moment in nanoseconds, a text of 19 digits.
+    """A log line. ``time`` is in milliseconds; ``time_ns`` gives it in nanoseconds, as a text of 19 digits.
 
-    ``facility``, ``severity`` (0, the worst, to 7), ``tag`` and ``job`` are those of a line of a system log.
+    Lines of system logs have ``facility``, ``severity`` (0, the worst, to 7), ``tag`` and ``job``.
     """
 
     time: int
@@ -47,7 +47,7 @@ class LogLineBody(msgspec.Struct, frozen=True):
 
 
 class LogList(msgspec.Struct, frozen=True):
-    """One page of lines. ``total`` lines of ``total_bytes`` of text match in all, null unless ``count=true`` asked."""
+    """A page of lines. ``total`` and ``total_bytes`` cover all matches; null without ``count=true``."""
 
     job: str
     project: str
@@ -57,7 +57,7 @@ class LogList(msgspec.Struct, frozen=True):
 
 
 class PushedLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line that a program pushes. Without a time it is now."""
+    """A line that a program pushes. The default time is now."""
 
     text: str
     time: int | str | None = None
@@ -70,24 +70,23 @@ class PushedLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class PushBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Lines in their order; those without a time get the server's."""
+    """Lines in order. Lines without a time get the server's."""
 
     lines: list[PushedLine]
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """What became of the lines: those accepted are durable, the others are counted by reason."""
+    """Receipt of pushed lines: accepted lines are durable, rejected ones are counted by reason."""
 
     accepted: int
     rejected: dict[str, int]
 
 
 def _read(context: CallContext) -> LogList | Stream:
-    """Log lines of a job.
+    """Read log lines of a job.
 
-    Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page; `text` (the bare
-    texts) and `jsonl` (an object a line) give the whole selection, however long, as a stream, unless `limit` says how
-    much of it.
+    Lines are ordered by time, then replica, attempt, stream and text. `format=json` gives one page. `text` (plain
+    lines) and `jsonl` (one object per line) stream the whole selection, of any length, unless `limit` shortens it.
     """
     found = found_lines(context, partial(_question, context))
     if isinstance(found, Stream):
@@ -97,7 +96,7 @@ def _read(context: CallContext) -> LogList | Stream:
 
 
 def found_lines(context: CallContext, question: Callable[[int], LogQuestion]) -> LogPage | Stream:
-    """The answer to the question with a limit: one page, or with ``format`` text or jsonl all lines as a stream."""
+    """Answer the question with a limit: one page; with ``format`` text or jsonl, all lines as a stream."""
     given, executor = context.arguments, context.services.executor
     form = given.choice("format", _FORMATS, "json")
     if form is None:
@@ -118,12 +117,12 @@ def _question(context: CallContext, limit: int) -> LogQuestion:
 
 
 def base_question(context: CallContext, ref: JobRef | NodeRef, limit: int) -> LogQuestion:
-    """What the parameters say that the logs of jobs and of nodes have in common: ``SEARCH`` and ``PAGE``."""
+    """Build the question from the parameters that logs of jobs and nodes share: ``SEARCH`` and ``PAGE``."""
     given = context.arguments
     start, end, since = _time(context, "start"), _time(context, "end"), given.duration("since")
     if since is not None:
         if start is not None:
-            raise InvalidRequestError("start and since exclude each other", "since")
+            raise InvalidRequestError("give start or since, not both", "since")
         start = (context.services.clock.now_ms() * _NS if end is None else end) - since * _NS
     least, severity = given.text("level"), given.text("severity")
     return LogQuestion(
@@ -148,7 +147,7 @@ def _time(context: CallContext, name: str) -> int | None:
 
 
 def _least(word: str) -> Level | None:
-    # The lowest level asks for everything, lines that do not say their level included.
+    # The lowest level matches everything, including lines without a level.
     level = _level(word, "level")
     return None if level is Level.DEBUG else level
 
@@ -161,7 +160,7 @@ def _level(word: str, field: str) -> Level:
 
 
 def line_body(line: LogLine) -> LogLineBody:
-    """A line as an answer shows it."""
+    """Convert a line to the form of an answer."""
     return LogLineBody(
         time=line.time_ns // _NS,
         time_ns=str(line.time_ns),
@@ -199,10 +198,10 @@ _FORMATS = {
 def _push(context: CallContext) -> Pushed:
     """Push log lines of a job.
 
-    Answered when the accepted lines are durable. Job, replica, attempt, stream, time and text identify a line: sent
-    again, it counts once. A text of several lines becomes several, a nanosecond apart; a line of more than 64 KiB is
-    cut and says so. A line without a `level` has the level that its text states, if any. The job must exist: by a
-    record or its samples.
+    The answer comes when accepted lines are durable. Job, replica, attempt, stream, time and text identify a line: a
+    repeated line counts once. A text of several lines is split, with times a nanosecond apart. A line of more than 64
+    KiB is truncated and marked. Without `level`, a line gets the level that its text states, if any. The job must
+    exist: by a record or its samples.
     """
     job = context.services.executor.head(job_ref(context), context.scope)
     now_ns = context.services.clock.now_ms() * _NS
@@ -211,14 +210,14 @@ def _push(context: CallContext) -> Pushed:
 
 
 def stored(context: CallContext, lines: list[LogLine]) -> Pushed:
-    """Store lines; on return those accepted are durable."""
+    """Store lines; on return the accepted ones are durable."""
     receipt = context.services.pipeline.logs(lines, context.principal)
     context.services.telemetry.ingested(receipt)
     return Pushed(receipt.lines, receipt.rejected_lines)
 
 
 def pushed_lines(context: CallContext, kind: type[T]) -> T:
-    """The lines that a program pushes. Raises LimitExceededError (field ``lines``) for too many of them."""
+    """Read the lines that a program pushes. Raises LimitExceededError (field ``lines``) for too many lines."""
     body = context.plain_body()
     shape = shape_of(body)
     shape.check(2, context.services.settings.limits.request_lines, "lines")
@@ -241,7 +240,7 @@ def _pushed(line: PushedLine, job: Job, now_ns: int) -> LogLine:
 
 
 def moment_ns(time: int | str | None, time_ns: int | str | None, now_ns: int) -> int:
-    """The time that a pushed line names, in epoch nanoseconds; ``now_ns`` where it names none."""
+    """Time of a pushed line in epoch nanoseconds; ``now_ns`` if the line has none."""
     if time_ns is not None:
         digits = str(time_ns)
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= MAX_TIME_MS * _NS):
@@ -253,7 +252,7 @@ def moment_ns(time: int | str | None, time_ns: int | str | None, now_ns: int) ->
 SEARCH = (
     Query("level", "Only lines of this level or above: debug, info, warning, error.", example="warning"),
     Query("severity", "Only lines of this severity or worse: emerg, alert, crit, err, warning, notice, info, debug."),
-    Query("contains", "Only lines that hold this text, in any case.", example="nan"),
+    Query("contains", "Only lines that contain this text, ignoring case.", example="nan"),
     Query(
         "query",
         "Words, quoted phrases, patterns of words (`err*`, `er?or`), `AND`, `OR` or `|`, `NOT`, parentheses, "
@@ -262,16 +261,16 @@ SEARCH = (
     ),
     *RANGE,
 )
-"""Parameters that choose lines."""
+"""Parameters that select lines."""
 PAGE = (
     Query("order", "asc or desc (newest first). Default: asc."),
     Query("limit", "Lines in the answer, 0 to 1000. Default: 100 (json), all (text, jsonl).", type="integer"),
-    Query("offset", "Lines to pass over. Default: 0.", type="integer"),
-    Query("count", "true to be told how many lines and bytes match in all. Default: false."),
+    Query("offset", "Lines to skip. Default: 0.", type="integer"),
+    Query("count", "true adds the number of matching lines and bytes. Default: false."),
     Query("format", "json, text or jsonl. Default: json."),
     PROJECT,
 )
-"""Parameters that say which part of them, and in which form."""
+"""Parameters that select the part of the lines to return, and the form."""
 
 ENDPOINTS = tagged(
     "logs",
@@ -284,7 +283,7 @@ ENDPOINTS = tagged(
         queries=(
             REPLICA,
             Query("attempt", "Only this attempt of the replicas, from 0.", type="integer"),
-            Query("stream", "Only this stream: stdout, stderr, or what the sender named."),
+            Query("stream", "Only this stream: stdout, stderr, or a name given by the sender."),
             Query("node", "Only lines that came from this node."),
             *SEARCH,
             *PAGE,

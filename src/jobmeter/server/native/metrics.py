@@ -51,33 +51,34 @@ _AGGREGATES = {one.value: one for one in Aggregate if one is not Aggregate.RATIO
 METRIC = Query("metric", "A name of the catalogue.", many=True, required=True, example="gpu.utilization")
 TIMES = (
     Query("start", "First moment."),
-    Query("end", "End, itself not included. Default: now, or the end of a finished job."),
-    Query("since", "Instead of start: how long before the end.", example="1h"),
+    Query("end", "End, exclusive. Default: now, or the end of a finished job."),
+    Query("since", "Instead of start: duration before the end.", example="1h"),
 )
 _TIME = (
     *TIMES,
-    Query("step", "Length of a bucket. Default: the smallest round one that gives at most 240 buckets.", example="5m"),
+    Query(
+        "step", "Length of a bucket. Default: the smallest round length that gives at most 240 buckets.", example="5m"
+    ),
 )
 _HOW = (
     Query(
         "aggregate",
-        "How members are joined: mean, sum, min, max, or whole (a job's: the sum where the unit adds up). "
+        "How members are combined: mean, sum, min, max, or whole (of a job: the sum if the unit adds up). "
         "Default: the catalogue's way.",
     ),
-    Query("statistic", "What is told of a bucket: mean, min, max, sum, count, first, last, increase. Default: mean."),
+    Query("statistic", "Value of a bucket: mean, min, max, sum, count, first, last, increase. Default: mean."),
     DEVICE,
     Query(
         "format",
-        "json, columns (JSON: values in lists, and the times that lines have in common once), csv or parquet. "
-        "Default: json.",
+        "json, columns (JSON: values in lists, with shared times given once), csv or parquet. Default: json.",
     ),
 )
 
 
 def requested_metrics(given: Sequence[str]) -> tuple[str, ...]:
-    """The metrics that are requested. Raises InvalidRequestError (field ``metric``) for too many or an unknown one."""
+    """Check the requested metrics. Raises InvalidRequestError (field ``metric``) for too many or an unknown one."""
     if len(given) > MAX_METRICS:
-        raise InvalidRequestError(f"at most {MAX_METRICS} metrics in one question, these are {len(given)}", "metric")
+        raise InvalidRequestError(f"at most {MAX_METRICS} metrics can be requested at once, got {len(given)}", "metric")
     for name in given:
         if name not in CATALOG and find(name) is None:
             near = did_you_mean(name, CATALOG)
@@ -92,7 +93,7 @@ def _node_range(context: CallContext) -> TimeRange:
 
 
 class _How(TypedDict):
-    """What a query names besides whom it is about, and when."""
+    """Arguments of a metric query besides its subject and range."""
 
     metrics: tuple[str, ...]
     by: By
@@ -112,10 +113,10 @@ def _how(given: Arguments, by: Mapping[str, By], default: By) -> _How:
 
 
 def _job_metrics(context: CallContext) -> Operation:
-    """Metrics of a job over a range.
+    """Read metrics of a job over a range.
 
-    Buckets are aligned to the epoch, half open and named by their start; one without a sample is absent. Default range:
-    the whole life of a finished job, the last hour of a running one.
+    Buckets are aligned to the epoch, half open and named by their start. A bucket without samples is absent. Default
+    range: the whole life of a finished job, the last hour of a running one.
     """
     given = context.arguments
     how, replicas = _how(given, _JOB_BY, By.REPLICA), frozenset(given.texts("replica"))
@@ -134,9 +135,9 @@ def _job_metrics(context: CallContext) -> Operation:
 
 
 def _node_metrics(context: CallContext) -> Answer | Stream:
-    """Metrics of a node over a range.
+    """Read metrics of a node over a range.
 
-    As those of a job. Default range: the last hour.
+    Buckets are as for jobs. Default range: the last hour.
     """
     given = context.arguments
     span, how = _node_range(context), _how(given, _NODE_BY, By.NODE)
@@ -149,14 +150,14 @@ def _node_metrics(context: CallContext) -> Answer | Stream:
 
 
 class LinesAsAnswered(NamedTuple):
-    """Lines of an answer, and the times that they have in common where they say which."""
+    """Lines of an answer, with the times that they share if the form lists shared times."""
 
     lines: list[LineBody]
     timelines: Timelines
 
 
 def line_bodies(lines: Sequence[Line]) -> LinesAsAnswered:
-    """The lines with pairs of times and values."""
+    """Encode lines as pairs of times and values."""
     points: Iterable[Points] = map(_pairs, lines)
     if kernel.AVAILABLE:
         points = map(msgspec.Raw, kernel.encode(*_columns(lines)))
@@ -164,7 +165,7 @@ def line_bodies(lines: Sequence[Line]) -> LinesAsAnswered:
 
 
 def line_columns(lines: Sequence[Line]) -> LinesAsAnswered:
-    """The lines with their values alone: less text, and fewer objects for whoever reads many points."""
+    """Encode lines as bare values with shared times: less text, and fewer objects for clients with many points."""
     ends, time, value = _columns(lines)
     spans = list(itertools.pairwise([0, *ends]))
     values: Iterable[Column] = (value[start:end].tolist() for start, end in spans)
@@ -189,7 +190,7 @@ def _names(lines: Sequence[Line]) -> Sequence[LineName]:
 
 
 def _columns(lines: Sequence[Line]) -> tuple[Sequence[int], NDArray[np.int64], NDArray[np.float64]]:
-    """Where each line ends, and the times and values of all."""
+    """Return the end index of each line, and the times and values of all lines."""
     if isinstance(lines, LinesInColumns):
         return lines.ends, lines.time, lines.value
     if not lines:
@@ -203,7 +204,7 @@ def _pairs(line: Line) -> Points:
 
 
 class _Json(msgspec.Struct, frozen=True):
-    """JSON with the lines as ``lines`` gives them: the form of that name."""
+    """JSON answer with the lines in the form of that name."""
 
     form: str
     lines: LineBodies
@@ -228,7 +229,7 @@ _FORMATS: Mapping[str, Callable[[MetricResult, str], Answer | Stream]] = {
 
 
 def _latest(context: CallContext) -> LatestList:
-    """The newest values of a job."""
+    """Read the newest values of a job."""
     given = context.arguments
     metrics = requested_metrics(given.texts("metric"))
     by = given.choice("by", _JOB_BY, By.REPLICA)
@@ -237,9 +238,9 @@ def _latest(context: CallContext) -> LatestList:
 
 
 def _measured(context: CallContext) -> MetricNames:
-    """Which metrics a job has.
+    """List the metrics of a job.
 
-    Those that were measured for it over its life, and those that are derived from them.
+    Those measured over its life, and those derived from them.
     """
     job = context.services.executor.head(job_ref(context), context.scope)
     names = context.services.executor.measured(JobRef(job.id, job.project), context.scope)
@@ -265,7 +266,7 @@ ENDPOINTS = tagged(
         queries=(
             METRIC,
             *_TIME,
-            Query("by", "What a line stands for: replica, device or job. Default: replica."),
+            Query("by", "One series per replica, device or job. Default: replica."),
             *_HOW,
             REPLICA,
             PROJECT,
@@ -280,7 +281,7 @@ ENDPOINTS = tagged(
         _latest,
         queries=(
             Query("metric", f"Names of the catalogue. Default: {', '.join(CORE_METRICS)}.", many=True),
-            Query("by", "What a value stands for: replica, device or job. Default: replica."),
+            Query("by", "One value per replica, device or job. Default: replica."),
             PROJECT,
         ),
         by_resource=True,
@@ -294,7 +295,7 @@ ENDPOINTS = tagged(
         queries=(
             METRIC,
             *_TIME,
-            Query("by", "What a line stands for: node or device. Default: node."),
+            Query("by", "One series per node or device. Default: node."),
             *_HOW,
             CLUSTER,
             PROJECT,

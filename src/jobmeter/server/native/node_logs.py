@@ -39,7 +39,7 @@ _NS = 1_000_000
 
 
 class NodeLogList(msgspec.Struct, frozen=True):
-    """One page of lines. ``total`` lines of ``total_bytes`` of text match in all, null unless ``count=true`` asked."""
+    """A page of lines. ``total`` and ``total_bytes`` cover all matches; null without ``count=true``."""
 
     node: str
     lines: list[LogLineBody]
@@ -48,10 +48,10 @@ class NodeLogList(msgspec.Struct, frozen=True):
 
 
 def _read(context: CallContext) -> NodeLogList | Stream:
-    """Lines of a node's system log.
+    """Read lines of a node's system log.
 
-    What the kernel, the journal and the files that the agent of the node is told to read say, ordered by time. What the
-    processes of jobs write is with the jobs.
+    Lines of the kernel, the journal and the files that the node's agent is configured to read, ordered by time. Output
+    of jobs' processes is under the jobs.
     """
     ref = node_ref(context)
     found = found_lines(context, partial(base_question, context, ref))
@@ -61,7 +61,7 @@ def _read(context: CallContext) -> NodeLogList | Stream:
 
 
 class PushedNodeLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line of a node's system log that a program pushes. Without a time it is now."""
+    """A line of a node's system log that a program pushes. The default time is now."""
 
     text: str
     time: int | str | None = None
@@ -75,7 +75,7 @@ class PushedNodeLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class PushNodeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Lines in their order; those without a time get the server's."""
+    """Lines in order. Lines without a time get the server's."""
 
     lines: list[PushedNodeLine]
 
@@ -96,7 +96,7 @@ def _push(context: CallContext) -> Pushed:
 def _line(line: PushedNodeLine, node: str, project: str, now_ns: int) -> LogLine:
     facility, severity = _facility(line.facility), _severity(line.severity)
     stated = priority_of(line.text)
-    if stated is not None:  # a line as a syslog daemon forwards it
+    if stated is not None:  # the form in which a syslog daemon forwards a line
         facility, severity = facility or stated[0], stated[1] if severity is None else severity
     return LogLine(
         time_ns=moment_ns(line.time, line.time_ns, now_ns),
@@ -136,7 +136,7 @@ def _severity(given: int | str | None) -> int | None:
     return number
 
 
-STREAM = Query("stream", "Only this stream: kernel, journal, or file: and its path.")
+STREAM = Query("stream", "Only this stream: kernel, journal, or `file:` with a path.")
 _LINE: dict[str, Any] = {"time": "2026-11-20T15:00:00.25Z", "facility": "kern", "severity": "err"}
 
 ENDPOINTS = tagged(
@@ -157,12 +157,12 @@ ENDPOINTS = tagged(
         "ingest:write",
         _push,
         details=(
-            "For a node that no agent reads. Answered when the accepted lines are durable. Project, "
-            "node, stream, time and text identify a line: sent again, it counts once. A node that is new is one of the "
-            "project's nodes from then on; that it is silent later says nothing of it. "
+            "For a node without an agent. The answer comes when accepted lines are durable. Project, "
+            "node, stream, time and text identify a line: a repeated line counts once. A new node is added to the "
+            "project's nodes; later silence is not reported as a failure. "
             f"`facility` is a number from 0 to 23 or one of {', '.join(FACILITIES)} (default: user), `severity` a "
             f"number from 0 to 7 or one of {', '.join(SEVERITIES)}. A text that begins with `<PRI>` of syslog states "
-            "both. The level of a line is that of its severity, else the level that its text states."
+            "both. The level of a line follows from its severity, else from its text."
         ),
         queries=(PROJECT,),
         body=PushNodeBody,
@@ -171,4 +171,4 @@ ENDPOINTS = tagged(
         large=True,
     ),
 )
-"""The endpoints of this module."""
+"""Endpoints of this module."""

@@ -10,9 +10,10 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagg
 
 
 def _list(context: CallContext) -> NodeList:
-    """List nodes: each machine once, however many projects have a record of it.
+    """List nodes.
 
-    ``project`` is that of the record with the newest description.
+    Each machine appears once, even if several projects have a record of it. ``project`` is the project of the record
+    with the newest description.
     """
     groups, names = context.arguments.texts("resource_group"), context.arguments.texts("name")
     found = [one for one in context.services.registry.nodes(context.scope.projects) if context.scope.shows_node(one)]
@@ -26,17 +27,17 @@ def _list(context: CallContext) -> NodeList:
 
 
 def _pods(context: CallContext) -> NodePods:
-    """Which replicas of which jobs pods of a node are.
+    """Map pods of a node to jobs and replicas.
 
-    An agent asks for pods of its own node that it does not know. What the watcher of the cluster has told of is in the
-    answer; a pod of which it has not is not.
+    An agent asks about unknown pods of its own node. The answer contains the pods that the cluster's watcher has
+    reported, and leaves out others.
     """
     node, cluster = check_name(context.path["node"], "node"), context.arguments.text("cluster")
     if cluster:
         check_name(cluster, "cluster")
     uids = context.arguments.texts("uid")
     if len(uids) > MOST_PODS:
-        raise LimitExceededError(f"{MOST_PODS} pods may be asked for at once, these are {len(uids)}", "uid")
+        raise LimitExceededError(f"at most {MOST_PODS} pods can be requested at once, got {len(uids)}", "uid")
     for uid in uids:
         check_job_id(uid, "uid")
     return NodePods(context.services.registry.pods.find(context.scope.projects, cluster, node, uids))
@@ -62,7 +63,7 @@ ENDPOINTS = tagged(
         "ingest:write",
         _pods,
         queries=(
-            Query("cluster", "The cluster of the node, empty for none."),
+            Query("cluster", "The cluster of the node; empty if it has none."),
             Query("uid", f"The uids of the pods, at most {MOST_PODS}.", many=True, required=True),
         ),
         lane="write",

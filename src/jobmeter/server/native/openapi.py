@@ -1,4 +1,4 @@
-"""The description of the API in OpenAPI, made from the endpoints' rows and the structures of their bodies."""
+"""OpenAPI description of the API, generated from the endpoints and the structures of their bodies."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ _HEAD = {
         "title": "Jobmeter",
         "version": __version__,
         "description": (
-            "Measurements of jobs. Times in answers are milliseconds since the epoch; times in requests are those or "
-            "ISO 8601. Durations are texts such as `30s`, `5m`, `1h`. Ratios are 0 to 1, sizes bytes. Every refusal, "
+            "Measurements of jobs. Times in answers are milliseconds since the epoch; times in requests may also be "
+            "ISO 8601. Durations are texts such as `30s`, `5m`, `1h`. Ratios are 0 to 1, sizes bytes. Every error, "
             'of any status, has the body `{"error": {"code", "message", "field"}, "request_id"}`.'
         ),
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
@@ -32,16 +32,16 @@ _SECURITY = {
 }
 _ERRORS = {
     400: "A parameter or the body is wrong; `field` names it.",
-    401: "No credential, or one that does not hold.",
+    401: "The credential is missing or invalid.",
     403: "The key does not allow this.",
-    404: "There is no such thing, or none that the key may see.",
-    429: "Too much at once; `Retry-After` says when to come back.",
-    503: "The store or the registry cannot work now; nothing was kept.",
+    404: "The object does not exist or the key may not see it.",
+    429: "Too many requests; `Retry-After` tells when to retry.",
+    503: "The store or the registry is unavailable; nothing was stored.",
 }
 
 
 def document(base: str, endpoints: Sequence[Endpoint]) -> bytes:
-    """The description of all endpoints below ``base``, as JSON."""
+    """Describe all endpoints below ``base`` as JSON."""
     bodies = [endpoint.body for endpoint in endpoints if endpoint.body is not None]
     kinds = [*bodies, *(endpoint.answer_kind for endpoint in endpoints), ProblemBody]
     found, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
@@ -60,7 +60,7 @@ def document(base: str, endpoints: Sequence[Endpoint]) -> bytes:
 
 
 def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - a type
-    """The structures that values of a type hold."""
+    """Find the structures that values of a type contain."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         yield kind
         for field in msgspec.structs.fields(kind):
@@ -70,7 +70,7 @@ def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - a t
 
 
 def _written(schema: dict[str, Any], kind: type[msgspec.Struct]) -> None:
-    """Require each field that an answer always has, those with a default too."""
+    """Mark each field that answers always have as required, including fields with a default."""
     fields = msgspec.structs.fields(kind)
     optional = {one.encode_name for one in fields if one.default is msgspec.UNSET}
     if kind.__struct_config__.omit_defaults:

@@ -1,4 +1,4 @@
-"""Our errors in the form of our own API: one envelope for every refusal of any status."""
+"""Errors in the form of our own API: one envelope for every status."""
 
 from collections.abc import Mapping
 
@@ -20,11 +20,11 @@ from jobmeter.errors import (
 )
 
 RETRY_SECONDS = 5
-"""When to come back after the store or the registry could not work, where nobody knows better."""
+"""Seconds until a retry after the store or the registry failed, if the error gives none."""
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong: one of a closed set of codes, a sentence, and the part of the request that is meant."""
+    """An error: a code from a closed set, a sentence, and the part of the request at fault."""
 
     code: str
     message: str
@@ -32,7 +32,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ProblemBody(msgspec.Struct, frozen=True):
-    """The body of every refusal."""
+    """The body of every error."""
 
     error: Problem
     request_id: str
@@ -52,7 +52,7 @@ STATUS = {
     "unavailable": 503,
     "timeout": 504,
 }
-"""Every code with its status. A body that is too large is ``limit_exceeded`` with 413."""
+"""Status of every code. A body that is too large has ``limit_exceeded`` with status 413."""
 
 
 _CODES: Mapping[type[JobmeterError], str] = {
@@ -67,11 +67,11 @@ _CODES: Mapping[type[JobmeterError], str] = {
     QueryTimeoutError: "timeout",
     DamagedDataError: "damaged",
 }
-"""The first that an error is counts."""
+"""Code of each error class. The first class that an error belongs to decides."""
 
 
 def render(request_id: str, error: JobmeterError) -> Answer:
-    """The answer for an error; a bare JobmeterError is a bug and tells nothing."""
+    """Build the answer for an error; a bare JobmeterError is a bug and reveals no details."""
     code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), "internal")
     headers: tuple[tuple[str, str], ...]
     match error:

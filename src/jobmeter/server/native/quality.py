@@ -1,4 +1,4 @@
-"""``/jobs/{job}/quality``: how complete what is stored of a job is."""
+"""``/jobs/{job}/quality``: completeness of a job's stored data."""
 
 from jobmeter.model.quality import JobQuality
 from jobmeter.query.quality import MOST_GAPS, MOST_NODES, QualityQuestion
@@ -6,7 +6,7 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_
 
 
 def _quality(context: CallContext) -> JobQuality:
-    """How complete what is stored of a job is."""
+    """Show how complete the stored data of a job is."""
     return context.services.executor.run(QualityQuestion(job_ref(context)), context.scope)
 
 
@@ -18,14 +18,14 @@ ENDPOINTS = tagged(
         "jobs:read",
         _quality,
         details=(
-            "Gaps of its replicas against their own sampling interval, replicas that ran and were not measured, how "
-            "the agents of its nodes fared (when they were away, samples that waited on their disks and so came late, "
-            "samples that they gave up, their clocks), and damaged parts of the store. `complete` is whether nothing "
-            "is known to be missing, null where nothing can be judged; `sentences` say what there is to say, empty "
-            "where there is nothing. A gap is two samples in a row or more. Long jobs are looked at in steps of "
-            f"`step` ms. At most the {MOST_GAPS} longest gaps are listed, and {MOST_NODES} nodes looked at; `nodes` is "
-            "null for whoever may not see nodes. When a sample arrived is not stored: that samples came late is told "
-            "by the agents' own measurements alone."
+            "Gaps of its replicas relative to their sampling interval, replicas that ran without measurements, the "
+            "state of its nodes' agents (times offline, samples that arrived late because they waited on disk, "
+            "dropped samples, clock errors), and damaged parts of the store. `complete` is true if nothing "
+            "is known to be missing, null if that cannot be judged; `sentences` summarise the result, empty "
+            "without problems. A gap is two or more missing samples in a row. Long jobs are evaluated in steps of "
+            f"`step` ms. At most the {MOST_GAPS} longest gaps are listed, and {MOST_NODES} nodes evaluated; `nodes` is "
+            "null for callers who may not see nodes. Arrival times are not stored: late samples are known "
+            "only from the agents' own measurements."
         ),
         queries=(PROJECT,),
         by_resource=True,

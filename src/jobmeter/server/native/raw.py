@@ -1,7 +1,7 @@
-"""Raw readings as CSV, JSON lines and Parquet, piece by piece, by columns: no Python object for a sample.
+"""Raw samples as CSV, JSON lines and Parquet, in pieces and by columns, without a Python object per sample.
 
-What is the same for every sample of a series is made a text once, and written beside times and values by the kernel.
-Without it Arrow joins them; the bytes of the joined texts, which lie one after the other, are the answer.
+Text that all samples of a series share is built once, and the kernel writes it beside times and values. Without the
+kernel Arrow joins the texts, and their contiguous bytes are the answer.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -15,26 +15,26 @@ from jobmeter.server.native.endpoint import Stream
 from jobmeter.server.native.export import attachment
 
 ROWS = 65_536
-"""Samples in one piece of text, about."""
+"""Approximate samples in one piece of text."""
 Texts = Sequence[str]
 
 
 def csv(found: Readings, name: str) -> Stream:
-    """``time,replica,device,value``, one row a sample, and what else is needed to tell the series apart.
+    """Write CSV ``time,replica,device,value``, one row per sample, with further columns to distinguish series.
 
-    ``metric`` comes first where the question has several names; ``node``, ``attempt`` and ``labels`` come last where a
-    series has no replica, is of a later attempt, or has labels.
+    ``metric`` comes first if the question has several names. ``node``, ``attempt`` and ``labels`` come last if a series
+    has no replica, belongs to a later attempt, or has labels.
     """
     return Stream(_csv(found), "text/csv; charset=utf-8", attachment(name, "csv"))
 
 
 def json(found: Readings, name: str) -> Stream:
-    """A JSON object a line: time, metric, replica, node, device, attempt, labels (an object), value."""
+    """Write a JSON object per line: time, metric, replica, node, device, attempt, labels (an object), value."""
     return Stream(_json(found), "application/x-ndjson", attachment(name, "jsonl"))
 
 
 def parquet(found: Readings, name: str) -> Stream:
-    """Columns ``time metric replica node device attempt labels value``, labels as the text of a JSON object."""
+    """Write Parquet ``time metric replica node device attempt labels value``; labels are JSON text."""
     from jobmeter.server.native import arrow  # noqa: PLC0415 - Arrow is 30 MiB, which most servers are never requested
 
     return Stream(arrow.samples(found), "application/vnd.apache.parquet", attachment(name, "parquet"))
@@ -57,7 +57,7 @@ def _csv(found: Readings) -> Generator[bytes]:
         [f",{entry.replica},{entry.series.device}," for entry in found.entries],
         ["".join(f",{writers(entry)}" for _, writers in ends) + "\n" for entry in found.entries],
     )
-    # Together with the first rows, so that what cannot even be begun is refused.
+    # Send the header with the first rows, so that an export that fails at once can still be refused.
     yield header + next(rows, b"")
     yield from rows
 
@@ -85,7 +85,7 @@ def _members(entry: Entry) -> str:
 
 
 def labels(entry: Entry) -> str:
-    """The labels of a series as the text of a JSON object, empty where there are none."""
+    """Return the labels of a series as JSON text, empty without labels."""
     return msgspec.json.encode(dict(entry.series.labels)).decode() if entry.series.labels else ""
 
 
@@ -94,7 +94,7 @@ def _quoted(text: str) -> str:
 
 
 def _texts(found: Readings, before: Texts, between: Texts, after: Texts) -> Generator[bytes]:
-    """For each sample: what stands before its time, between time and value, and after the value, of its series."""
+    """Write for each sample the texts of its series before the time, between time and value, and after the value."""
     if kernel.AVAILABLE:
         yield from _lines(found, kernel.Lines(list(zip(before, between, after, strict=True))))
     else:

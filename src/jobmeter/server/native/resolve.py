@@ -1,4 +1,4 @@
-"""``/resolve``: the job that somebody means who wrote its id, a part of it, its name or ``last``."""
+"""``/resolve``: find a job by its id, a part of it, its name or ``last``."""
 
 import msgspec
 
@@ -12,20 +12,20 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagg
 LAST = "last"
 _LONGEST = 1_000
 _MOST = 1_000
-"""Jobs that hold a text somewhere in their id, at most: of more, the text says too little."""
+"""Most jobs whose id may contain the text; more are too ambiguous."""
 _NAMED = 5
-"""Jobs that a refusal names."""
+"""Jobs that an error names."""
 
 
 def find_job(context: CallContext, text: str) -> Job:
-    """The job of that id, else (of ``last``) the newest, else the newest of that name, else that of the id's beginning.
+    """Find a job: by id; else the newest, for ``last``; else the newest of that name; else by a prefix of its id.
 
-    Raises NotFoundError naming jobs that are near, ConflictError where several are meant.
+    Raises NotFoundError naming similar jobs, ConflictError if several jobs match.
     """
     exact = _jobs(context, limit=2, ids=(text,))
     if len(exact) > 1:
         projects = ", ".join(sorted(job.project for job in exact))
-        raise ConflictError(f"job {text} is in several projects ({projects}): name one of them")
+        raise ConflictError(f"job {text} is in several projects ({projects}): choose one project")
     found = exact or (_jobs(context, limit=1) if text == LAST else [])
     found = found or _jobs(context, limit=1, conditions=(Condition("name", Operator.IN, (text,)),))
     found = found or _beginning(context, text)
@@ -45,7 +45,9 @@ def _beginning(context: CallContext, text: str) -> list[Job]:
     if len(found) > 1 or len(holding) > _MOST:
         some = ", ".join(job.id for job in found[:_NAMED])
         count = f"more than {_MOST}" if len(holding) > _MOST else str(len(found))
-        raise ConflictError(f"{count} jobs begin with {text!r}: {some}{', ...' if len(found) > _NAMED else ''}")
+        raise ConflictError(
+            f"{count} jobs begin with {text!r}, use a longer prefix: {some}{', ...' if len(found) > _NAMED else ''}"
+        )
     return found
 
 
@@ -58,10 +60,10 @@ def _job_not_found(context: CallContext, text: str) -> NotFoundError:
 
 
 def _resolve(context: CallContext) -> JobBody:
-    """The job that a text names.
+    """Find the job that a text names.
 
-    Its id; `last`, the newest of all; its name, and then the newest of that name; or a beginning of its id that no
-    other job has. 404 names jobs that are near, 409 those of which each may be meant.
+    Its id; `last` for the newest job; its name, for the newest job of that name; or a unique prefix of its id. 404
+    lists similar jobs, 409 the matching jobs.
     """
     text = context.arguments.text("job")
     if len(text) > _LONGEST:

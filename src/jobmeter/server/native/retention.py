@@ -1,4 +1,4 @@
-"""``/retention`` and ``/projects/{project}/retention``: how long samples are stored."""
+"""``/retention`` and ``/projects/{project}/retention``: retention of samples."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ MAX_DAYS = 36_500
 
 
 class ProjectRetention(msgspec.Struct, frozen=True):
-    """How many days a project stores raw samples, minutes and hours; ``own`` where that differs from the server's."""
+    """Days for which a project stores raw samples, minutes and hours; ``own`` if they differ from the server's."""
 
     project: str
     raw_days: int
@@ -22,7 +22,7 @@ class ProjectRetention(msgspec.Struct, frozen=True):
 
 
 class RetentionList(msgspec.Struct, frozen=True):
-    """The server's own retention, and that of each project, by name."""
+    """The server's default retention, and the retention of each project, by name."""
 
     raw_days: int
     minute_days: int
@@ -31,7 +31,7 @@ class RetentionList(msgspec.Struct, frozen=True):
 
 
 class RetentionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many days (1 to 36500) raw samples, minutes and hours are stored."""
+    """Days (1 to 36500) for which raw samples, minutes and hours are stored."""
 
     raw_days: int
     minute_days: int
@@ -39,9 +39,9 @@ class RetentionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _list(context: CallContext) -> RetentionList:
-    """How long every project's samples are kept.
+    """List the retention of every project.
 
-    A key of one project names it.
+    A key of one project must name it.
     """
     services, default = context.services, context.services.settings.retention
     found = services.executor.run(ProjectsQuestion(names=context.scope.projects), context.scope)
@@ -55,14 +55,14 @@ def _row(name: str, found: Retention, default: Retention) -> ProjectRetention:
 
 
 def _retention(context: CallContext) -> RetentionBody:
-    """How long a project's samples are kept."""
+    """Show the retention of a project."""
     return copied(RetentionBody, context.services.registry.retention(context.path["project"]))
 
 
 def _set_retention(context: CallContext) -> RetentionBody:
-    """Keep a project's samples for another time.
+    """Set the retention of a project.
 
-    Samples that are stored already keep the time that was set when they came.
+    Samples already stored keep the retention that was set when they arrived.
     """
     days = context.body(RetentionBody)
     for field in RetentionBody.__struct_fields__:
@@ -73,7 +73,7 @@ def _set_retention(context: CallContext) -> RetentionBody:
 
 
 def _drop_retention(context: CallContext) -> Deleted:
-    """Go back to the server's own retention."""
+    """Reset a project to the server's default retention."""
     context.services.registry.set_retention(context.path["project"], None)
     return Deleted(deleted=True)
 

@@ -1,7 +1,7 @@
-"""The router of our own API: finds the endpoint, works on its lane, sends what it gives.
+"""Router of our own API: finds the endpoint, runs it on its lane and sends the answer.
 
-Endpoints are found by the table itself: a framework's routing and response objects took longer than most answers.
-``jobmeter.server.native.openapi`` describes them.
+The table of endpoints serves as the routing table, because a framework's routing and response objects took longer than
+most answers. ``jobmeter.server.native.openapi`` describes the endpoints.
 """
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
@@ -14,7 +14,7 @@ from jobmeter.dialects.base import Answer, Run
 from jobmeter.dialects.routes import Routes
 from jobmeter.errors import JobmeterError, NotFoundError
 from jobmeter.model.series import check_project
-from jobmeter.query.meter import Spent
+from jobmeter.query.meter import QueryCost
 from jobmeter.server import admission
 from jobmeter.server.exchange import Exchange
 from jobmeter.server.live import Feed
@@ -98,7 +98,7 @@ _NO_ARGUMENTS = Arguments({}, ())
 
 
 class NativeHandler:
-    """See ``jobmeter.server.pipeline.Handler``."""
+    """Handler of an endpoint."""
 
     def __init__(self, services: Services, endpoint: Endpoint, path: Mapping[str, str], body_bytes: int) -> None:
         self.services = services
@@ -109,10 +109,10 @@ class NativeHandler:
         self._endpoint = endpoint
         self._path = path
         self._arguments = _NO_ARGUMENTS
-        self._spent: Spent | None = None
+        self._spent: QueryCost | None = None
 
     def project(self, call: Call) -> str | None:
-        """See ``Handler.project``."""
+        """Return the project that the call names."""
         endpoint = self._endpoint
         if call.query or endpoint.allowed:
             self._arguments = Arguments(endpoint.allowed, call.parameters)
@@ -120,13 +120,13 @@ class NativeHandler:
         return check_project(named) if named else None
 
     def from_memory(self, request: Request) -> Answer | Awaitable[Answer] | None:
-        """See ``Handler.from_memory``."""
+        """Answer from memory; None when a worker has to continue."""
         services, endpoint = self.services, self._endpoint
         context = self._context(request)
         if endpoint.begin is not None:
             return endpoint.begin(context)
         if not endpoint.is_operation or services.store.damaged():
-            return None  # which damaged parts an answer has to name is found out on a worker
+            return None  # a worker has to find the damaged parts that the answer names
         operation = cast("Operation", endpoint.work(context))
         run, read = Run(operation), partial(services.executor.from_memory, scope=context.scope)
         with services.admission.from_memory(context.principal.id, self._account()) as attempt:
@@ -134,12 +134,12 @@ class NativeHandler:
             attempt.answered = result is not None
         return result if isinstance(result, Answer) else None
 
-    def work(self, request: Request) -> Result | admission.Waiting[Result]:
-        """See ``Handler.work``."""
+    def work(self, request: Request) -> Result | admission.QueuedQuestion[Result]:
+        """Answer on a worker's thread; return the question when it has to queue."""
         return admitted_run(self.services, self._endpoint, self._context(request), self._account)
 
     async def send(self, result: Result, exchange: Exchange) -> None:
-        """See ``Handler.send``."""
+        """Send the answer or the stream."""
         services = self.services
         if isinstance(result, Stream):
             await streaming.send(result, services.lanes, self.lane, exchange)
@@ -149,12 +149,12 @@ class NativeHandler:
             await exchange.reply(result if isinstance(result, Answer) else await result)
 
     def drop(self, result: object) -> None:
-        """See ``Handler.drop``."""
+        """Close a stream or an awaitable that nobody will read."""
         if isinstance(result, Stream | Coroutine):
             result.close()
 
-    def _account(self) -> Spent:
-        """Of what the question costs, in memory and on a worker."""
+    def _account(self) -> QueryCost:
+        """Cost account of the question, in memory and on a worker."""
         self._spent = self._spent or self.services.admission.account()
         return self._spent
 
@@ -174,7 +174,7 @@ class NativeHandler:
 
 
 class NativeRouter:
-    """See ``jobmeter.server.pipeline.Router``."""
+    """Router of our own API."""
 
     name = "native"
     prefixes = ("/api/jobmeter",)
@@ -184,7 +184,7 @@ class NativeRouter:
         self._document = b""
 
     def route(self, call: Call) -> Handler | PublicHandler:
-        """See ``Router.route``."""
+        """Return the handler for the call. Raises NotFoundError."""
         if call.raw_path == f"{BASE}/openapi.json":
             return PublicHandler(self._describe)
         if call.method == "OPTIONS":
@@ -194,13 +194,13 @@ class NativeRouter:
         return NativeHandler(self._services, endpoint, path, body_bytes)
 
     def refuse(self, call: Call, request_id: str, error: JobmeterError) -> Answer:  # noqa: ARG002 - a router's shape
-        """See ``Router.refuse``."""
+        """Write an error in the form of our own API."""
         return problem.render(request_id, error)
 
     async def _describe(self, exchange: Exchange) -> None:
         if exchange.call.method not in {"GET", "HEAD"}:
-            raise NotFoundError("the API's description can only be read", "method", "GET, HEAD")
-        # Made when somebody wants it: it takes longer than all the rest of the start.
+            raise NotFoundError("the API description is read-only: use GET", "method", "GET, HEAD")
+        # Built on first use: it takes longer than the rest of the start.
         self._document = self._document or await self._services.lanes.control.run(partial(document, BASE, ENDPOINTS))
         await exchange.reply(Answer(200, self._document))
 
@@ -211,7 +211,7 @@ async def _allowed_methods(exchange: Exchange) -> None:
 
 
 def _find(call: Call) -> tuple[Endpoint, Mapping[str, str]]:
-    """The endpoint that a call names, and the values of its path. Raises NotFoundError."""
+    """Find the endpoint of a call, and the values in its path. Raises NotFoundError."""
     method = "GET" if call.method == "HEAD" else call.method
     fixed = _FIXED.get((method, call.raw_path))
     if fixed is not None:
@@ -221,20 +221,20 @@ def _find(call: Call) -> tuple[Endpoint, Mapping[str, str]]:
     if found is not None and path != call.raw_path and not _is_odd(path):
         return found
     allowed = ", ".join(_methods(call))
-    raise NotFoundError(f"{call.method} is not possible here: {allowed}", "method", allowed)
+    raise NotFoundError(f"{call.method} is not allowed here: {allowed}", "method", allowed)
 
 
 def _methods(call: Call) -> list[str]:
-    """The methods of the endpoints at that path. Raises NotFoundError when there are none."""
+    """List the methods of the endpoints at that path. Raises NotFoundError when the path is unknown."""
     path = call.raw_path.removeprefix(BASE)
     found = _ROUTES.methods(path)
     if not found or _is_odd(path):
-        raise NotFoundError(f"there is nothing at {call.raw_path[:200]}", "path")
+        raise NotFoundError(f"no such path: {call.raw_path[:200]}", "path")
     return sorted([*found, "HEAD"] if "GET" in found else found)
 
 
 def _is_odd(path: str) -> bool:
-    """True where a parameter is empty or holds a slash, which none of ours does."""
+    """True if a parameter is empty or contains a slash; no valid parameter does."""
     return "//" in path or ("%" in path and "%2f" in path.lower())
 
 
@@ -242,5 +242,5 @@ _ROUTES = Routes(ENDPOINTS)
 _FIXED: Mapping[tuple[str, str], Endpoint] = {
     (one.method, BASE + one.path): one for one in ENDPOINTS if "{" not in one.path
 }
-"""The endpoints whose path has no parameter, by what is sent to call them."""
+"""Endpoints without path parameters, by method and path."""
 _NO_VALUES: Mapping[str, str] = MappingProxyType({})

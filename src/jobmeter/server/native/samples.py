@@ -1,4 +1,4 @@
-"""``/jobs/{job}/samples``: every stored reading of a job, streamed."""
+"""``/jobs/{job}/samples``: stream every stored sample of a job."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,11 +15,11 @@ from jobmeter.server.native.metrics import METRIC, TIMES, requested_metrics
 from jobmeter.server.pipeline import export_slot
 
 PATIENCE_SECONDS = 60.0
-"""How long a client may take nothing: meanwhile it holds a connection to the engine."""
+"""Longest time in seconds that a client may read nothing: meanwhile it occupies a connection to the engine."""
 
 
 class SampleBody(msgspec.Struct, frozen=True):
-    """One line of the answer: a stored reading, in the unit of its metric. ``time`` is in epoch milliseconds."""
+    """A line of the answer: a stored sample, in the unit of its metric. ``time`` is in epoch milliseconds."""
 
     time: int
     metric: str
@@ -35,16 +35,16 @@ _FORMATS: Mapping[str, Callable[[Readings, str], Stream]] = {"json": raw.json, "
 
 
 def _samples(context: CallContext) -> Stream:
-    """Every stored reading of a job, as a stream.
+    """Stream every stored sample of a job.
 
-    Nothing is bucketed, joined or converted: a counter is what was read, in the unit of its metric. A metric that is
-    worked out from others comes with the readings of those, under their own names (`cpu.usage` with `cpu.time`). Of a
-    device that was measured for nobody the job has what was measured while it had the device. The samples of a series
-    follow one another in order of time. `csv` has the columns `time`, `replica`, `device`, `value`; first `metric`
-    where more than one name may occur; last `node`, `attempt`, `labels` where a series has no replica, is of a later
-    attempt, or has labels. `json` has an object a line, `parquet` every column, labels as the text of a JSON object. An
-    answer that cannot be completed is cut off, so that no client takes a part for the whole. Default range: the whole
-    life of a finished job, the last hour of a running one.
+    Samples are not bucketed, combined or converted: a counter has the values that were read, in the unit of its metric.
+    A derived metric gives the samples of its sources, under their own names (`cpu.usage` gives `cpu.time`). For a
+    device measured without a job, the job has the samples from the time when it had the device. The samples of a series
+    follow one another in order of time. `csv` has the columns `time`, `replica`, `device`, `value`; first `metric` if
+    more than one name may occur; last `node`, `attempt`, `labels` if a series has no replica, belongs to a later
+    attempt, or has labels. `json` has an object per line, `parquet` every column, labels as JSON text. An incomplete
+    answer ends with a broken connection, so that no client takes it for complete. Default range: the whole life of a
+    finished job, the last hour of a running one.
     """
     given = context.arguments
     metrics = requested_metrics(given.texts("metric"))

@@ -1,4 +1,4 @@
-"""``/session``: signing in to the page with a key or a link that works once, and signing out."""
+"""``/session``: sign in to the page with a key or a one-time link, and sign out."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ _PRIVATE = ("cache-control", "no-store")
 
 
 class SessionBody(msgspec.Struct, frozen=True):
-    """Who is signed in, and when the session ends."""
+    """The signed-in key, and the end of the session."""
 
     id: str
     name: str
@@ -24,9 +24,9 @@ class SessionBody(msgspec.Struct, frozen=True):
 
 
 class SessionLink(msgspec.Struct, frozen=True):
-    """A code that signs in once, as ``/#/open?code=CODE`` of the page, and when it ends.
+    """A one-time sign-in code for the page's ``/#/open?code=CODE``, and its expiry.
 
-    ``public_url`` is the server's address for others, empty where the settings name none.
+    ``public_url`` is the server's public address, empty if not configured.
     """
 
     code: str
@@ -37,9 +37,9 @@ class SessionLink(msgspec.Struct, frozen=True):
 def _sign_in(context: CallContext) -> Answer:
     """Sign in to the page.
 
-    With a key's token, or with `Authorization: Link CODE`. The answer sets a cookie that only this API takes and no
-    script reads. It ends after twelve hours, at sign-out, or with its key. A call that changes something by it needs
-    the header `X-Jobmeter-Page` and has to come from the same origin.
+    With a key's token, or with `Authorization: Link CODE`. The answer sets a cookie that only this API accepts and no
+    script can read. The session ends after twelve hours, at sign-out, or with its key. Calls that change data with the
+    cookie need the header `X-Jobmeter-Page` and must come from the same origin.
     """
     who = context.principal
     value, expires = context.services.sessions.begin(who.access_key_id)
@@ -48,7 +48,10 @@ def _sign_in(context: CallContext) -> Answer:
 
 
 def _sign_out(context: CallContext) -> Answer:
-    """Sign out: the cookie holds no longer."""
+    """Sign out.
+
+    Ends the session and deletes the cookie.
+    """
     claim = SESSION.claim(context.call)
     if claim is not None:
         context.services.sessions.end(claim.value)
@@ -56,9 +59,9 @@ def _sign_out(context: CallContext) -> Answer:
 
 
 def _link(context: CallContext) -> Answer:
-    """Make a link that signs in to the page once.
+    """Create a one-time link that signs in to the page.
 
-    It opens the page as the key that it was made with, once, within fifteen minutes.
+    It signs in as the key that created it, once, within fifteen minutes.
     """
     services = context.services
     code, expires = services.sessions.link(context.principal.access_key_id)

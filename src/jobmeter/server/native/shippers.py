@@ -1,4 +1,4 @@
-"""``/shippers``: where the log lines of resource groups are shipped to, and how far that has come."""
+"""``/shippers``: destinations for log lines of resource groups, and delivery progress."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from jobmeter.ship.shipping import lag_seconds, shipper_project
 
 
 class NewShipper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to ship from now on: the lines of a resource group, to the sink that the settings have for the other two."""
+    """The shipper to create: the lines of a resource group, and the sink configured for the other two fields."""
 
     resource_group: str
     sink_project: str
@@ -19,7 +19,7 @@ class NewShipper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def shipper_body(shipper: Shipper, now_ms: int) -> ShipperBody:
-    """A shipper as it is answered."""
+    """Convert a shipper to the form of an answer."""
     return copied(
         ShipperBody,
         shipper,
@@ -32,7 +32,7 @@ def shipper_body(shipper: Shipper, now_ms: int) -> ShipperBody:
 def _list(context: CallContext) -> ShipperList:
     """List log shippers.
 
-    Those of the key's project, or, for a key that sees every project, all of them.
+    The shippers of the key's project; all of them for a key that sees every project.
     """
     now_ms = context.services.clock.now_ms()
     found = context.services.shipping.of(context.scope.projects)
@@ -42,8 +42,8 @@ def _list(context: CallContext) -> ShipperList:
 def _create(context: CallContext) -> ShipperBody:
     """Ship the log lines of a resource group.
 
-    From now on, to the sink that the server's settings (`JOBMETER_SINKS`) have for `sink_project` and `logstore`. With
-    `project`, or a key of one project, the lines of that project alone. One that is there already is given as it is.
+    From now on, to the sink that the server's settings (`JOBMETER_SINKS`) define for `sink_project` and `logstore`.
+    With `project`, or a key of one project, only the lines of that project. An existing shipper is returned unchanged.
     """
     new_shipper = context.body(NewShipper)
     made = context.services.shipping.create(
@@ -65,14 +65,14 @@ def _found(context: CallContext) -> Shipper:
 
 
 def _show(context: CallContext) -> ShipperBody:
-    """One log shipper: its state and its lag."""
+    """Show a log shipper with its state and its lag."""
     return shipper_body(_found(context), context.services.clock.now_ms())
 
 
 def _delete(context: CallContext) -> ShipperBody:
-    """Ship no more.
+    """Delete a log shipper.
 
-    Gives what the shipper was; the lines that wait are not shipped any more. The lines themselves stay.
+    Returns the deleted shipper. Queued lines are no longer shipped; stored lines stay.
     """
     gone = context.services.shipping.delete(_found(context), context.principal.id)
     return shipper_body(gone, context.services.clock.now_ms())

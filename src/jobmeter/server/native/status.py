@@ -1,4 +1,4 @@
-"""``/health``, ``/status``, ``/backup`` and the retention of projects."""
+"""``/health``, ``/status`` and ``/backup``."""
 
 from pathlib import Path
 
@@ -21,24 +21,24 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class BackupBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the server writes the backup: an absolute path on its machine, a folder that is empty or not there yet."""
+    """Folder for the backup: an absolute path on the server's machine, empty or not existing yet."""
 
     directory: str
 
 
 class BackupDone(msgspec.Struct, frozen=True):
-    """The backup lies here."""
+    """The folder of the finished backup."""
 
     directory: str
 
 
 def _health(context: CallContext) -> Health:  # noqa: ARG001 - the shape of every work function
-    """Whether the server answers."""
+    """Check that the server answers."""
     return Health("ok", __version__)
 
 
 def _status(context: CallContext) -> Status:
-    """Sizes, work under way, roll-ups, the schedulers of clusters."""
+    """Show sizes, running work, roll-ups and cluster schedulers."""
     services = context.services
     found = services.store.statistics()
     return Status(
@@ -72,7 +72,7 @@ def _damaged(part: DamagedPart) -> DamagedBody:
 def _backup(context: CallContext) -> BackupDone:
     """Write a backup while the server runs.
 
-    The folder also holds the key that seals secrets: keep it as safe as the data folder.
+    The folder also contains the secret key: protect it like the data folder.
     """
     directory = Path(context.body(BackupBody).directory)
     if not directory.is_absolute():

@@ -1,4 +1,4 @@
-"""Sending an answer of any length: produced on a lane's threads, as fast as the client reads and no faster."""
+"""Send an answer of any length: produced on a lane's threads, no faster than the client reads."""
 
 import asyncio
 import threading
@@ -11,17 +11,17 @@ from jobmeter.server.services import Lanes
 
 
 class Pieces:
-    """The pieces of a stream, taken on one thread after the other. ``take`` and ``stop`` are for any thread."""
+    """Pieces of a stream, taken by one thread at a time. ``take`` and ``stop`` are thread-safe."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._lock = threading.Lock()
         self._taking = False
         self.over = False
-        """True once it was stopped."""
+        """True once the stream was stopped."""
 
     def take(self) -> bytes | None:
-        """The next piece, None after the last one and once it was stopped."""
+        """Produce the next piece; None after the last one or once stopped."""
         with self._lock:
             if self.over:
                 return None
@@ -33,13 +33,13 @@ class Pieces:
                 self._stream.close()
 
     def _taken(self) -> bool:
-        """Note that no piece is under way any more; True when it was stopped meanwhile."""
+        """Mark the current piece as produced. True if the stream was stopped meanwhile."""
         with self._lock:
             self._taking = False
             return self.over
 
     def stop(self) -> None:
-        """Produce no more, and let go of what the stream holds; at once, or when the piece under way is done."""
+        """Stop producing and release the stream's resources, at once or after the current piece."""
         with self._lock:
             if self.over:
                 return
@@ -50,9 +50,9 @@ class Pieces:
 
 
 async def send(stream: Stream, lanes: Lanes, lane: Lane, exchange: Exchange) -> None:
-    """Send the stream. What fails before the first piece is raised before the answer began.
+    """Send the stream. A failure before the first piece is raised before the answer begins.
 
-    Raises QueryTimeoutError when the client does not read. However it ends, the stream is closed soon after.
+    Raises QueryTimeoutError when the client does not read. The stream is always closed soon after.
     """
     pieces = Pieces(stream)
     try:
@@ -72,6 +72,6 @@ async def send(stream: Stream, lanes: Lanes, lane: Lane, exchange: Exchange) -> 
 async def _pass_on(exchange: Exchange, piece: bytes, patience: float) -> None:
     try:
         async with asyncio.timeout(patience):
-            await exchange.go_on(piece)
+            await exchange.send_part(piece)
     except TimeoutError as error:
         raise QueryTimeoutError(f"the client read nothing for {patience:g} seconds") from error

@@ -1,4 +1,4 @@
-"""``/tasks``: diagnostic tasks; and ``/nodes/{node}/checks``, where agents ask what is wanted of them and answer."""
+"""``/tasks``: diagnostic tasks; ``/nodes/{node}/checks``: requests to agents, and their answers."""
 
 import msgspec
 
@@ -27,27 +27,27 @@ _MOST_REQUESTS, _MOST_CHECKS, _LONGEST = 8, 64, 4_096
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The checks that an agent made for a task."""
+    """Results of an agent's checks for a task."""
 
     task: str
     checks: list[Check]
 
 
 class AgentReport(msgspec.Struct, frozen=True):
-    """An agent's answers; ``cluster`` is that of its node."""
+    """Answers of an agent; ``cluster`` is the cluster of its node."""
 
     cluster: str = ""
     answers: list[Answered] = []
 
 
 class AgentRequests(msgspec.Struct, frozen=True):
-    """What is wanted of the agent now."""
+    """Checks that the agent should make now."""
 
     asks: list[NodeRequest]
 
 
 def _create(context: CallContext) -> DiagnosticTask:
-    """Have nodes, a job, or log lines diagnosed."""
+    """Start a diagnosis of nodes, a job, or log lines."""
     new_task = context.body(NewTask)
     project = (
         write_project(context.principal, new_task.project) if new_task.project or context.principal.project else None
@@ -56,7 +56,7 @@ def _create(context: CallContext) -> DiagnosticTask:
 
 
 def _list(context: CallContext) -> TaskPage:
-    """List diagnostic tasks, the newest first.
+    """List diagnostic tasks, newest first.
 
     For the next page give `after` the id of the last task.
     """
@@ -72,12 +72,12 @@ def _list(context: CallContext) -> TaskPage:
 
 
 def _one(context: CallContext) -> DiagnosticTask:
-    """A diagnostic task and what it found."""
+    """Show a diagnostic task and its findings."""
     return find_task(context.services, context.path["task"], context.scope)
 
 
 def _report(context: CallContext) -> AgentRequests:
-    """The checks that an agent is to make, and its answers to those before."""
+    """Deliver an agent's answers and get its next checks."""
     node, report = check_name(context.path["node"], "node"), context.body(AgentReport)
     if report.cluster:
         check_name(report.cluster, "cluster")
@@ -97,7 +97,7 @@ def _report(context: CallContext) -> AgentRequests:
 
 
 def verdict_of(checks: list[Check]) -> Verdict:
-    """A fault where a check saw one; healthy where at least one could look and none saw anything."""
+    """Combine checks: fault if any found one; healthy if at least one worked and none found a fault; else unknown."""
     states = {one.status for one in checks}
     if states & {CheckStatus.WARNING, CheckStatus.CRITICAL}:
         return Verdict.FAULT
@@ -116,9 +116,9 @@ ENDPOINTS = tagged(
         "tasks:write",
         _create,
         details=(
-            "Of type `node`: the agents of the nodes make their checks when they next ask, and rules look at the "
-            "samples, events and lines of the kernels that are stored of the range (by default the last hour). Of "
-            "type `job`: every rule looks at the job. Of type `logs`: the rules about logs look at the lines that come "
+            "Type `node`: the agents of the nodes run their checks at their next request, and rules evaluate the "
+            "stored samples, events and kernel log lines of the range (default: the last hour). "
+            "Type `job`: every rule evaluates the job. Type `logs`: the rules about logs evaluate the lines given "
             "along. "
             f"{_TEXT} A task outlives a restart of the server."
         ),
@@ -135,7 +135,7 @@ ENDPOINTS = tagged(
         queries=(
             Query("type", "Only these: node, job, logs.", many=True),
             Query("state", "Only these: waiting, running, done, interrupted.", many=True),
-            Query("after", "The id of the last task of the page before."),
+            Query("after", "The id of the previous page's last task."),
             Query("limit", f"Tasks in the answer, 1 to {MAX_PAGE}. Default: 20.", type="integer"),
             PROJECT,
         ),
@@ -147,8 +147,8 @@ ENDPOINTS = tagged(
         "ingest:write",
         _report,
         details=(
-            f"An agent asks for itself; the checks are {', '.join(CHECKS)}, all of which only read. The first answer "
-            "of a node to a task counts, until the task's deadline."
+            f"Called by agents. The checks are {', '.join(CHECKS)}, all of which only read. The first answer "
+            "of a node to a task before its deadline counts."
         ),
         body=AgentReport,
         example={"cluster": "", "answers": []},

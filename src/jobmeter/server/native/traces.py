@@ -1,4 +1,4 @@
-"""``/traces`` and ``/traces/{trace}``: what programs traced with OpenTelemetry's SDKs."""
+"""``/traces`` and ``/traces/{trace}``: traces from programs with OpenTelemetry SDKs."""
 
 from jobmeter.errors import InvalidRequestError, NotFoundError
 from jobmeter.model.answers import SpanBody, SpanEventBody, SpanLinkBody, SpanList, TraceBody, TraceList
@@ -15,10 +15,10 @@ _DIGITS = frozenset("0123456789abcdef")
 
 
 def _list(context: CallContext) -> TraceList:
-    """Traces of a job, or of all.
+    """List traces of a job, or all traces.
 
-    What is said of a trace is said of those of its spans that began in the range. `name`, `contains`, `service`,
-    `replica`, `status` and `attribute` choose the traces of which one span fits them all.
+    The figures of a trace cover its spans that began in the range. `name`, `contains`, `service`, `replica`, `status`
+    and `attribute` select traces in which a single span matches all of them.
     """
     given = context.arguments
     limit = given.integer("limit", 20, 0, MOST_TRACES - 1)
@@ -72,15 +72,15 @@ def _condition(text: str) -> Condition:
 
 
 def _length(context: CallContext, name: str) -> int | None:
-    """Nanoseconds of a number of milliseconds."""
+    """Convert a number of milliseconds to nanoseconds."""
     text = context.arguments.text(name)
     return context.arguments.integer(name, 0, 0, 10**12) * _NS if text else None
 
 
 def _spans(context: CallContext) -> SpanList:
-    """The spans of a trace.
+    """List the spans of a trace.
 
-    Sorted by their start. A trace of which the key may see nothing is not found.
+    Sorted by their start. A trace without any span that the key may see gives 404.
     """
     trace = context.path["trace"].lower()
     if len(trace) != 32 or not _DIGITS.issuperset(trace):
@@ -120,7 +120,7 @@ def _span(one: Span) -> SpanBody:
     )
 
 
-_CURSOR = Query("cursor", "`next` of the page before: it holds for an hour, for the same question of the same key.")
+_CURSOR = Query("cursor", "`next` of the previous page: valid for an hour, for the same question of the same key.")
 
 ENDPOINTS = tagged(
     "traces",
@@ -132,20 +132,20 @@ ENDPOINTS = tagged(
         queries=(
             Query("job", "Only spans of this job.", example="train-7"),
             Query("name", "A span has one of these names.", many=True, example="step"),
-            Query("contains", "A span's name holds this text, in any case."),
-            Query("service", "A span is of one of these services (`service.name`).", many=True),
-            Query("replica", "A span is of one of these replicas.", many=True, example="worker-0"),
+            Query("contains", "A span's name contains this text, ignoring case."),
+            Query("service", "A span belongs to one of these services (`service.name`).", many=True),
+            Query("replica", "A span belongs to one of these replicas.", many=True, example="worker-0"),
             Query("status", "A span ended so: unset, ok, error.", many=True, example="error"),
             Query("attribute", "A span or its resource has this attribute: `KEY=VALUE`.", many=True, example="rank=0"),
-            Query("min_duration", "The trace lasts at least so many milliseconds.", type="integer"),
-            Query("max_duration", "The trace lasts at most so many milliseconds.", type="integer"),
-            Query("start", "Spans that began at this moment or later."),
-            Query("end", "Spans that began before this moment."),
-            Query("since", "Instead of start: how long before the end, or before now.", example="1h"),
+            Query("min_duration", "The trace lasts at least this number of milliseconds.", type="integer"),
+            Query("max_duration", "The trace lasts at most this number of milliseconds.", type="integer"),
+            Query("start", "Spans that began at this time or later."),
+            Query("end", "Spans that began before this time."),
+            Query("since", "Instead of start: duration before the end, or before now.", example="1h"),
             Query("sort", "start or duration. Default: start."),
             Query("order", "asc or desc. Default: desc."),
             Query("limit", f"Traces in the answer, 0 to {MOST_TRACES - 1}. Default: 20.", type="integer"),
-            Query("count", "true to be told how many match in all. Default: false."),
+            Query("count", "true adds the number of matches. Default: false."),
             _CURSOR,
             PROJECT,
         ),

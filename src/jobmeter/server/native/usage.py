@@ -1,4 +1,4 @@
-"""``/usage``: the calls of a month, what of them was free, and what the others cost."""
+"""``/usage``: calls of a month, the free part, and the cost of the rest."""
 
 from decimal import Decimal
 
@@ -11,7 +11,7 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagg
 
 
 def amount(value: Decimal | None) -> str | None:
-    """An amount as people write it: never with an exponent, without zeros at its end."""
+    """Format an amount in plain digits: no exponent, no trailing zeros."""
     if value is None:
         return None
     text = f"{value:f}"
@@ -19,9 +19,9 @@ def amount(value: Decimal | None) -> str | None:
 
 
 def _usage(context: CallContext) -> UsageBody:
-    """The calls of a month, and what they cost.
+    """Show the calls of a month and their cost.
 
-    Calls that this server answered are counted at once, those of others within a second.
+    Calls to this server are counted at once, calls to other servers within a second.
     """
     services = context.services
     name = context.arguments.text("month")
@@ -62,7 +62,7 @@ ENDPOINTS = tagged(
         "GET /usage",
         "usage:read",
         _usage,
-        queries=(Query("month", "A month like 2026-11. Default: the present one.", example="2026-11"), PROJECT),
+        queries=(Query("month", "A month like 2026-11. Default: the current month.", example="2026-11"), PROJECT),
         lane="control",
     ),
 )

@@ -1,4 +1,4 @@
-"""``/jobs/{job}/calls``: the call of each vendor's API that gives what a chart shows."""
+"""``/jobs/{job}/calls``: vendor API calls that return a chart's data."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, job_
 
 
 class CallBody(msgspec.Struct, frozen=True):
-    """A call: ``header`` has ``$JOBMETER_KEY`` for a token, ``body`` is JSON, ``note`` says what is not as shown."""
+    """A call: ``header`` has ``$JOBMETER_KEY`` for a token, ``body`` is JSON, ``note`` lists differences."""
 
     api: str
     operation: str
@@ -27,7 +27,7 @@ class CallBody(msgspec.Struct, frozen=True):
 
 
 class CallList(msgspec.Struct, frozen=True):
-    """A call for each API that has a form for what is shown."""
+    """A call for each vendor API that can express the chart."""
 
     job: str
     project: str
@@ -35,18 +35,18 @@ class CallList(msgspec.Struct, frozen=True):
 
 
 def _calls(context: CallContext) -> CallList:
-    """The call of each vendor's API that gives what a chart shows.
+    """List vendor API calls that return a chart's data.
 
-    Nothing is requested: these are the calls that would be, with a placeholder for the key.
+    The calls are not executed; they contain a placeholder for the key.
     """
     given = context.arguments
     found = context.services.executor.run(JobQuestion(job_ref(context)), context.scope)
     start, end = given.time("start"), given.time("end")
     if start is None or end is None or not 0 <= start < end <= MAX_TIME_MS:
-        raise InvalidRequestError("start and end are needed, the end after the start", "start")
+        raise InvalidRequestError("give start and end, with the end after the start", "start")
     metric = find(name := given.text("metric"))
     if metric is None:
-        raise InvalidRequestError(f"metric {name[:100]!r} is not one of the catalogue", "metric")
+        raise InvalidRequestError(f"metric {name[:100]!r} is not in the catalogue", "metric")
     names = sorted({replica.name for replica in found.replicas}, key=natural)
     replica = given.text("replica") or (names[0] if names else "")
     step_ms = given.integer("step", 60, 1, MAX_TIME_MS // SECOND) * SECOND
@@ -64,10 +64,10 @@ ENDPOINTS = tagged(
         _calls,
         queries=(
             Query("metric", "A name of the catalogue.", required=True, example="gpu.utilization"),
-            Query("start", "Start of the range, included.", example="2026-11-20T15:00:00Z"),
-            Query("end", "End of the range, not included."),
+            Query("start", "Start of the range, inclusive.", example="2026-11-20T15:00:00Z"),
+            Query("end", "End of the range, exclusive."),
             Query("step", "Seconds of a bucket. Default: 60.", type="integer"),
-            Query("replica", "The replica that is looked at. Default: the first."),
+            Query("replica", "The replica shown. Default: the first."),
             PROJECT,
         ),
         lane="control",

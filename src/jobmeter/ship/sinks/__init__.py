@@ -1,1 +1,1 @@
-"""Where lines can be shipped to: one file a kind, named in ``jobmeter.ship.registry``."""
+"""Destinations of shipped lines: one module per kind, registered in ``jobmeter.ship.registry``."""

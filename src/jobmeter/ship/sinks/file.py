@@ -1,4 +1,4 @@
-"""Files of JSON lines, rotated by size; full ones are compressed with zstd."""
+"""Sink of kind file: JSON lines, rotated by size; full files are compressed with zstd."""
 
 import os
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ from jobmeter.ship.sink import Origin, SinkError, SinkSettings
 
 
 class FileSink:
-    """``DIRECTORY/LOGSTORE-SHIPPER-NUMBER-COPY.jsonl``, of its first line; ``.jsonl.zst`` once it is full.
+    """Writes ``DIRECTORY/LOGSTORE-SHIPPER-NUMBER-COPY.jsonl``, by its first line; full files end in ``.jsonl.zst``.
 
-    ``COPY`` is 000 unless a file that begins with that line exists already, as after a crash. Every batch is synced to
-    disk before it is acknowledged. A partial line left by a crash is truncated when the file is opened. A crash during
-    compression leaves the file as it was.
+    ``COPY`` is 000 unless a file with that first line already exists, as after a crash. Every batch is synced to disk
+    before it is acknowledged. A partial line left by a crash is truncated when the file is opened. A crash during
+    compression leaves the original file.
     """
 
     most_lines = 50_000
     most_bytes = 8 * 2**20
 
     def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:  # noqa: ARG002 - as every sink
-        """Raises ConfigurationError where ``directory`` is missing."""
+        """Raise ConfigurationError if ``directory`` is missing."""
         if not Path(settings.directory).is_absolute() or settings.rotate_bytes < 1:
             raise ConfigurationError("a sink of kind file needs a directory, as an absolute path, and rotate_bytes > 0")
         self.linger_seconds = settings.linger_seconds or 0.0
@@ -37,7 +37,7 @@ class FileSink:
         self._path = self._directory
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
-        """See ``Sink.send``: nothing is refused."""
+        """Append the lines and sync the file. Returns 0: no line is refused."""
         try:
             descriptor = self._opened(lines[0].number)
             _write(descriptor, b"".join(line.json() + b"\n" for line in lines))
@@ -50,7 +50,7 @@ class FileSink:
         return 0
 
     def close(self) -> None:
-        """See ``Sink.close``."""
+        """Close the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -69,7 +69,7 @@ class FileSink:
         return self._descriptor
 
     def _free(self, number: int) -> Path:
-        """The path of a file that exists neither plain nor compressed."""
+        """Find a path that exists neither plain nor compressed."""
         for copy in count():
             path = self._directory / f"{self._name}-{number:020}-{copy:03}.jsonl"
             if not path.with_suffix(".jsonl.zst").exists():
@@ -82,7 +82,7 @@ class FileSink:
 
 
 def _finished(path: Path) -> bool:
-    """Whether a file was compressed already; then it is removed, which a crash had prevented."""
+    """True if a compressed copy exists. Then removes the original, which a crash had prevented."""
     if not path.with_suffix(".jsonl.zst").exists():
         return False
     path.unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def _write(descriptor: int, content: bytes) -> None:
 
 
 def _cut(descriptor: int) -> None:
-    """Cut off a line without an end."""
+    """Truncate an incomplete last line."""
     size = os.fstat(descriptor).st_size
     end = size
     while end:
@@ -111,7 +111,7 @@ def _cut(descriptor: int) -> None:
 
 
 def _compress(path: Path) -> None:
-    """Replace a file by its compressed form: one of the two is there at every moment."""
+    """Replace a file by its compressed form; one of the two always exists."""
     target, part = path.with_suffix(".jsonl.zst"), path.with_suffix(".jsonl.zst.part")
     with path.open("rb") as source, part.open("wb") as file:
         zstandard.ZstdCompressor(level=3).copy_stream(source, file)

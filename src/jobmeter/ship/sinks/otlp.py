@@ -1,4 +1,4 @@
-"""OTLP/HTTP logs in protobuf: https://opentelemetry.io/docs/specs/otlp/#otlphttp."""
+"""Sink for OTLP/HTTP logs in protobuf: https://opentelemetry.io/docs/specs/otlp/#otlphttp."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -9,7 +9,7 @@ from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.protobuf import fixed64, octets, read, text, whole
 
 _NUMBERS = {"debug": 5, "info": 9, "warn": 13, "error": 17}
-"""https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber"""
+"""Severity numbers: https://opentelemetry.io/docs/specs/otel/logs/data-model/#field-severitynumber."""
 _RESOURCE = {
     "job": "service.name",
     "replica": "service.instance.id",
@@ -29,7 +29,7 @@ class OtlpSink(PostSink):
     content_type = "application/x-protobuf"
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
-        """See ``Sink.send``: the records that a partial success rejects count as refused."""
+        """Post the lines. Returns the number of records that a partial success rejects."""
         return min(len(lines), _rejected(self.post(b"".join(self._resources(lines))).body))
 
     def _resources(self, lines: Sequence[ShippedLine]) -> Iterator[bytes]:
@@ -61,7 +61,7 @@ def _pair(name: str, value: str) -> bytes:
 
 
 def _rejected(body: bytes) -> int:
-    """How many records an ExportLogsServiceResponse says were rejected; 0 for one that cannot be read."""
+    """Number of rejected records in an ExportLogsServiceResponse; 0 for an unreadable one."""
     try:
         partial = read(body).get(1, b"")
         rejected = read(partial).get(1, 0) if isinstance(partial, bytes) else 0

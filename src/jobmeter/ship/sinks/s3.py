@@ -1,4 +1,4 @@
-"""S3 and compatible object stores: an object of JSON lines, compressed with zstd, for each batch."""
+"""Sink for S3 and compatible object stores: an object of JSON lines, compressed with zstd, per batch."""
 
 import hashlib
 import hmac
@@ -15,10 +15,10 @@ from jobmeter.ship.sink import Origin, RefusedError, SinkError, SinkSettings, ac
 
 
 class S3Sink(HttpSink):
-    """``PREFIX/YYYY/MM/DD/SHIPPER-NUMBER.jsonl.zst`` by the day on which the first line arrived and by its number.
+    """Writes ``PREFIX/YYYY/MM/DD/SHIPPER-NUMBER.jsonl.zst``, by the arrival day and number of its first line.
 
-    A batch that is sent again replaces its object: it begins with the same line and contains all others. ``url`` is the
-    store's; where the bucket is a part of its name, ``bucket`` stays empty.
+    A repeated batch replaces its object: it begins with the same line and contains all its lines. ``url`` is the
+    store's; leave ``bucket`` empty if the host name contains the bucket.
     """
 
     most_lines = 50_000
@@ -26,7 +26,7 @@ class S3Sink(HttpSink):
     linger_seconds = 60.0
 
     def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:
-        """Raises ConfigurationError for an invalid URL or a missing access key."""
+        """Raise ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
         super().__init__(settings, guard)
         self._region = settings.region
@@ -36,7 +36,7 @@ class S3Sink(HttpSink):
         self._shipper = origin.shipper
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
-        """See ``Sink.send``: nothing is refused."""
+        """Put the lines as an object. Returns 0: no line is refused."""
         body = zstandard.ZstdCompressor(level=3).compress(b"".join(line.json() + b"\n" for line in lines))
         first = lines[0]
         day = iso(first.arrived)[:10].replace("-", "/")
@@ -53,9 +53,9 @@ class S3Sink(HttpSink):
 def signed_headers(
     path: str, headers: Mapping[str, str], body: bytes, key: tuple[str, str], region: str, now_ms: int
 ) -> dict[str, str]:
-    """The headers of a PUT with its signature (AWS4-HMAC-SHA256) among them; ``path`` is as it is sent.
+    """Sign the headers of a PUT (AWS4-HMAC-SHA256); ``path`` is as sent.
 
-    https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
+    https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html.
     """
     moment = iso(now_ms)[:19].replace("-", "").replace(":", "") + "Z"
     digest = hashlib.sha256(body).hexdigest()

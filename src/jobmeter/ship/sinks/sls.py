@@ -1,7 +1,7 @@
-"""Alibaba Cloud's Log Service (SLS), PutLogs.
+"""Sink for Alibaba Cloud's Log Service (SLS), PutLogs.
 
 The body is a LogGroup in protobuf, compressed with LZ4:
-https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-putlogs; the signature is that of
+https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-putlogs. For the signature see
 https://www.alibabacloud.com/help/en/sls/developer-reference/request-signatures.
 """
 
@@ -27,26 +27,26 @@ _SECOND_NS = 1_000_000_000
 
 
 class SlsSink(HttpSink):
-    """Sends to the project and the logstore that the shipper names.
+    """Sends to the shipper's project and logstore.
 
-    ``url`` is that of the region: ``https://cn-shanghai.log.aliyuncs.com``. All lines of a shipper go to one shard, in
-    their order.
+    ``url`` is the URL of the region: ``https://cn-shanghai.log.aliyuncs.com``. All lines of a shipper go to one shard,
+    in order.
     """
 
     def __init__(self, settings: SinkSettings, guard: Guard, origin: Origin) -> None:
-        """Raises ConfigurationError for an invalid URL or a missing access key."""
+        """Raise ConfigurationError for an invalid URL or a missing access key."""
         self._key = access_key(settings)
         super().__init__(settings, guard)
         region = self._endpoint
         self._host = f"{origin.project}.{region.host_header}"
-        # A host name gets the project as prefix; a server at an IP address reads the project from Host.
+        # With a host name the project becomes its prefix; a server at an IP address reads the project from Host.
         if not _is_address(region.host):
             self._endpoint = Endpoint(f"{region.parts.scheme}://{self._host}", guard)
         key = hashlib.md5(origin.shipper.encode(), usedforsecurity=False).hexdigest()
         self._resource = f"/logstores/{origin.logstore}/shards/route?key={key}"
 
     def send(self, lines: Sequence[ShippedLine]) -> int:
-        """See ``Sink.send``."""
+        """Put the lines. Returns the number of permanently refused lines."""
         group = b"".join(octets(1, _log(line)) for line in lines)
         group += text(3, lines[0].resource_group) + text(4, "jobmeter")
         body = pa.compress(group, codec="lz4_raw", asbytes=True)
@@ -62,7 +62,7 @@ class SlsSink(HttpSink):
         try:
             checked(reply, self._endpoint.host)
         except RefusedError as error:
-            # Most answers of 400 are about the request's time or key, not about the lines.
+            # Most answers with status 400 are about the request's time or key, not about the lines.
             if reply.status == 413 or _code(reply) in _REFUSED:
                 raise
             raise SinkError(error.message) from error
@@ -72,7 +72,7 @@ class SlsSink(HttpSink):
 def signed_headers(
     resource: str, headers: Mapping[str, str], body: bytes, key: tuple[str, str], now_ms: int
 ) -> dict[str, str]:
-    """The headers of a POST with its signature among them."""
+    """Sign the headers of a POST."""
     signed = {
         **headers,
         "x-log-signaturemethod": "hmac-sha1",

@@ -171,8 +171,8 @@ BAD_CSV = [
     ("j,cpu.usage,1,-inf", "value", "inf"),
     ("j,cpu.usage,1,much", "value", "much"),
     ("j,cpu.usage,1,1_0", "value", "1_0"),
-    ("j,cpu.usage,1", "", "3 columns where the header names 4"),
-    ("j,cpu.usage,1,1,1", "", "5 columns where the header names 4"),
+    ("j,cpu.usage,1", "", "3 columns, but the header has 4"),
+    ("j,cpu.usage,1,1,1", "", "5 columns, but the header has 4"),
 ]
 
 

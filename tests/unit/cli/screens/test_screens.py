@@ -131,7 +131,7 @@ async def screens(server, size=(80, 24), job=None):
     app = TopApp(api, SetClock(START + 600_000), 0.05, project=None, job=job)
     async with app.run_test(size=size) as pilot:
         made = Screens(app, pilot)
-        await made.until(lambda: "asking" not in made.text())
+        await made.until(lambda: "Loading" not in made.text())
         yield made
 
 
@@ -236,7 +236,7 @@ def test_columns_come_and_go_with_the_width_and_an_id_is_never_cut(fleet):
             await shown.pilot.resize_terminal(50, 24)
             await shown.until(lambda: "power" not in shown.heads("#jobs"))
             assert shown.column("#jobs") == ["busy", "idle"]
-            await shown.until(lambda: "not shown for want of room" in shown.text("#note"))
+            await shown.until(lambda: "hidden columns" in shown.text("#note"))
 
     asyncio.run(steps())
 
@@ -271,7 +271,7 @@ def test_nothing_runs_says_what_to_do(server):
 
     async def steps():
         async with screens(server) as shown:
-            await shown.until(lambda: "nothing runs now; a shows" in shown.text("#note"))
+            await shown.until(lambda: "no running jobs; press a" in shown.text("#note"))
             await shown.press("a")
             await shown.until(lambda: "no jobs yet: jobmeter run" in shown.text("#note"))
 

@@ -150,7 +150,7 @@ def test_recorded_jobs_are_reported_as_the_api_server_has_them(tmp_path: Path) -
     oom = reported.jobs["oom"]
     assert (oom.exit_code, oom.workspace, oom.instance_type) == (137, "default", {"cpu": 0.2, "memory": 20 * 2**20})
     assert oom.error is not None
-    assert oom.error.startswith("OOMKilled: worker-0: the kernel ended a process")
+    assert oom.error.startswith("OOMKilled: worker-0: the kernel killed a process")
     assert "BackoffLimitExceeded" in oom.error
     assert oom.labels is not None
     assert oom.labels.items() >= {"namespace": "default", "requested.cpus": "0.2", "team": "t", "cluster": "c"}.items()

@@ -1,1 +1,1 @@
-"""A cluster of Flink, read through the REST interface of its job manager."""
+"""Flink cluster, read through the REST interface of its job manager."""

@@ -1,4 +1,4 @@
-"""Answers of a job manager, as far as they are read.
+"""Answers of a job manager, limited to the used fields.
 
 Source: https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/rest_api/. Times are epoch milliseconds, -1
 for events that have not happened.
@@ -7,11 +7,11 @@ for events that have not happened.
 import msgspec
 
 TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
-"""States of a job after which nothing follows."""
+"""Final states of a job."""
 
 
 class Summary(msgspec.Struct, frozen=True, rename="kebab"):
-    """A job in ``/jobs/overview``. ``last_modification`` is when one of its tasks last changed its state."""
+    """Job in ``/jobs/overview``. ``last_modification`` is the last time at which one of its tasks changed its state."""
 
     jid: str
     name: str
@@ -28,7 +28,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 class Vertex(msgspec.Struct, frozen=True):
-    """A task of a job: a chain of operators."""
+    """Task of a job: a chain of operators."""
 
     id: str
     name: str
@@ -36,7 +36,7 @@ class Vertex(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, rename="kebab"):
-    """``/jobs/JOB``. ``timestamps`` says when the job entered each state, 0 for never."""
+    """Answer of ``/jobs/JOB``. ``timestamps`` has the time at which the job entered each state, 0 for never."""
 
     jid: str
     name: str
@@ -49,7 +49,7 @@ class Details(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Subtask(msgspec.Struct, frozen=True, rename="kebab"):
-    """One of the parallel instances of a task. ``endpoint`` is the address of its task manager."""
+    """Parallel instance of a task. ``endpoint`` is the address of its task manager."""
 
     subtask: int
     status: str = ""
@@ -65,7 +65,7 @@ class Subtasks(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True, rename="camel"):
-    """Why a job was restarted, or failed. The names of task and task manager are None where unknown."""
+    """Reason of a restart or failure of a job. The names of task and task manager are None if unknown."""
 
     exception_name: str
     timestamp: int
@@ -76,7 +76,7 @@ class Failure(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class History(msgspec.Struct, frozen=True):
-    """The last failures, newest first."""
+    """Last failures, newest first."""
 
     entries: list[Failure] = []
 
@@ -88,7 +88,7 @@ class Exceptions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A metric; ``value`` is empty in a list of names."""
+    """Metric; ``value`` is empty in a list of names."""
 
     id: str
     value: str = ""

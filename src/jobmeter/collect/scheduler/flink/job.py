@@ -1,4 +1,4 @@
-"""The state of one job of Flink, and its records."""
+"""State of one job of Flink, and its records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,18 +22,18 @@ _STATES = {
 }
 _DONE = frozenset({"CANCELING", "CANCELED", "FAILED", "FINISHED"})
 _MOST_ATTEMPTS = 32
-"""Attempts of which the task managers are remembered."""
+"""Attempts whose task managers are remembered."""
 _MOST_TRACE = 8_192
 
 
 def job_state(state: str) -> JobState:
-    """Our state for one of Flink's; a transitional state counts as running."""
+    """Convert a state of Flink; a transitional state counts as running."""
     return _STATES.get(state, JobState.RUNNING)
 
 
 @dataclass(slots=True, eq=False)
 class FlinkJob:
-    """A job since it was first listed.
+    """Job since it was first listed.
 
     ``failures`` are oldest first. ``counted`` is Flink's own count of its restarts, which is delayed.
     """
@@ -53,30 +53,30 @@ class FlinkJob:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """True if the job has reached a final state."""
         return self.listed.state in TERMINAL
 
     @property
     def restarts(self) -> int:
-        """How often it was restarted: the number of its current or last attempt."""
+        """Number of restarts, which is the number of its current or last attempt."""
         last = len(self.failures) - (1 if self.failed else 0)
         self._restarts = max(self._restarts, self.counted, last)
         return self._restarts
 
     @property
     def failed(self) -> bool:
-        """Whether the newest failure is the one that ended it."""
+        """True if the newest failure ended the job."""
         return self.details is not None and self.details.state == "FAILED"
 
     def attempts(self) -> Iterator[tuple[int, Failure]]:
-        """Each failure that is remembered, with the number of the attempt that it ended."""
+        """Yield each remembered failure, with the number of the attempt that it ended."""
         first = self.restarts + (1 if self.failed else 0) - len(self.failures)
         for at, failure in enumerate(self.failures):
             yield max(first + at, 0), failure
 
 
 def job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
-    """The record of changes since the last call; empty for none."""
+    """Return the record of changes since the last call; empty without any."""
     _attempts(job, cluster)
     full = _record(job, cluster)
     fresh = [one for key, one in job.replicas.items() if job.sent.get(key) != one]
@@ -87,7 +87,7 @@ def job_records(job: FlinkJob, cluster: str) -> list[JobRecord]:
 
 
 def job_events(job: FlinkJob) -> list[EventRecord]:
-    """The failures that were not reported yet."""
+    """Return the failures that were not reported yet."""
     found = []
     for attempt, failure in job.attempts():
         if failure.timestamp not in job.reported:
@@ -97,23 +97,23 @@ def job_events(job: FlinkJob) -> list[EventRecord]:
 
 
 def lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
-    """The record of a job that ran and that the job manager no longer lists: its end is unknown."""
+    """Return the record of a job that ran and that the job manager no longer lists: its end is unknown."""
     return JobRecord(
         job_id=job.listed.jid,
         state=JobState.UNKNOWN,
         end=reported_ms,
-        error="Flink has the job no more: its job manager was started anew",
+        error="Flink no longer has the job: its job manager was restarted",
     )
 
 
 def endpoint_host(endpoint: str) -> str:
-    """The host of ``host:port`` as a name of a node; empty for an invalid one, such as ``(unassigned)``."""
+    """Return the host of ``host:port`` as a node name; empty for an invalid one, such as ``(unassigned)``."""
     host = endpoint.rpartition(":")[0].strip("[]")
     return host if host and is_name(host) else ""
 
 
 def task_manager(subtask: Subtask) -> str:
-    """The task manager of a subtask as a replica's name; empty while it has none."""
+    """Return the task manager of a subtask as a replica's name; empty without one."""
     return subtask.taskmanager_id if is_name(subtask.taskmanager_id) else ""
 
 
@@ -141,7 +141,7 @@ def _record(job: FlinkJob, cluster: str) -> JobRecord:
 
 
 def _attempts(job: FlinkJob, cluster: str) -> None:
-    """Bring the replicas up to date: the task managers of each attempt."""
+    """Update the replicas: the task managers of each attempt."""
     if job.details is None:
         return
     began = job.listed.start_time
@@ -181,7 +181,7 @@ def _ran(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
 
 
 def _failed(job: FlinkJob, cluster: str, attempt: int, failure: Failure, began: int) -> None:
-    """Record the failure of an attempt on its replica where that is known, else on all."""
+    """Record the failure of an attempt on its replica if known, else on all."""
     where = _place(failure)
     if where and (where, attempt) not in job.replicas:
         job.replicas[where, attempt] = ReplicaRecord(name=where, attempt=attempt, cluster=cluster, start=began)
@@ -212,7 +212,7 @@ def _event(job: FlinkJob, attempt: int, failure: Failure) -> EventRecord:
 
 
 def _place(failure: Failure) -> str:
-    """The task manager of the failure; empty where Flink does not say."""
+    """Return the task manager of the failure; empty if unknown."""
     for one in (failure, *failure.concurrent_exceptions):
         if one.task_manager_id and is_name(one.task_manager_id):
             return one.task_manager_id
@@ -220,7 +220,7 @@ def _place(failure: Failure) -> str:
 
 
 def _cause(failure: Failure) -> str:
-    """The exception at the root: the last cause of the trace."""
+    """Return the exception at the root: the last cause of the trace."""
     lines = [line for line in failure.stacktrace.splitlines() if line and not line.startswith(("\t", " "))]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return valid_text((causes or lines[:1] or [failure.exception_name])[-1])

@@ -1,7 +1,7 @@
-"""Maps Flink's metrics to the catalogue: which of Flink's are read, and how they are converted.
+"""Map Flink's metrics to the catalogue, with their conversion.
 
 Source: https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/metrics/. The catalogue's names are Blink's;
-where Flink's metric differs from Blink's, the nearest is used, as docs/how-to/flink.md says.
+if Flink's metric differs from Blink's, the nearest is used, see docs/how-to/flink.md.
 """
 
 import math
@@ -51,7 +51,7 @@ _OLD = (
     "ZGC_Cycles",
     "Shenandoah_Cycles",
 )
-"""Collectors of the old generation, which is what CMS was; a JVM has one of them."""
+"""Garbage collectors of the old generation, like CMS; a JVM has one of them."""
 TASK_MANAGER = (
     CPU_TIME,
     *_OF_TASK_MANAGERS,
@@ -73,7 +73,7 @@ _PER_RECORD = (
     ("waitInput.histogram.mean", "idleTimeMsPerSecond", "numRecordsInPerSecond"),
     ("waitOutput.histogram.mean", "backPressuredTimeMsPerSecond", "numRecordsOutPerSecond"),
 )
-"""Times of a second, over the records of that second: the mean of one record."""
+"""Times per second, over the records per second: the mean of one record."""
 _TASK = frozenset(name for _, names, _ in _OF_TASKS for name in names) | {one for row in _PER_RECORD for one in row[1:]}
 
 _OPERATOR = frozenset({"watermarkLatency", "lateRecordsDroppedRate", "numLateRecordsDropped"})
@@ -103,14 +103,14 @@ _LATENCY = re.compile(r"latency\..+\.latency_mean")
 
 
 def of_job(read: Mapping[str, float]) -> Iterator[Measured]:
-    """Values of a job's checkpoints; missing ones are absent."""
+    """Yield values of a job's checkpoints; missing ones are absent."""
     for theirs, names in _OF_JOBS.items():
         if (value := _number(read, theirs)) is not None and value != UNSET:
             yield from (Measured(name, value) for name in names)
 
 
 def of_task_manager(read: Mapping[str, float]) -> Iterator[Measured]:
-    """Values of a task manager's JVM. Its garbage collector is a label."""
+    """Yield values of a task manager's JVM. Its garbage collector is a label."""
     for theirs, name in _OF_TASK_MANAGERS.items():
         if (value := _number(read, theirs)) is not None:
             yield Measured(name, value)
@@ -121,12 +121,12 @@ def of_task_manager(read: Mapping[str, float]) -> Iterator[Measured]:
 
 
 def select(names: Iterable[str]) -> list[str]:
-    """Those of a subtask's metrics that ``of_subtask`` reads, in order."""
+    """Select a subtask's metrics that ``of_subtask`` reads, in order."""
     return sorted(name for name in names if name in _TASK or _LATENCY.fullmatch(name) or _of_operator(name))
 
 
 def of_subtask(read: Mapping[str, float]) -> Iterator[Measured]:
-    """Values of one subtask and of its operators, which a label names."""
+    """Yield values of one subtask and of its operators, which a label names."""
     for name, theirs, factor in _OF_TASKS:
         value = next((found for one in theirs if (found := _number(read, one)) is not None), None)
         if value is not None:
@@ -148,7 +148,7 @@ def of_subtask(read: Mapping[str, float]) -> Iterator[Measured]:
 
 
 def _of_operator(name: str) -> tuple[str, str] | None:
-    """The operator and its metric; None for other metrics."""
+    """Return the operator and its metric; None for other metrics."""
     if match := _STATE.fullmatch(name):
         return match["operator"], name[len(match["operator"]) + 1 :]
     operator, _, metric = name.rpartition(".")
@@ -169,7 +169,7 @@ def _of_one(operator: str, own: Mapping[str, float]) -> Iterator[tuple[str, floa
     if _is_source(operator):
         yield from _of_source(own)
     elif _is_sink(operator):
-        # A sink that does not count its output, as most do not, gets the count of its input.
+        # A sink that does not count its output, which is usual, gets the count of its input.
         sent = "numRecordsOutPerSecond" if own.get("numRecordsSend") else "numRecordsInPerSecond"
         if sent in own:
             yield "sink.outTps.rate", own[sent]
@@ -180,7 +180,7 @@ def _of_source(own: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     for theirs, name in _LAGS.items():
         if own.get(theirs, UNSET) != UNSET:
             yield name, own[theirs]
-    # A source that does not count its input (those before Flink's Source interface) gets the count of its output.
+    # A source that does not count its input (before Flink's Source interface) gets the count of its output.
     counted = own.get("numRecordsIn", 0.0)
     taken = "numRecordsInPerSecond" if counted else "numRecordsOutPerSecond"
     if taken in own:

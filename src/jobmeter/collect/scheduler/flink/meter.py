@@ -1,4 +1,4 @@
-"""The samples of a job of Flink: read from the job manager by job, task and task manager."""
+"""Samples of a job of Flink: read from the job manager by job, task and task manager."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,9 +13,9 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import MAX_LABEL_VALUE, Series
 
 JOB_MANAGER = "jobmanager"
-"""The replica of a job's own metrics, the same as with Flink's Prometheus reporter."""
+"""Replica of a job's own metrics, as in Flink's Prometheus reporter."""
 _LIST_MS = 60_000
-"""How long a list of a task's metrics is good for: operators register some of theirs late."""
+"""Lifetime in milliseconds of a cached list of a task's metrics: operators register some late."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Meter:
     _restarts: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def measure(self, job: FlinkJob, exclusive: frozenset[str], now_ms: int) -> list[Sample]:
-        """The samples of a running job. ``exclusive`` are the task managers that work for this job only.
+        """Return the samples of a running job. ``exclusive`` are the task managers that only work for this job.
 
         Values that Flink has not collected yet, or does not measure, are absent.
         """
@@ -108,13 +108,13 @@ class Meter:
 
 
 def exclusive_task_managers(jobs: Iterable[FlinkJob]) -> frozenset[str]:
-    """The task managers that work for one of these jobs exclusively."""
+    """Return the task managers that work for only one of these jobs."""
     users = Counter(name for job in jobs for name, _ in _task_managers(job))
     return frozenset(name for name, count in users.items() if count == 1)
 
 
 def _task_managers(job: FlinkJob) -> list[tuple[str, str]]:
-    """The task managers of a job and their nodes."""
+    """Return the task managers of a job with their nodes."""
     found = {
         name: endpoint_host(one.endpoint)
         for subtasks in job.subtasks.values()
@@ -125,7 +125,7 @@ def _task_managers(job: FlinkJob) -> list[tuple[str, str]]:
 
 
 def _tasks(details: Details) -> list[str]:
-    """Names of the tasks: their chains of operators, made unique where they are long or alike."""
+    """Name the tasks: their chains of operators, made unique if long or equal."""
     names = [valid_text(vertex.name) for vertex in details.vertices]
     alike = Counter(name[: MAX_LABEL_VALUE - 10] for name in names)
     return [

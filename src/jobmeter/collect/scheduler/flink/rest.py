@@ -1,4 +1,4 @@
-"""A client of a job manager's REST interface, with limits of requests, time and bytes."""
+"""Client of a job manager's REST interface, with limits of requests, time and bytes."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -14,9 +14,9 @@ from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableE
 SECONDS = 20.0
 MOST_BYTES = 64 * 2**20
 MOST_REQUESTS = 500
-"""Requests between two calls of ``begin``."""
+"""Most requests between two calls of ``begin``."""
 _LONGEST_QUERY = 3_000
-"""Characters of a list of metrics: Flink's server refuses a request line of more than 4096."""
+"""Most characters of a list of metrics: Flink's server refuses a request line of more than 4096."""
 
 T = TypeVar("T")
 
@@ -25,14 +25,14 @@ class Rest:
     """A client of a job manager at ``http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]``."""
 
     def __init__(self, address: str, most_requests: int = MOST_REQUESTS) -> None:
-        """Raises ConfigurationError for an invalid address."""
+        """Raise ConfigurationError for an invalid address."""
         try:
             parts = urlsplit(address)
             port = "" if parts.port is None else f":{parts.port}"
         except ValueError as error:
             raise ConfigurationError(f"--rest {address!r} is not an address: {error}") from error
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigurationError(f"--rest {address!r} is not an address such as http://host:8081")
+            raise ConfigurationError(f"--rest {address!r} must be an address such as http://host:8081")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         self.address = f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
         login = None if parts.username is None else f"{parts.username}:{parts.password or ''}"
@@ -41,7 +41,7 @@ class Rest:
         self._most = self._left = most_requests
 
     def begin(self) -> None:
-        """Begin an interval: so many requests may be made until the next call."""
+        """Begin an interval, which resets the number of allowed requests."""
         self._left = self._most
 
     def close(self) -> None:
@@ -49,9 +49,9 @@ class Rest:
         self._pool.clear()
 
     def get(self, path: str, kind: type[T]) -> T | None:
-        """The answer; None for what the job manager does not have (any more).
+        """Return the answer; None for objects that the job manager does not have (any more).
 
-        Raises UnavailableError when it does not answer as it should, LimitExceededError after too many requests.
+        Raises UnavailableError for an unexpected answer, LimitExceededError after too many requests.
         """
         if self._left <= 0:
             raise LimitExceededError(f"{self._most} requests in one interval", "rest")
@@ -65,15 +65,15 @@ class Rest:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnavailableError(
-                f"Flink at {self.address} answers {path[:100]} with something else: {error}"
+                f"Flink at {self.address} gives an unexpected answer to {path[:100]}: {error}"
             ) from error
 
     def names(self, path: str) -> list[str]:
-        """The names of the metrics there; Flink collects them only after a first request, so that they may be none."""
+        """Return the names of the metrics; empty at first, because Flink collects them only after a request."""
         return [one.id for one in self.get(path, list[Reading]) or []]
 
     def values(self, path: str, names: Sequence[str]) -> dict[str, float]:
-        """The values of those metrics that there are, by name. Other than numbers are left out."""
+        """Return the values of existing metrics by name; other values than numbers are left out."""
         found: dict[str, float] = {}
         for some in _chunks(names):
             for one in self.get(f"{path}?get={some}", list[Reading]) or []:

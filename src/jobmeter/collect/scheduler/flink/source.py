@@ -1,4 +1,4 @@
-"""A cluster of Flink as a ``Scheduler``: its jobs and their metrics."""
+"""Flink cluster as a ``Scheduler``: its jobs and their metrics."""
 
 import logging
 from dataclasses import replace
@@ -27,9 +27,9 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import DEFAULT_PROJECT, check_series
 
 _READ_MS = 60_000
-"""How old the details of a running job may get while Flink reports no change."""
+"""Largest age in milliseconds of the details of a running job while Flink reports no change."""
 _CACHED_MS = 6_000
-"""For how long after a change details are read again: Flink answers them from a cache (``web.refresh-interval``)."""
+"""Time in milliseconds after a change in which details are read again: Flink caches them (``web.refresh-interval``)."""
 _STATE = "flink.json"
 _TOUCH = "/jobmanager/metrics?get=taskSlotsTotal"
 
@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 
 class _SavedState(msgspec.Struct):
-    """The jobs that had not ended when Flink last answered."""
+    """Jobs that had not ended when Flink last answered."""
 
     answered_ms: int
     jobs: list[Summary] = []
 
 
 class FlinkCluster(Scheduler):
-    """See ``Scheduler``. One thread calls it; ``state`` is a folder that outlives the program."""
+    """Scheduler of a Flink cluster. For one thread; ``state`` is a folder that outlives the program."""
 
     def __init__(self, cluster: str, rest: Rest, state: Path | None = None) -> None:
         self._cluster = cluster
@@ -58,7 +58,7 @@ class FlinkCluster(Scheduler):
         self._short = False
 
     def poll(self, now_ms: int) -> Records:
-        """See ``Scheduler.poll``. A job that is no longer listed ended in an unknown state."""
+        """Return the changes. A job that is no longer listed ended in an unknown state."""
         self._rest.begin()
         listed = self._rest.get("/jobs/overview", Overview) or Overview()
         if listed.jobs:
@@ -75,16 +75,16 @@ class FlinkCluster(Scheduler):
         for jid in gone:
             del self._jobs[jid]
         self._answered_ms = now_ms
-        # So that a job that is gone after a restart of this program is reported.
+        # So that a job that disappeared during a restart of this program is reported.
         self._state.save(_SavedState(now_ms, [job.listed for job in self._jobs.values() if not job.over]))
         return Records(jobs=jobs, events=events)
 
     def close(self) -> None:
-        """See ``Scheduler.close``."""
+        """Close the connections."""
         self._rest.close()
 
     def measure(self, now_ms: int) -> list[Sample]:
-        """See ``Scheduler.measure``. Where the requests of an interval are too few, jobs take turns."""
+        """Measure the running jobs. If the requests of an interval do not suffice, jobs take turns."""
         running = [job for job in self._jobs.values() if job.listed.state == "RUNNING"]
         self._meter.forget(job.listed.jid for job in running)
         exclusive, found, self._turn = exclusive_task_managers(running), list[Sample](), self._turn + 1
@@ -93,9 +93,7 @@ class FlinkCluster(Scheduler):
                 found += [one for one in self._meter.measure(job, exclusive, now_ms) if _legal(one)]
         except LimitExceededError as error:
             if not self._short:
-                _log.warning(
-                    "%s are too few to measure all jobs each time: the jobs are measured in turn", error.message
-                )
+                _log.warning("%s do not suffice to measure all jobs each time: the jobs take turns", error.message)
             self._short = True
         return found
 
@@ -130,7 +128,7 @@ class FlinkCluster(Scheduler):
             subtasks[vertex.id] = found.subtasks if found else []
         job.details, job.subtasks = details, subtasks
         job.failures = sorted(exceptions.exception_history.entries, key=lambda one: one.timestamp)
-        # The answers are from different times: a job whose state changed meanwhile is read again.
+        # The answers date from different times: a job whose state changed meanwhile is read again.
         job.read_ms = now_ms if details.state == job.listed.state else None
 
     def _lost(self, jid: str, now_ms: int) -> JobRecord:
@@ -145,7 +143,7 @@ class FlinkCluster(Scheduler):
 
 
 def _legal(found: JobRecord | EventRecord | Sample) -> bool:
-    """Whether a server would accept it: one illegal name must not block all other samples."""
+    """True if a server would accept it: one illegal name must not block all other samples."""
     try:
         if isinstance(found, JobRecord):
             check_record(found)

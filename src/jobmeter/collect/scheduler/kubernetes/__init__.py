@@ -1,1 +1,1 @@
-"""A Kubernetes cluster: its API server is watched once, and its pods are replicas of the jobs that own them."""
+"""Kubernetes cluster: its API server is watched once, and its pods are replicas of the jobs that own them."""

@@ -1,7 +1,7 @@
-"""The API server over HTTP: pages of a list, and the lines of a watch, as bytes.
+"""API server over HTTP: pages of a list, and the lines of a watch, as bytes.
 
-https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes. Addresses, certificates,
-tokens and their renewal are lightkube's.
+https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes. lightkube handles
+addresses, certificates, tokens and their renewal.
 """
 
 import logging
@@ -19,28 +19,28 @@ _CONNECT_SECONDS = 10.0
 _WATCH_SECONDS = 270
 """Length of a watch in seconds; then the next one begins at its end."""
 _MOST_BYTES = 256 * 2**20
-"""Of one page; a line of a watch may have a sixteenth of it."""
+"""Most bytes of a page; a line of a watch may have a sixteenth of it."""
 
 
 class GoneError(UnavailableError):
-    """The resource version is too old (410): everything has to be listed again."""
+    """Expired resource version (410): everything has to be listed again."""
 
 
 class AbsentError(UnavailableError):
-    """The API server has no such kind (404)."""
+    """Kind that the API server does not have (404)."""
 
 
 class DeniedError(UnavailableError):
-    """The account may not read this kind (403)."""
+    """Kind that the account may not read (403)."""
 
 
 class HttpApi:
-    """A client of an API server. Thread safe."""
+    """Client of an API server. Thread-safe."""
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """``kubeconfig`` None: the pod's own account inside of a cluster, else ``KUBECONFIG`` or ``~/.kube/config``.
+        """``kubeconfig`` None: the pod's own account inside a cluster, else ``KUBECONFIG`` or ``~/.kube/config``.
 
-        Raises ConfigurationError where the cluster is not configured, or lightkube not installed.
+        Raises ConfigurationError if the cluster is not configured, or lightkube is not installed.
         """
         try:
             from lightkube import KubeConfig  # noqa: PLC0415 - the extra may not be there
@@ -71,10 +71,10 @@ class HttpApi:
             raise ConfigurationError(f"the cluster's configuration cannot be used: {error}") from error
 
     def page(self, path: str, token: str) -> bytes:
-        """A page of a list; ``token`` is that of the page before, empty for the first.
+        """Return a page of a list; ``token`` comes from the previous page, empty for the first.
 
-        Raises GoneError for a token that is too old, AbsentError for a path that is not there, DeniedError for one that
-        may not be read, else UnavailableError.
+        Raises GoneError for an expired token, AbsentError for an unknown path, DeniedError for a forbidden one, else
+        UnavailableError.
         """
         parameters = {"limit": str(_PAGE), **({"continue": token} if token else {})}
         with self._stream(path, parameters, None) as answer:
@@ -86,7 +86,7 @@ class HttpApi:
             return bytes(body)
 
     def watch(self, path: str, version: str) -> Iterator[bytes]:
-        """The events since that version, one a line, until the server ends the watch. Raises as ``page``.
+        """Yield the events since that version, one per line, until the server ends the watch. Raises as ``page``.
 
         An empty line comes first, when the server has accepted the watch.
         """

@@ -1,4 +1,4 @@
-"""The jobs of a cluster and their pods, built from changes of the API server's objects."""
+"""Jobs of a cluster and their pods, built from changes of the API server's objects."""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
@@ -13,9 +13,9 @@ from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod
 from jobmeter.model.job import JobState
 
 _TRIES = 3
-"""How often a pod without its owner is checked again: the two arrive by different watches."""
+"""Retries for a pod without its owner: the two arrive by different watches."""
 _PATIENCE_MS = 10_000
-"""How long at least a pod waits for an owner whose kind is listed: from then on that owner does not exist."""
+"""Least wait in milliseconds of a pod for an owner whose kind is listed. After it the owner does not exist."""
 _PASSIVE = frozenset({"ReplicaSet", "StatefulSet", "RayCluster", "LeaderWorkerSet"})
 """Kinds that are jobs only while they have pods."""
 
@@ -24,19 +24,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Member:
-    """A pod of a job; ``runs`` by their number in the pod."""
+    """Pod of a job; ``runs`` by their number in the pod."""
 
     pod: Pod
     place: SavedPod
     runs: dict[int, Run] = field(default_factory=dict)
     presence: Presence = Presence.THERE
     node_uid: str = ""
-    """The uid of the pod on its node: of a static pod the kubelet's own, else the API server's."""
+    """Uid of the pod on its node: of a static pod the kubelet's own, else the API server's."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A pod whose owner was not found: how often that was tried, and since when."""
+    """Pod whose owner was not found, with the number of tries and their start."""
 
     pod: Pod
     since_ms: int
@@ -45,7 +45,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Job:
-    """A job: its id and project, its root owner, and its pods by uid in the order of their creation.
+    """Job: its id and project, its root owner, and its pods by uid in order of creation.
 
     Every pod is in the namespace of the root owner.
     """
@@ -58,13 +58,14 @@ class Job:
 
 
 class ClusterState:
-    """Applies changes, and gives the jobs that they touch. For one thread.
+    """Applies changes, and returns the affected jobs. For one thread.
 
-    Jobs are known by ``RootOwner.key``, which has the namespace: no pod is a member of another namespace's job.
+    Jobs are identified by ``RootOwner.key``, which includes the namespace: no pod is a member of another namespace's
+    job.
     """
 
     def __init__(self, saved: SavedState, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
-        """``by_namespace``: each namespace is a project. ``namespaces`` are those that are reported, empty: all."""
+        """``by_namespace``: each namespace is a project. ``namespaces`` are the reported ones, empty: all."""
         self.saved = saved
         self.jobs: dict[str, Job] = {}
         self._by_namespace = by_namespace
@@ -72,7 +73,7 @@ class ClusterState:
         self._owners = OwnerTable(self._pod_metadata)
         self._job_of_pod: dict[str, str] = {}
         self._mirrors: dict[tuple[str, str], dict[str, None]] = {}
-        """By node and uid of a static pod, the pods that claim to mirror it."""
+        """Pods that claim to mirror a static pod, by its node and uid."""
         self._waiting: dict[str, _Waiting] = {}
         self._dirty: dict[str, None] = {}
 
@@ -109,7 +110,7 @@ class ClusterState:
                 self._update(pod)
 
     def retry_waiting(self, now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
-        """Look again for the owners of pods that wait for them: once for each poll."""
+        """Retry to find the owners of waiting pods, once per poll."""
         for waiting in self._waiting.values():
             waiting.tries += 1
         self.pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
@@ -134,12 +135,12 @@ class ClusterState:
             self.pod_deleted(uid, Presence.MISSING)
 
     def touched(self) -> Iterator[Job]:
-        """The jobs that changed since the last call."""
+        """Return the jobs that changed since the last call."""
         dirty, self._dirty = self._dirty, {}
         return (self.jobs[key] for key in dirty if key in self.jobs)
 
     def lost(self) -> list[SavedJob]:
-        """Jobs that were alive in the stored state and no longer exist; each is returned once."""
+        """Return jobs that were alive in the stored state and no longer exist, each once."""
         names = [key for key in self.saved.jobs if key not in self.jobs]
         return [self.saved.jobs.pop(key) for key in names]
 
@@ -189,7 +190,7 @@ class ClusterState:
             self._mirrors.pop(place, None)
 
     def _share_out(self, claims: Collection[str]) -> None:
-        """Give a static pod to the only pod that claims to mirror it; where several do, to none of them."""
+        """Assign a static pod to the only pod that claims to mirror it; with several claims, to none of them."""
         for uid in claims:
             job = self.jobs[self._job_of_pod[uid]]
             member = job.members[uid]
@@ -199,7 +200,7 @@ class ClusterState:
                 self._dirty[job.root.key] = None
         if len(claims) > 1:
             _log.warning(
-                "pods %s all say that they mirror one static pod: its samples are given to none of them",
+                "pods %s all claim to mirror one static pod: its samples are assigned to none of them",
                 ", ".join(claims),
             )
 
@@ -207,7 +208,7 @@ class ClusterState:
         return not self._namespaces or metadata.namespace in self._namespaces
 
     def _joined(self, pod: Pod, now_ms: int, behind: Collection[OwnerKind]) -> bool:
-        """Make the pod a member of its job; False where it is not reported, or its owner may still arrive."""
+        """Add the pod to its job. False if it is not reported, or its owner may still arrive."""
         metadata = pod.metadata
         waiting = self._waiting.pop(metadata.uid, None)
         if not self._included(metadata):
@@ -223,7 +224,7 @@ class ClusterState:
         return True
 
     def _root(self, pod: Pod, waiting: _Waiting | None, now_ms: int, behind: Collection[OwnerKind]) -> RootOwner | None:
-        """The root of a pod's owners; None while it may still arrive."""
+        """Return the root of a pod's owners; None while it may still arrive."""
         metadata = pod.metadata
         found = self._owners.resolve(RootOwner(POD, metadata.name, metadata.namespace, metadata.uid), metadata)
         if found.missing is None:
@@ -238,7 +239,7 @@ class ClusterState:
         return found.root if now_ms - waiting.since_ms >= _PATIENCE_MS else None
 
     def _was_in(self, owner: RootOwner, pod: Pod) -> bool:
-        """True where the pod was a member of the owner's job before a restart."""
+        """True if the pod was a member of the owner's job before a restart."""
         saved = self.saved.jobs.get(owner.key)
         return saved is not None and pod.metadata.uid in saved.pods
 
@@ -247,7 +248,7 @@ class ClusterState:
         return job.members[uid].pod.metadata if job else None
 
     def _job(self, root: RootOwner, pod: str = "") -> Job:
-        """The job of a root owner, made where there is none; ``pod`` is the uid of the pod that joins it."""
+        """Return the job of a root owner, created if missing; ``pod`` is the uid of the joining pod."""
         if root.key not in self.jobs:
             project = root.namespace if self._by_namespace else ""
             saved = self.saved.adopt(root.key, root.name, project, verified=root.verified, pod=pod)
@@ -270,7 +271,7 @@ class ClusterState:
 
 
 def _free(role: str, places: dict[str, SavedPod]) -> str:
-    """The first replica of a role whose pod has failed, so that this one takes its place; else the next one."""
+    """Return the first replica of a role whose pod has failed, for this pod to replace; else the next one."""
     last = {place.replica: place for place in places.values()}
     number = 0
     while (place := last.get(f"{role}-{number}")) is not None and not place.failed:
@@ -279,5 +280,5 @@ def _free(role: str, places: dict[str, SavedPod]) -> str:
 
 
 def ordered(pods: Iterable[Pod]) -> list[Pod]:
-    """The pods in the order in which they were made: by it the nameless ones are numbered."""
+    """Sort the pods by creation, which numbers the nameless ones."""
     return sorted(pods, key=lambda pod: (str(pod.metadata.creation_timestamp or ""), pod.metadata.name))

@@ -1,6 +1,6 @@
-"""An informer: one kind of objects, listed once and then watched.
+"""Informer: one kind of objects, listed once and then watched.
 
-https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
+https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks.
 """
 
 import logging
@@ -19,11 +19,11 @@ from jobmeter.model.backoff import backoff_seconds
 from jobmeter.model.time import Clock, SystemClock
 
 _MOST_CHANGES = 50_000
-"""Changes that wait for the next poll, besides the objects of a list; a watch is read no faster than they are taken."""
+"""Most changes that wait for the next poll, besides the objects of a list; the watch is read no faster."""
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 """Seconds between attempts after one and after many failures."""
 _STEADY_SECONDS = 30.0
-"""A watch that lasted so long has worked: the next failure counts as the first one."""
+"""Length of a watch in seconds that counts as working: the next failure counts as the first one."""
 _ABSENT_WAIT = 300.0
 """Seconds until a kind is listed again that the API server did not have, or refused to show."""
 _FULL_SECONDS = 1.0
@@ -31,7 +31,7 @@ _LOG_SECONDS = 60.0
 _READY_SECONDS = 20.0
 
 _ODD = (msgspec.ValidationError, UnicodeDecodeError, RecursionError, OverflowError)
-"""Errors that are about one object, which whoever made it chose."""
+"""Errors caused by a single object, whose creator may choose its content."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,9 +45,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """A change of an object: ``found`` None means that it was deleted.
+    """Change of an object: ``found`` is absent if it was deleted.
 
-    ``uids`` marks the end of a complete list and are those of all its objects: any other object was deleted unobserved.
+    ``uids`` marks the end of a complete list and has the uids of all its objects: any other object was deleted
+    unobserved.
     """
 
     uid: str
@@ -66,7 +67,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class Informer(Generic[T]):
-    """Reads on a thread of its own from ``start`` on. ``take`` belongs to one thread."""
+    """Reads on its own thread from ``start`` on. ``take`` belongs to one thread."""
 
     def __init__(self, api: HttpApi, path: str, kind: type[T], *, optional: bool, clock: Clock | None = None) -> None:
         """``optional``: the API server may lack the kind, or refuse to show it."""
@@ -83,9 +84,9 @@ class Informer(Generic[T]):
         self._odd = 0
         self._odd_logged: float | None = None
         self.ready = Event()
-        """Set when the first list was read, or the kind is known to be absent or not to be shown."""
+        """Set when the first list was read, or the kind is known to be absent or forbidden."""
         self.problem = ""
-        """Why the newest changes are missing, from the first failure until the API server answers; else empty."""
+        """Reason why the newest changes are missing, from the first failure to the next answer; else empty."""
 
     def start(self) -> None:
         """Begin to read."""
@@ -105,13 +106,13 @@ class Informer(Generic[T]):
         return [changes.get_nowait() for _ in range(changes.qsize())]
 
     def run(self) -> None:
-        """List, watch, and begin again where that ends, until ``stop``."""
+        """List, watch, and begin again when that ends, until ``stop``."""
         while not self._stop.is_set():
             if self._stop.wait(self._attempt()):
                 return
 
     def _attempt(self) -> float:
-        """List where that is due, and watch until that ends; returns the seconds until the next attempt."""
+        """List if due, and watch until that ends. Returns the seconds until the next attempt."""
         self._answered = None
         try:
             if not self._version:
@@ -131,7 +132,7 @@ class Informer(Generic[T]):
         return self._wait(worked=True)
 
     def _wait(self, *, worked: bool) -> float:
-        """Seconds until the next attempt, longer each time where the API server refuses or ends each watch at once."""
+        """Return the seconds until the next attempt, longer after each refusal or short watch."""
         lasted = 0.0 if self._answered is None else self._clock.monotonic() - self._answered
         if lasted >= (_FIRST_WAIT if worked else _STEADY_SECONDS):
             self._failures = 0
@@ -143,7 +144,7 @@ class Informer(Generic[T]):
         self._answered, self.problem = self._clock.monotonic(), ""
 
     def _not_shown(self, error: AbsentError | DeniedError) -> float:
-        """Note that the API server lacks the kind, or refuses to show it; returns the seconds until the next list."""
+        """Note that the API server lacks the kind, or refuses to show it. Returns the seconds until the next list."""
         self._version = ""
         if not self._optional:
             self.problem = error.message
@@ -165,7 +166,7 @@ class Informer(Generic[T]):
             if not token:
                 break
         listed.put(Change("", None, frozenset(uids)))
-        # A whole list says all that earlier changes say, which nobody took yet.
+        # A complete list replaces earlier changes that were not taken yet.
         self._changes = listed
         self._version = page.version
         self._accepted()
@@ -211,7 +212,7 @@ class Informer(Generic[T]):
         return Change(uid, found)
 
     def _skipped(self, error: Exception) -> None:
-        """Count an object that is left out: it must not hide all others. Log that at most once a minute."""
+        """Count a skipped object, which must not hide all others. Logged at most once a minute."""
         self._odd += 1
         now = self._clock.monotonic()
         if self._odd_logged is None or now - self._odd_logged >= _LOG_SECONDS:

@@ -1,4 +1,4 @@
-"""The instance type of a job: the requests of one of the pods that do its work."""
+"""Instance type of a job: the requests of one of its working pods."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,16 @@ from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
 
 InstanceType = dict[str, int | float | str]
 _COORDINATORS = frozenset({"launcher", "head", "ps"})
-"""Roles that direct or serve the work of others: MPIJob's launcher, Ray's head, TensorFlow's parameter servers."""
+"""Roles that coordinate or serve others: MPIJob's launcher, Ray's head, TensorFlow's parameter servers."""
 _ORDER = ("gpu_count", "cpu", "memory")
 
 
 def instance_type(job: Job) -> InstanceType | None:
-    """Return the request of most pods of the job. None where no pod requests anything.
+    """Return the request of most pods of the job; None if no pod requests anything.
 
-    Coordinators count only in a job that consists of them: where their workers are gone, or not there yet, those of the
-    owner's specification count. Of several that are equally frequent it is the largest. The order in which pods arrive
-    does not matter.
+    Coordinators count only in a job that consists of them. If its workers are gone, or do not exist yet, the owner's
+    specification counts. Among equally frequent requests the largest is chosen. The order in which pods arrive does not
+    matter.
     """
     newest = present(job)
     workers = [member for member in newest if _role(member) not in _COORDINATORS]
@@ -33,7 +33,7 @@ def instance_type(job: Job) -> InstanceType | None:
 
 
 def present(job: Job) -> list[Member]:
-    """The newest pod of each replica: together they are the job's requests."""
+    """Return the newest pod of each replica: together they are the job's requests."""
     return list({member.place.replica: member for member in job.members.values()}.values())
 
 
@@ -52,7 +52,7 @@ def _most_frequent(found: Sequence[InstanceType]) -> InstanceType | None:
 
 
 def _specified(workload: Workload) -> Iterator[InstanceType]:
-    """The requests of each worker that a job of Kubeflow is to have (``mpiReplicaSpecs.Worker`` and the like)."""
+    """Yield the requests of each worker in a Kubeflow job's specification (``mpiReplicaSpecs.Worker`` etc.)."""
     for field, roles in workload.spec.items():
         if not (field.endswith("ReplicaSpecs") and isinstance(roles, dict)):
             continue

@@ -1,4 +1,4 @@
-"""Kubernetes as a kind of scheduler: how its API server is reached from here."""
+"""Kubernetes as a kind of scheduler: connection to its API server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ _PROJECTS = ("key", "namespace")
 def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -> Scheduler:
     projects = options.get("projects") or "key"
     if projects not in _PROJECTS:
-        raise ConfigurationError(f"--projects {projects!r} is none of {', '.join(_PROJECTS)}")
+        raise ConfigurationError(f"--projects {projects!r} is not one of {', '.join(_PROJECTS)}")
     api = HttpApi(options.get("kubeconfig"), options.get("context"))
     names = (name.strip() for name in (options.get("namespaces") or "").split(","))
     return KubernetesScheduler(
@@ -38,11 +38,11 @@ KIND = Kind(
         Option(
             "kubeconfig",
             "FILE",
-            "How to reach the API server (by default the pod's own account, else KUBECONFIG or ~/.kube/config).",
+            "Configuration of the API server (default: the pod's own account, else KUBECONFIG or ~/.kube/config).",
         ),
-        Option("context", "NAME", "Context of that file (by default its current one)."),
-        Option("namespaces", "NAME,...", "Only these namespaces (by default all)."),
-        Option("projects", "key|namespace", "Whose project a job is in: the key's (by default), or one a namespace."),
-        Option("user-label", "NAME", "Label or annotation of a job that names its user."),
+        Option("context", "NAME", "Context in that file (default: its current one)."),
+        Option("namespaces", "NAME,...", "Only these namespaces (default: all)."),
+        Option("projects", "key|namespace", "Project of jobs: the key's (default), or one per namespace."),
+        Option("user-label", "NAME", "Label or annotation of a job with its user."),
     ),
 )

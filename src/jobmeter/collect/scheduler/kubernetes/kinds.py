@@ -1,4 +1,4 @@
-"""The kinds of objects that own pods: their paths, and the meaning of their status."""
+"""Kinds of objects that own pods: their paths, and the meaning of their status."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from jobmeter.model.job import JobState
 
 @dataclass(frozen=True, slots=True)
 class WorkloadStatus:
-    """The status of a workload; a state of None follows from the pods. Epoch milliseconds."""
+    """Status of a workload; without a state, it follows from the pods. Epoch milliseconds."""
 
     state: JobState | None = None
     start: int | None = None
@@ -23,7 +23,7 @@ class WorkloadStatus:
 
 @dataclass(frozen=True, slots=True)
 class OwnerKind:
-    """A watched kind: its path below the API server, and the function that reads its status."""
+    """Watched kind: its path below the API server, and the function that reads its status."""
 
     name: str
     path: str
@@ -31,12 +31,12 @@ class OwnerKind:
 
     @property
     def group(self) -> str:
-        """The API group, as the ``apiVersion`` of a reference names it before the slash."""
+        """API group, as in the ``apiVersion`` of a reference before the slash."""
         return self.path.split("/")[1]
 
 
 def _conditions(workload: Workload) -> dict[str, Condition]:
-    """The conditions that are true, by type."""
+    """Return the true conditions by type."""
     try:
         listed = msgspec.convert(workload.status.get("conditions") or [], list[Condition])
     except msgspec.ValidationError:
@@ -45,7 +45,7 @@ def _conditions(workload: Workload) -> dict[str, Condition]:
 
 
 def _by_conditions(workload: Workload) -> WorkloadStatus:
-    """batch/v1 Job, JobSet and the jobs of Kubeflow: they differ in one word."""
+    """Read the status of batch/v1 Job, JobSet and the jobs of Kubeflow: they differ in one word."""
     conditions = _conditions(workload)
     start = read_time(workload.status.get("startTime"))
     done = conditions.get("Complete") or conditions.get("Completed") or conditions.get("Succeeded")
@@ -101,7 +101,7 @@ def _volcano(workload: Workload) -> WorkloadStatus:
 
 
 def _by_word(said: Mapping[str, Any], state: JobState | None, end: str) -> WorkloadStatus:
-    """The status by the word for its state; the field ``end`` and the reason count once it is over."""
+    """Read the status by the word for its state; the field ``end`` and the reason count once it is over."""
     if state is None or not state.finished:
         return WorkloadStatus(state)
     reason, message = (str(said.get(name) or "") for name in ("reason", "message"))
@@ -109,7 +109,7 @@ def _by_word(said: Mapping[str, Any], state: JobState | None, end: str) -> Workl
 
 
 def by_pods(_workload: Workload) -> WorkloadStatus:
-    """For a kind without an end of its own."""
+    """Return an empty status, for kinds whose end follows from their pods."""
     return WorkloadStatus()
 
 
@@ -127,6 +127,6 @@ KINDS = (
     OwnerKind("Job", "apis/batch.volcano.sh/v1alpha1/jobs", _volcano),
     OwnerKind("LeaderWorkerSet", "apis/leaderworkerset.x-k8s.io/v1/leaderworkersets", by_pods),
 )
-"""The kinds that are watched where the API server has them."""
+"""Kinds that are watched if the API server has them."""
 SCHEDULES = frozenset({"CronJob"})
-"""Kinds that create jobs and are none themselves: each object that they own is a job."""
+"""Kinds that create jobs but are not jobs: each object that they own is a job."""

@@ -1,6 +1,6 @@
-"""The replica of a pod: by the labels of its controller, else by its number in order.
+"""Replica of a pod: by the labels of its controller, else by its number in order.
 
-The labels are those of batch/v1, JobSet, Kubeflow's training operator, Volcano, KubeRay and LeaderWorkerSet.
+The labels belong to batch/v1, JobSet, Kubeflow's training operator, Volcano, KubeRay and LeaderWorkerSet.
 """
 
 import re
@@ -21,7 +21,7 @@ _MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSlot:
-    """A replica's name, and its rank where the labels say it. ``name`` empty: the next free one of ``role``."""
+    """Name of a replica, and its rank if the labels state it. ``name`` empty: the next free one of ``role``."""
 
     name: str = ""
     rank: int | None = None
@@ -29,7 +29,7 @@ class ReplicaSlot:
 
 
 def slot_of(pod: Pod) -> ReplicaSlot:
-    """The replica in the pod's labels."""
+    """Read the replica from the pod's labels."""
     label = pod.metadata.label
     task = label(f"{_VOLCANO}task-spec"), label(f"{_VOLCANO}task-index")
     if all(task):

@@ -1,6 +1,6 @@
-"""The fields that are read of the API server's objects (https://kubernetes.io/docs/reference/kubernetes-api/).
+"""Used fields of the API server's objects (https://kubernetes.io/docs/reference/kubernetes-api/).
 
-A field that is absent is None or empty, never a guess.
+Absent fields are None or empty, never a guess.
 """
 
 import re
@@ -37,19 +37,19 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True):
     owner_references: list[Reference] | None = None
 
     def label(self, *names: str) -> str:
-        """The value of the first of these labels that exists, else of these annotations; empty when there is none."""
+        """Return the value of the first of these labels that exists, else of these annotations; empty without any."""
         both = {**(self.annotations or {}), **(self.labels or {})}
         return next((both[name] for name in names if both.get(name)), "")
 
     @property
     def owner(self) -> Reference | None:
-        """The controller of the object; the first owner where none is marked as controller."""
+        """Controller of the object; the first owner if none is marked as controller."""
         owners = self.owner_references or []
         return next((owner for owner in owners if owner.controller), owners[0] if owners else None)
 
 
 class Terminated(msgspec.Struct, rename="camel", frozen=True):
-    """How one run of a container ended."""
+    """End of one run of a container."""
 
     exit_code: int | None = None
     reason: str = ""
@@ -58,20 +58,23 @@ class Terminated(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Running(msgspec.Struct, rename="camel", frozen=True):
-    """Since when a container runs."""
+    """Start of a running container."""
 
     started_at: datetime | None = None
 
 
 class ContainerState(msgspec.Struct, rename="camel", frozen=True):
-    """One of the two is set, or neither while a container waits."""
+    """State of a container: one field is set, or neither while it waits."""
 
     running: Running | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(msgspec.Struct, rename="camel", frozen=True):
-    """``restart_count`` is the number of the run of ``state``, or of a waiting container's last run."""
+    """Status of a container.
+
+    ``restart_count`` is the number of the run of ``state``, or of a waiting container's last run.
+    """
 
     name: str = ""
     restart_count: int = 0
@@ -80,14 +83,14 @@ class ContainerStatus(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Resources(msgspec.Struct, rename="camel", frozen=True):
-    """Quantities by the name of the resource."""
+    """Quantities by resource name."""
 
     limits: dict[str, str | int | float] | None = None
     requests: dict[str, str | int | float] | None = None
 
 
 class Container(msgspec.Struct, rename="camel", frozen=True):
-    """A container as a pod's specification has it."""
+    """Container in a pod's specification."""
 
     name: str = ""
     resources: Resources = Resources()
@@ -130,12 +133,12 @@ class Pod(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def static_uid(self) -> str:
-        """The uid on its node of the static pod that this pod mirrors; empty for any other pod.
+        """Uid on its node of the static pod that this pod mirrors; empty for any other pod.
 
         A kubelet gives a static pod the MD5 digest of its manifest as uid, and creates its mirror with the node's name
-        at the end of the pod's name. Anybody who may create a pod can write the same annotations, so a uid counts only
-        where everything else is as a kubelet writes it. The uid of another pod has dashes, and never counts.
-        https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror
+        at the end of the pod's name. Anybody who may create a pod can write such annotations, so a uid counts only if
+        everything else is as a kubelet writes it. The uid of another pod has dashes, and never counts.
+        https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror.
         """
         owner, node, annotations = self.metadata.owner, self.spec.node_name, self.metadata.annotations or {}
         uid = annotations.get(_MIRROR, "")
@@ -150,7 +153,7 @@ class Pod(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Workload(msgspec.Struct, rename="camel", frozen=True):
-    """Any object that owns pods, or owns what owns them. What its status means depends on its kind."""
+    """Object that owns pods, or owns their owners. The meaning of its status depends on its kind."""
 
     kind: str = ""
     metadata: Metadata = Metadata()
@@ -159,12 +162,12 @@ class Workload(msgspec.Struct, rename="camel", frozen=True):
 
 
 def milliseconds(moment: datetime | None) -> int | None:
-    """Epoch milliseconds of a time of the API, which has whole seconds."""
+    """Convert a time of the API, which has whole seconds, to epoch milliseconds."""
     return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def read_time(text: object) -> int | None:
-    """Epoch milliseconds of a time in a status; None for an invalid one."""
+    """Read a time in a status as epoch milliseconds; None for an invalid one."""
     try:
         return milliseconds(msgspec.convert(text, datetime)) if isinstance(text, str) else None
     except msgspec.ValidationError:

@@ -1,9 +1,9 @@
-"""Finds the object that a job is made from: the root of a pod's owners.
+"""Find the object that a job is made from: the root of a pod's owners.
 
-Anybody who may create a pod or a workload writes its ``ownerReferences``. The API server checks neither that the owner
-exists nor that it is in the same namespace; its garbage collector deletes such an object later
+Creators of pods and workloads choose their ``ownerReferences``. The API server checks neither that the owner exists nor
+that it is in the same namespace; its garbage collector deletes such an object later
 (https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/). So a reference counts only
-within the namespace of the object that has it, and for a watched kind only where that owner exists with this uid.
+within the object's namespace, and for a watched kind only if that owner exists with this uid.
 """
 
 import re
@@ -17,7 +17,7 @@ from jobmeter.collect.scheduler.kubernetes.objects import Metadata, Reference, W
 POD = "Pod"
 NODE = "Node"
 _DEPTH = 8
-"""Most owners above each other."""
+"""Longest chain of owners."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
@@ -34,9 +34,9 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RootOwner:
-    """The object that a job is made from: the root of its owners.
+    """Object that a job is made from: the root of its owners.
 
-    ``verified``: the API server has this object. Else only its dependents name it, and its kind is not watched.
+    ``verified``: the API server has this object. Otherwise only its dependents name it, and its kind is not watched.
     """
 
     kind: str
@@ -47,13 +47,13 @@ class RootOwner:
 
     @property
     def key(self) -> str:
-        """The job's key: pods of another namespace never have the same one, whatever uid they name."""
+        """Key of the job: pods of another namespace never have an equal one, whatever uid they name."""
         return f"{self.namespace}/{self.kind}/{self.uid}"
 
 
 @dataclass(slots=True)
 class Owner:
-    """A workload that is watched."""
+    """Watched workload."""
 
     kind: OwnerKind
     workload: Workload
@@ -62,21 +62,21 @@ class Owner:
 
     @property
     def root(self) -> RootOwner:
-        """The root owner that this workload is, where nothing owns it."""
+        """Root owner that this workload is, if nothing owns it."""
         metadata = self.workload.metadata
         return RootOwner(self.kind.name, metadata.name, metadata.namespace, metadata.uid)
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The root of an object's owners. ``missing``: the owner's kind is watched, and this owner was not found yet."""
+    """Root of an object's owners. ``missing``: the owner's kind is watched, and this owner was not found yet."""
 
     root: RootOwner
     missing: Reference | None = None
 
 
 class OwnerTable:
-    """The watched workloads by uid. For one thread."""
+    """Watched workloads by uid. For one thread."""
 
     def __init__(self, pod: Callable[[str], Metadata | None]) -> None:
         """``pod`` returns the metadata of a known pod by its uid."""
@@ -95,12 +95,12 @@ class OwnerTable:
         return self._owners.get(uid)
 
     def of(self, root: RootOwner) -> Owner | None:
-        """Return the workload that a root owner is; None where it is not watched."""
+        """Return the workload of a root owner; None if it is not watched."""
         owner = self._owners.get(root.uid)
         return owner if owner is not None and owner.root.key == root.key else None
 
     def listed(self, kind: OwnerKind, there: Collection[str]) -> list[str]:
-        """Note a complete list of a kind; returns the uids of known workloads that are not in it."""
+        """Take a complete list of a kind. Returns the uids of known workloads that are not in it."""
         self._listed.add(kind)
         return [uid for uid, owner in self._owners.items() if owner.kind is kind and uid not in there]
 
@@ -109,7 +109,7 @@ class OwnerTable:
         self._owners.pop(uid, None)
 
     def may_be_late(self, reference: Reference, behind: Collection[OwnerKind]) -> bool:
-        """True where the owner's kind cannot be read now, so that an owner that was not found may exist.
+        """True if the owner's kind cannot be read now, so that an unknown owner may exist.
 
         ``behind`` are the kinds whose watch is interrupted.
         """
@@ -143,7 +143,7 @@ class OwnerTable:
 
 
 def claimed(reference: Reference, namespace: str) -> RootOwner:
-    """The root owner that a reference claims. Its key is one of this namespace, so nobody else's pods share it."""
+    """Return the root owner that a reference claims. Its key belongs to this namespace, so no other pods share it."""
     return RootOwner(reference.kind, reference.name, namespace, reference.uid, verified=False)
 
 
@@ -158,7 +158,7 @@ def _is_valid(reference: Reference) -> bool:
 
 
 def _kinds_of(reference: Reference) -> list[OwnerKind]:
-    """The watched kinds that a reference may mean; where it has no version of the API, all of that name."""
+    """Return the watched kinds that a reference may mean; without an API version, all of that name."""
     group = reference.api_version.rpartition("/")[0]
     return [
         kind for kind in KINDS if kind.name == reference.kind and (not reference.api_version or kind.group == group)

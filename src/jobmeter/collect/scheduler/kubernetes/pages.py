@@ -1,4 +1,4 @@
-"""Pages of a list: their objects as JSON that is not read yet, so that one odd object does not hide the others."""
+"""Pages of a list: their objects as undecoded JSON, so that one odd object does not hide the others."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ _ITEMS = re.compile(rb'"items"\s*:\s*\[')
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Objects, the version of the list, and the token of the next page, empty for the last one."""
+    """Page: objects, the version of the list, and the token of the next page, empty on the last one."""
 
     items: Sequence[msgspec.Raw | bytes]
     version: str
@@ -30,17 +30,17 @@ class _List(msgspec.Struct, frozen=True):
 
 
 def read_page(body: bytes) -> Page:
-    """Read a page. Raises msgspec.DecodeError or UnicodeDecodeError for what is no page."""
+    """Read a page. Raises msgspec.DecodeError or UnicodeDecodeError for an invalid page."""
     try:
         page = msgspec.json.decode(body, type=_List)
     except RecursionError:
-        # An object is nested more deeply than this reader goes: the API server allows ten times as much.
+        # An object is nested too deeply for this reader: the API server allows ten times as much.
         return _read_apart(body)
     return Page(page.items or (), page.metadata.resource_version, page.metadata.continue_)
 
 
 def _read_apart(body: bytes) -> Page:
-    """Read a page whose objects cannot be read together: they are cut apart by counting brackets."""
+    """Read a page whose objects cannot be read together: split them by counting brackets."""
     for begin in _ITEMS.finditer(body):
         items, end = [], begin.end()
         for item, after in _elements(body, begin.end()):
@@ -50,13 +50,13 @@ def _read_apart(body: bytes) -> Page:
             rest = msgspec.json.decode(body[: begin.end()] + body[end:], type=_List)
         except (msgspec.DecodeError, RecursionError):
             continue
-        if rest.items is not None:  # else these are the items of something inside of the page
+        if rest.items is not None:  # otherwise these are the items of something inside the page
             return Page(items, rest.metadata.resource_version, rest.metadata.continue_)
     raise msgspec.DecodeError("a page of a list has no items")
 
 
 def _elements(body: bytes, start: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the elements of an array that begins at ``start``, each with the position behind it."""
+    """Yield the elements of an array that begins at ``start``, each with the position after it."""
     depth, first = 0, start
     for match in _TOKEN.finditer(body, start):
         token = match[0]

@@ -18,7 +18,7 @@ _DEVICES = re.compile(r"(?:[a-z0-9.-]+/)(?:gpu|gpu\.shared|mig-.+|Ascend.+|npu)"
 
 
 def parse_quantity(value: str | float) -> Decimal | None:
-    """The number of a quantity; None for an invalid one, and for one that no resource has: below 0, or above 2^53."""
+    """Parse a quantity; None for an invalid or impossible one: below 0, or above 2^53."""
     match = _QUANTITY.fullmatch(str(value).strip())
     if match is None or len(str(value)) > 64:
         return None
@@ -27,7 +27,7 @@ def parse_quantity(value: str | float) -> Decimal | None:
 
 
 class PodRequests:
-    """The requests of a pod: cores, bytes of memory, and devices by the name of their resource."""
+    """Requests of a pod: cores, bytes of memory, and devices by resource name."""
 
     def __init__(self, containers: Iterable[Container]) -> None:
         self.cpu: float | None = None
@@ -44,7 +44,7 @@ class PodRequests:
 
     @property
     def instance_type(self) -> dict[str, int | float | str] | None:
-        """As a job record has it; None where nothing is requested."""
+        """Requests in the form of a job record; None without any."""
         found: dict[str, int | float | str] = {}
         if self.cpu is not None:
             found["cpu"] = self.cpu
@@ -57,6 +57,6 @@ class PodRequests:
 
 
 def _requests(container: Container) -> Mapping[str, Decimal]:
-    """The requests of a container; where it has only a limit, that is its request."""
+    """Return the requests of a container; a limit without a request counts as the request."""
     both = {**(container.resources.limits or {}), **(container.resources.requests or {})}
     return {name: number for name, value in both.items() if (number := parse_quantity(value)) is not None}

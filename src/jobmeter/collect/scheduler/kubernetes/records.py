@@ -15,17 +15,17 @@ from jobmeter.model.record import MAX_TEXT, JobRecord, ReplicaRecord
 
 _QUEUES = ("kueue.x-k8s.io/queue-name", "volcano.sh/queue-name", "scheduling.volcano.sh/queue-name")
 _MOST_LABELS = 32
-"""Labels of the owner that a job takes over."""
+"""Most labels that a job takes from its owner."""
 _MEANING = {
-    "OOMKilled": "the kernel ended a process at the container's limit of memory",
-    "Evicted": "the node had too little left of a resource",
+    "OOMKilled": "the kernel killed a process at the container's memory limit",
+    "Evicted": "the node ran short of a resource",
     "ContainerCannotRun": "the container could not be started",
-    "DeadlineExceeded": "it ran into its limit of time",
+    "DeadlineExceeded": "it exceeded its time limit",
 }
 
 
 def job_record(job: Job, cluster: str, user_label: str) -> JobRecord:
-    """The current record of the job, without its replicas."""
+    """Build the current record of the job, without its replicas."""
     status = _status(job)
     runs = [run for member in job.members.values() for run in member.runs.values()]
     state = status.state or _state(job, runs)
@@ -51,7 +51,7 @@ def job_record(job: Job, cluster: str, user_label: str) -> JobRecord:
 
 
 def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
-    """Every attempt of every known replica."""
+    """Yield every attempt of every known replica."""
     for member in job.members.values():
         place = member.place
         # Agents number a pod's runs from its first attempt, which is unknown for a pod older than the watch.
@@ -73,14 +73,14 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
 
 
 def _metadata(job: Job) -> Metadata | None:
-    """The metadata of the owner; where it is not watched, of its first pod."""
+    """Return the metadata of the owner; if it is not watched, of the first pod."""
     if job.owner is not None:
         return job.owner.workload.metadata
     return next((member.pod.metadata for member in job.members.values()), None)
 
 
 def _status(job: Job) -> WorkloadStatus:
-    """The status of the owner; stopped where it was deleted before its end."""
+    """Return the status of the owner; stopped if it was deleted before its end."""
     owner = job.owner
     if owner is None:
         return WorkloadStatus()
@@ -94,7 +94,7 @@ def _status(job: Job) -> WorkloadStatus:
 
 
 def _state(job: Job, runs: list[Run]) -> JobState:
-    """The state of a job by its pods, where the owner has none."""
+    """Return the state of a job by its pods, if the owner has none."""
     latest = [member.runs[max(member.runs)] for member in job.members.values() if member.runs]
     began = any(run.start is not None for run in runs)
     if job.owner is not None and job.owner.kind.read_status is not by_pods:
@@ -113,14 +113,14 @@ def _state(job: Job, runs: list[Run]) -> JobState:
 
 
 def _starts_again(job: Job) -> bool:
-    """Whether the pod is between two runs: its phase is Running while a container is to be restarted."""
+    """True if the pod is between two runs: its phase is Running while a container is to be restarted."""
     return any(
         member.presence is Presence.THERE and member.pod.status.phase == "Running" for member in job.members.values()
     )
 
 
 def _failed(job: Job) -> tuple[Member, Run] | None:
-    """The run that failed last."""
+    """Return the run that failed last."""
     found = [
         (member, run) for member in job.members.values() for run in member.runs.values() if run.state is JobState.FAILED
     ]
@@ -128,7 +128,7 @@ def _failed(job: Job) -> tuple[Member, Run] | None:
 
 
 def _error(job: Job, status: WorkloadStatus, state: JobState) -> str:
-    """Why it failed; empty for a successful job."""
+    """Return the reason of a failure; empty for a successful job."""
     if state is JobState.SUCCEEDED:
         return ""
     said = ": ".join(filter(None, (status.reason, status.message)))

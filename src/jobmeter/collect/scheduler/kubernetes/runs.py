@@ -1,4 +1,4 @@
-"""The runs of a pod: its containers are restarted in place, and each start is an attempt of the replica."""
+"""Runs of a pod: its containers are restarted in place, and each start is an attempt of the replica."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a pod's main container. Epoch milliseconds; what the API does not say is None or empty."""
+    """Run of a pod's main container. Epoch milliseconds; values missing in the API are None or empty."""
 
     state: JobState
     start: int | None = None
@@ -27,10 +27,10 @@ class Run:
 
 
 def read_runs(pod: Pod) -> dict[int, Run]:
-    """The runs in the pod's status, by their number: the present one and, of each container, the one before.
+    """Return the runs in the pod's status by number: the current one and, of each container, the previous one.
 
-    A run is that of the main container: the one that the annotation ``kubectl.kubernetes.io/default-container``
-    names, else the first of the specification; of a run that only others have, as theirs.
+    A run belongs to the main container: the one in the annotation ``kubectl.kubernetes.io/default-container``, else the
+    first of the specification. A run that only other containers have is theirs.
     """
     statuses = {status.name: status for status in pod.status.container_statuses or ()}
     names = [container.name for container in pod.spec.containers] or list(statuses)
@@ -53,7 +53,7 @@ def _of_container(status: ContainerStatus) -> dict[int, Run]:
     elif state.terminated is not None:
         found[number] = _ended(state.terminated)
     if last is not None:
-        # A container that waits for its next run is still counted as the one that ended.
+        # A container that waits for its next run still counts as the ended one.
         before = number - 1 if number in found else number
         if before >= 0:
             found[before] = _ended(last)
@@ -72,7 +72,7 @@ def _ended(status: Terminated) -> Run:
 
 
 def _with_phase(pod: Pod, run: Run | None) -> Run:
-    """The latest run, completed by the status of the pod as a whole (Evicted, NodeLost, Pending)."""
+    """Complete the latest run by the status of the whole pod (Evicted, NodeLost, Pending)."""
     phase = _PHASES.get(pod.status.phase, JobState.UNKNOWN)
     if run is None:
         end = _ready_change(pod) if phase.outcome else None
@@ -85,13 +85,13 @@ def _with_phase(pod: Pod, run: Run | None) -> Run:
 
 
 def _ready_change(pod: Pod) -> int | None:
-    """When the pod stopped being ready: used as the end where its containers have none."""
+    """Return the time when the pod stopped being ready, the end if its containers have none."""
     times = {one.type: milliseconds(one.last_transition_time) for one in pod.status.conditions or ()}
     return times.get("DisruptionTarget") or times.get("ContainersReady") or times.get("Ready")
 
 
 def gone(run: Run, pod: Pod, *, observed: bool) -> Run:
-    """The latest run of a deleted pod; ``observed``: whether its deletion was watched."""
+    """Return the latest run of a deleted pod; ``observed``: its deletion was watched."""
     if run.state.finished:
         return run
     if not observed:

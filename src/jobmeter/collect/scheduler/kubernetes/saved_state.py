@@ -1,4 +1,4 @@
-"""State across restarts: the names of jobs, and the attempt of its replica that a pod began with."""
+"""State across restarts: the names of jobs, and the attempt that a pod began with."""
 
 import hashlib
 import logging
@@ -10,12 +10,12 @@ from jobmeter.collect.state_file import StateFile
 from jobmeter.model.pod import pod_of_job
 
 _NAMES = 100_000
-"""Names of jobs that are remembered; those that were heard of longest ago are forgotten first."""
+"""Most remembered names of jobs; the oldest are dropped first."""
 _FILE = "kubernetes.json"
 
 
 class SavedPod(msgspec.Struct, array_like=True):
-    """The replica of a pod, the attempt of its first run, and its ``runs`` so far."""
+    """Replica of a pod, the attempt of its first run, and its ``runs`` so far."""
 
     replica: str
     first: int
@@ -25,7 +25,7 @@ class SavedPod(msgspec.Struct, array_like=True):
 
 
 class SavedJob(msgspec.Struct, omit_defaults=True):
-    """A job that was not finished when last read: its id, and its pods by uid, oldest first."""
+    """Job that was not finished when last read: its id, and its pods by uid, oldest first."""
 
     job_id: str
     project: str = ""
@@ -33,19 +33,19 @@ class SavedJob(msgspec.Struct, omit_defaults=True):
 
 
 class SavedState(msgspec.Struct, omit_defaults=True):
-    """``names`` maps (project, job id) to the key of its root owner; ``jobs`` are the living jobs by that key.
+    """Saved state. ``names`` maps (project, job id) to the key of the root owner; ``jobs`` are living jobs by that key.
 
-    A key is NAMESPACE/KIND/UID. Releases up to 0.1 stored the uid alone.
+    A key is NAMESPACE/KIND/UID. Releases up to 0.1 stored only the uid.
     """
 
     names: dict[str, str] = {}
     jobs: dict[str, SavedJob] = {}
 
     def adopt(self, key: str, name: str, project: str, *, verified: bool, pod: str) -> SavedJob:
-        """Return the job of a root owner, added where there is none; ``pod`` is the uid of the pod that joins it.
+        """Return the job of a root owner, added if missing; ``pod`` is the uid of the joining pod.
 
-        An entry that has no namespace is taken by an owner that the API server is known to have (``verified``), or by
-        a pod that the entry names: anybody can name the uid of an owner in another namespace.
+        An entry without a namespace is taken by an owner that the API server is known to have (``verified``), or by a
+        pod that the entry names: anybody can name the uid of an owner in another namespace.
         """
         uid = key.rpartition("/")[2]
         job, old = self.jobs.get(key), self.jobs.get(uid)
@@ -57,10 +57,10 @@ class SavedState(msgspec.Struct, omit_defaults=True):
         return job
 
     def _claim(self, project: str, name: str, key: str, other: str) -> str:
-        """The id of the job: its name, or where another job has that already, its name and the first part of its uid.
+        """Choose the id of the job: its name, or, if another job has it, its name and the first part of its uid.
 
-        Names of Kubernetes are reused: by a job that is made anew, and in another namespace. An id by which agents
-        report a pod of an unknown job is never given. ``other`` is what an older release stored instead of the key.
+        Kubernetes names are reused: by a recreated job, and in other namespaces. An id by which agents report a pod of
+        an unknown job is never used. ``other`` is the value that an older release stored instead of the key.
         """
         uid = key.rpartition("/")[2]
         digest = hashlib.sha256(key.encode()).hexdigest()[:16]
@@ -71,7 +71,7 @@ class SavedState(msgspec.Struct, omit_defaults=True):
         return candidate
 
     def _take(self, project: str, job_id: str, key: str) -> None:
-        """Store that the job has this id; names that were used longest ago are forgotten where there are too many."""
+        """Store that the job has this id; the oldest names are dropped beyond the limit."""
         name = f"{project}/{job_id}"
         self.names.pop(name, None)
         self.names[name] = key
@@ -80,6 +80,6 @@ class SavedState(msgspec.Struct, omit_defaults=True):
 
 
 def saved_state_file(folder: Path | None) -> StateFile[SavedState]:
-    """Where the state is stored; ``folder`` None: nowhere."""
+    """Return the file of the state; ``folder`` None: no file."""
     unreadable = "%s cannot be read (%s): earlier names are lost"
     return StateFile(folder / _FILE if folder else None, msgspec.json.Decoder(SavedState), unreadable, logging.WARNING)

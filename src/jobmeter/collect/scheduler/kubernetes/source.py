@@ -1,4 +1,4 @@
-"""A cluster of Kubernetes as a ``Scheduler``: the changes of its watches are reported every interval."""
+"""Kubernetes cluster as a ``Scheduler``: the changes of its watches are reported every interval."""
 
 import logging
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class KubernetesScheduler(Scheduler):
-    """See ``Scheduler``. ``owners`` are the informers of workloads by their kind."""
+    """Scheduler of a Kubernetes cluster. ``owners`` are the informers of workloads by kind."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class KubernetesScheduler(Scheduler):
         namespaces: frozenset[str] = frozenset(),
         user_label: str = "",
     ) -> None:
-        """``state`` is the folder in which names are remembered. See ``ClusterState`` for the others."""
+        """``state`` is the folder that stores names. For the others see ``ClusterState``."""
         self._cluster = cluster
         self._pods = pods
         self._owners = list(owners)
@@ -47,7 +47,7 @@ class KubernetesScheduler(Scheduler):
         self._started = self._listed = False
 
     def poll(self, now_ms: int) -> Records:
-        """See ``Scheduler.poll``."""
+        """Return the changes since the last call."""
         self._begin()
         self._file.save(self._cluster_state.saved)  # the records of the last call are in the outbox by now
         for kind, informer in self._owners:
@@ -58,19 +58,19 @@ class KubernetesScheduler(Scheduler):
         for job in list(self._cluster_state.touched()):
             jobs += self._changes(job)
         if not jobs and self._pods.problem:
-            # The informers back off by themselves: what they read is taken as often as ever.
+            # The informers have their own backoff, so the poll does not slow down.
             raise UnavailableError(self._pods.problem, retry_after_ms=0)
         return Records(jobs=jobs)
 
     def problem(self) -> str:
-        """See ``Scheduler.problem``."""
+        """Return the reason of missing data; empty if it is complete."""
         if self._pods.problem:
             return self._pods.problem
         problem = next((informer.problem for _, informer in self._owners if informer.problem), "")
         return f"{problem}; jobs are reported without the missing data" if problem else ""
 
     def close(self) -> None:
-        """See ``Scheduler.close``."""
+        """Stop the informers."""
         for informer in self._informers():
             informer.stop()
 
@@ -113,7 +113,7 @@ class KubernetesScheduler(Scheduler):
         self._cluster_state.pods(together, now_ms, behind)
 
     def _changes(self, job: Job) -> list[JobRecord]:
-        """The unreported part of a job: its record, and the replicas that changed."""
+        """Return the unreported part of a job: its record, and the replicas that changed."""
         key = job.root.key
         sent = self._sent.setdefault(key, {})
         head = job_record(job, self._cluster, self._user_label)
@@ -144,7 +144,7 @@ def _changed(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: J
 
 
 def _unknown_job(lost: SavedJob) -> JobRecord:
-    """The record of a job that ended unobserved and no longer exists in the cluster."""
+    """Return the record of a job that ended unobserved and no longer exists in the cluster."""
     last = {place.replica: (uid, place) for uid, place in lost.pods.items()}
     replicas: list[ReplicaRecord | str] = [
         ReplicaRecord(name=name, attempt=place.first + place.runs - 1, pod_id=uid, state=JobState.UNKNOWN)

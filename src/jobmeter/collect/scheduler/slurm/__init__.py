@@ -1,1 +1,1 @@
-"""Slurm: its controller has current and recent jobs, its accounting database all of them."""
+"""Slurm: the controller has current and recent jobs, the accounting database all of them."""

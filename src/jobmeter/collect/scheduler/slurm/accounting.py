@@ -1,6 +1,8 @@
-"""Parses ``sacct``: every attempt of a job, with its steps and tasks. Parsable text: its columns outlive versions.
+"""Parse ``sacct``: every attempt of a job, with its steps and tasks.
 
-(22.05's JSON gives an exit code of 0 for a job that failed with 3.)
+Uses parsable text, whose columns outlive versions.
+
+(22.05's JSON gives an exit code of 0 for a job that failed with 3.).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +21,13 @@ ARGUMENTS = ("--noheader", "--duplicates", "--parsable2", f"--delimiter={DELIMIT
 """With ``SLURM_TIME_FORMAT=%s`` in the environment, which makes epoch seconds of its times."""
 
 _UNNAMED = "allocation"
-"""What ``sacct`` shows while the database has no name yet: a job's row is written in parts."""
+"""Placeholder of ``sacct`` while the database has no name yet: a job's row is written in parts."""
 
 Row = Mapping[str, str]
 
 
 def parse_accounting(text: str) -> dict[int, SlurmJob]:
-    """By number, the jobs that ``sacct`` with ``ARGUMENTS`` printed."""
+    """Parse the jobs that ``sacct`` with ``ARGUMENTS`` printed, by number."""
     allocations: dict[int, list[tuple[Row, list[Step]]]] = {}
     for line in text.splitlines():
         values = line.split(DELIMITER)
@@ -65,12 +67,12 @@ def _facts(number: int, rows: Sequence[tuple[Row, list[Step]]]) -> SlurmJob:
 
 
 def _of_one_job(rows: Sequence[tuple[Row, Attempt]]) -> Iterable[Attempt]:
-    """The attempts of the latest job of a number: a cluster that lost its state gives the same numbers out again."""
+    """Return the attempts of the latest job of a number: a cluster that lost its state reuses numbers."""
     first = len(rows) - 1
     while first and rows[first - 1][1].state in REQUEUED and _same(rows[first - 1][0], rows[first][0]):
         first -= 1
     attempts = [attempt for _, attempt in rows[first:]]
-    # A run that was requeued before it began is no attempt.
+    # A run that was requeued before it began is not an attempt.
     return [attempt for attempt in attempts[:-1] if attempt.start is not None] + attempts[-1:]
 
 

@@ -1,4 +1,4 @@
-"""Runs Slurm's commands, with limits of time and of output."""
+"""Run Slurm's commands, with limits of time and output."""
 
 import os
 import shutil
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 
 SECONDS = 60.0
-"""How long a command may take: without a controller every one fails after about ten seconds."""
+"""Longest run time of a command in seconds: without a controller each fails after about ten."""
 MOST_BYTES = 256 * 2**20
 
 
 def find(name: str) -> str:
-    """Where a command is. Raises ConfigurationError where it is not on the path."""
+    """Find a command. Raises ConfigurationError if it is not on the path."""
     found = shutil.which(name)
     if found is None:
         raise ConfigurationError(
@@ -23,7 +23,7 @@ def find(name: str) -> str:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> bytes:
-    """The output of a command. Raises UnavailableError with its message when it fails or takes too long."""
+    """Return the output of a command. Raises UnavailableError with its message when it fails or takes too long."""
     name = command[0].rpartition("/")[2]
     try:
         with subprocess.Popen(
@@ -42,7 +42,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
         raise UnavailableError(f"{name} cannot be started: {error}") from error
     if process.returncode:
         said = complaint.decode(errors="replace").strip().splitlines()
-        raise UnavailableError(f"{name} failed with status {process.returncode}: {said[-1] if said else 'no word'}")
+        raise UnavailableError(f"{name} failed with status {process.returncode}: {said[-1] if said else 'no message'}")
     if len(output) > MOST_BYTES:
         raise LimitExceededError(f"{name} printed more than {MOST_BYTES} bytes")
     return output

@@ -1,6 +1,6 @@
-"""The components of heterogeneous jobs: each is a job of Slurm, and a step may span several of them.
+"""Components of heterogeneous jobs: each is a job of Slurm, and a step may span several of them.
 
-https://slurm.schedmd.com/heterogeneous_jobs.html
+https://slurm.schedmd.com/heterogeneous_jobs.html.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +12,10 @@ _SCRIPTS = frozenset({"batch", "interactive"})
 
 
 class Components:
-    """The components that are known now, by the heterogeneous job and their place in it."""
+    """Known components, by heterogeneous job and place."""
 
     def __init__(self, jobs: Iterable[SlurmJob]) -> None:
-        """``jobs`` are all that are known, with the steps that the accounting has of them."""
+        """``jobs`` are all known ones, with their steps in the accounting."""
         self._known: Mapping[tuple[int, int], SlurmJob] = {
             # The accounting shows the first component without its place until it has begun.
             one.component or (one.number, 0): one
@@ -23,9 +23,9 @@ class Components:
         }
 
     def with_ranks(self, facts: SlurmJob) -> SlurmJob:
-        """A job whose steps have the ranks that their tasks have in the whole heterogeneous job.
+        """Return a job whose steps have the ranks of their tasks in the whole heterogeneous job.
 
-        The steps of a component are left out while those of an earlier one are unknown.
+        The steps of a component are left out while the steps of an earlier one are unknown.
         """
         if facts.component is None or facts.component[1] == 0:
             return facts
@@ -40,7 +40,7 @@ def _from_the_end(attempts: Sequence[Attempt]) -> Iterable[tuple[int, Attempt]]:
 
 
 def _earlier(components: Sequence[SlurmJob | None], back: int) -> list[Attempt] | None:
-    """Return this attempt of the earlier components, which are requeued together. None where one of them is unknown."""
+    """Return this attempt of the earlier components, which are requeued together; None if one of them is unknown."""
     found = [one.attempts[-back] if one is not None and back <= len(one.attempts) else None for one in components]
     attempts = [one for one in found if one is not None]
     if len(attempts) < len(found) or not attempts[0].steps:

@@ -20,11 +20,11 @@ Document = Mapping[str, Any]
 _GPUS = re.compile(r"gpu(?::(?P<type>[^:(,]+))?:\d+\(IDX:(?P<list>[\d,-]*)\)")
 _NONE = frozenset({"", "None", "(null)"})
 _NO_VALUE = 0xFFFFFFFC
-"""Slurm's own numbers for "nothing", "infinite" and the like are this and above, in 32 bits."""
+"""Smallest of Slurm's special numbers for "nothing", "infinite" and the like, in 32 bits."""
 
 
 def parse_jobs(body: bytes) -> list[SlurmJob]:
-    """The jobs of an answer; invalid entries are left out. Raises UnavailableError for an invalid answer."""
+    """Parse the jobs of an answer; invalid entries are skipped. Raises UnavailableError for an invalid answer."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -78,7 +78,7 @@ def _attempt(job: Document) -> Attempt:
     begun = state not in {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
     start = (_number(job, "start_time") or None) if begun else None
     end = (_number(job, "end_time") or None) if begun and state not in _UNENDED else None
-    # A job cancelled in the queue has the time of that as its start, and no node.
+    # For a job cancelled in the queue the start is the time of cancelling, and there is no node.
     nodes = expand(_text(job, "nodes"))
     return Attempt(
         state=state,
@@ -94,7 +94,7 @@ _UNENDED = LIVE | {"CONFIGURING"}
 
 
 def _state(job: Document) -> str:
-    """The base state. A completing job still has processes: its end is reported later."""
+    """Return the base state. A completing job still has processes: its end is reported later."""
     raw = job.get("job_state")
     states = [str(state) for state in raw] if isinstance(raw, list) else [str(raw or "")]
     for flag in ("COMPLETING", "CONFIGURING", "REQUEUE_HOLD", "SPECIAL_EXIT"):
@@ -118,13 +118,13 @@ def _exit(value: object) -> Exit:
         signal = value.get("signal")
         name = "id" if isinstance(signal, dict) and "id" in signal else "signal_id"
         return Exit(code, (_number(signal, name) or 0) if isinstance(signal, dict) else 0)
-    # As wait() gives it: the code in the second byte, the signal in the lowest seven bits.
+    # As wait() returns it: the code in the second byte, the signal in the lowest seven bits.
     status = value if isinstance(value, int) else 0
     return Exit((status >> 8) & 0xFF, status & 0x7F)
 
 
 def _gpus(job: Document) -> dict[str, tuple[int, ...]]:
-    """By node, the GPUs that the job has there; ``gres_detail`` has one entry a node, in the order of the nodes."""
+    """Return the job's GPUs by node; ``gres_detail`` has one entry per node, in the order of the nodes."""
     details = job.get("gres_detail") or ()
     nodes = expand(_text(job, "nodes"))
     if not isinstance(details, list) or len(details) != len(nodes):
@@ -134,7 +134,7 @@ def _gpus(job: Document) -> dict[str, tuple[int, ...]]:
 
 
 def gpu_indices(detail: str) -> tuple[int, ...]:
-    """The GPUs that a text such as ``gpu:h200:2(IDX:0-1)`` names."""
+    """Parse the GPUs of a text such as ``gpu:h200:2(IDX:0-1)``."""
     return tuple(number for match in _GPUS.finditer(detail) for number in indices(match["list"]))
 
 
@@ -144,7 +144,7 @@ def _gpu_type(job: Document) -> str:
 
 
 def _number(job: Document, name: str, *, none: bool = False) -> int | None:
-    """A whole number in any of its shapes; None where it is not set, infinite, or one of Slurm's for "nothing"."""
+    """Parse a whole number in any of its shapes; None if it is not set, infinite, or a special number."""
     value = job.get(name)
     if isinstance(value, dict):
         if value.get("set") is False or value.get("infinite") or (none and value.get("set") is not True):

@@ -1,4 +1,4 @@
-"""The GPUs of jobs, where the list of jobs lacks them."""
+"""GPUs of jobs, if the list of jobs lacks them."""
 
 import logging
 import re
@@ -27,7 +27,7 @@ class Devices:
         self._cache: dict[tuple[int, int | None], Gpus] = {}
 
     def cached(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
-        """The jobs, with their GPUs where those are known."""
+        """Add the cached GPUs to jobs."""
         lacking = [job for job in jobs if job.gpu_count and not job.gpus and job.now.state in LIVE]
         keys = {_key(job) for job in lacking}
         self._cache = {key: gpus for key, gpus in self._cache.items() if key in keys}
@@ -37,7 +37,7 @@ class Devices:
         return [replace(job, gpus=self._cache.get(_key(job), job.gpus)) for job in jobs]
 
     def _read(self, numbers: Sequence[int]) -> dict[int, Gpus]:
-        """The GPUs of these jobs: one command, for it takes the number of one job or shows them all."""
+        """Read the GPUs of these jobs with one command, which takes one job's number or shows all jobs."""
         only = [str(number) for number in numbers] if len(numbers) == 1 else []
         try:
             text = commands.run([self._scontrol, "--all", "show", "job", "--details", "--oneliner", *only])
@@ -48,9 +48,9 @@ class Devices:
 
 
 def parse_details(lines: Iterable[str]) -> dict[int, Gpus]:
-    """By job and node, the GPUs that the lines of ``scontrol show job --details --oneliner`` name.
+    """Parse ``scontrol show job --details --oneliner`` to GPUs by job and node.
 
-    A job in two lines has none: a user's text may have a line break in it.
+    A job in two lines gets no GPUs: a user's text may contain a line break.
     """
     found: dict[int, Gpus] = {}
     for line in lines:
@@ -62,7 +62,7 @@ def parse_details(lines: Iterable[str]) -> dict[int, Gpus]:
 
 def _of_line(line: str) -> Gpus:
     found: Gpus = {}
-    # The text before it may be the user's: a job's name.
+    # The preceding text may be the user's: a job's name.
     for nodes, detail in _PLACE.findall(line[line.rfind(" JOB_GRES=") :]):
         if gpus := gpu_indices(detail):
             found.update(dict.fromkeys(expand(nodes), gpus))

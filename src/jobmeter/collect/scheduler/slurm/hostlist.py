@@ -4,13 +4,13 @@ import re
 from itertools import product
 
 MOST = 65_536
-"""Names in one list; a longer one is cut, so that a broken answer costs no memory."""
+"""Most names in one list; a longer one is truncated, so that a broken answer costs no memory."""
 _ITEM = re.compile(r"((?:[^,\[\]]|\[[^\]]*\])+)")
 _PART = re.compile(r"\[([^\]]*)\]|([^\[]+)")
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """The names, in Slurm's order; none for a text that means "no node"."""
+    """Return the names, in Slurm's order; empty for a text that means "no node"."""
     if not text or text.lower() in {"(null)", "none", "none assigned", "n/a"}:
         return ()
     names: list[str] = []
@@ -39,6 +39,6 @@ def _numbers(ranges: str) -> list[str]:
 
 
 def indices(text: str) -> tuple[int, ...]:
-    """The numbers of a list such as ``0-2,5``; none for any other text."""
+    """Parse the numbers of a list such as ``0-2,5``; empty for any other text."""
     found = _numbers(text.strip()) if text.strip() else []
     return tuple(int(one) for one in found if one.isdigit())

@@ -1,4 +1,4 @@
-"""Slurm as a kind of scheduler: how its controller and its accounting are queried."""
+"""Slurm as a kind of scheduler: queries of its controller and its accounting."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SystemClock
 
 _BATCH = 1_000
-"""Jobs in one query of ``sacct``: a command line has a limit."""
+"""Most jobs in one query of ``sacct``: a command line has a limit."""
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 
 
@@ -59,13 +59,13 @@ KIND = Kind(
         Option(
             "rest",
             "URL",
-            "slurmrestd instead of squeue: http://HOST:PORT or unix:/PATH; its token is taken from SLURM_JWT.",
+            "slurmrestd instead of squeue: http://HOST:PORT or unix:/PATH; its token comes from SLURM_JWT.",
             "SLURM_REST",
         ),
         Option(
             "rest-token-file",
             "FILE",
-            "File with the token, read at each query, so that it can be renewed (SLURM_REST_TOKEN_FILE).",
+            "File with the token, read at each query so that it can be renewed (SLURM_REST_TOKEN_FILE).",
             "SLURM_REST_TOKEN_FILE",
         ),
     ),

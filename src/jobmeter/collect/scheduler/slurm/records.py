@@ -14,8 +14,8 @@ _MEANING = {
     "BOOT_FAIL": "a node did not start",
     "DEADLINE": "it could not end before its deadline",
     "NODE_FAIL": "a node that it ran on failed",
-    "OUT_OF_MEMORY": "the kernel ended a process at the job's limit of memory",
-    "PREEMPTED": "it made way for another job",
+    "OUT_OF_MEMORY": "the kernel killed a process at the job's memory limit",
+    "PREEMPTED": "it was preempted by another job",
     "REVOKED": "it runs in another cluster of the federation",
 }
 _MOST_REPLICAS = 65_536
@@ -23,7 +23,7 @@ _OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
 
 def job_state(state: str) -> JobState:
-    """Our state for one of Slurm's (https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES)."""
+    """Convert a state of Slurm (https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES)."""
     if state in LIVE:
         return JobState.RUNNING
     if state in WAITING:
@@ -36,9 +36,9 @@ def job_state(state: str) -> JobState:
 
 
 def records(facts: SlurmJob, cluster: str) -> list[JobRecord]:
-    """The records of a job; the first one of several reports the start of its first attempt.
+    """Build the records of a job; the first one of several reports the start of its first attempt.
 
-    Empty where Slurm's names are illegal here.
+    Empty if Slurm's names are illegal here.
     """
     attempts = list(_numbered(facts))
     full = _job(facts, cluster, attempts)
@@ -77,7 +77,7 @@ def _job(facts: SlurmJob, cluster: str, attempts: Sequence[tuple[int, Attempt]])
 
 
 def _numbered(facts: SlurmJob) -> Iterator[tuple[int, Attempt]]:
-    """The attempts that have begun, with the number that their tasks have in SLURM_RESTART_COUNT."""
+    """Yield the attempts that have begun, with their number in SLURM_RESTART_COUNT."""
     begun = [attempt for attempt in facts.attempts if attempt.start is not None]
     last = len(begun) - 1
     if facts.restarts is not None:
@@ -90,7 +90,7 @@ def _numbered(facts: SlurmJob) -> Iterator[tuple[int, Attempt]]:
 
 
 def _nodes_of_ranks(facts: SlurmJob, attempt: Attempt) -> dict[int, str]:
-    """The node of each rank that a step has, empty where it is unknown. A job's script is a task of rank 0."""
+    """Return the node of each rank of a step, empty if unknown. A job's script is a task of rank 0."""
     nodes: dict[int, str] = {}
     for step in sorted(attempt.steps, key=lambda step: step.tasks, reverse=True):
         for place in range(min(step.tasks, _MOST_REPLICAS - len(nodes))):
@@ -123,12 +123,12 @@ def _replicas(facts: SlurmJob, cluster: str, number: int, attempt: Attempt) -> I
 
 
 def _node(nodes: Sequence[str], tasks: int, place: int) -> str:
-    """The node of a step's task, empty where unknown: Slurm gives only the number of tasks on each node."""
+    """Return the node of a step's task, empty if unknown: Slurm only gives the number of tasks on each node."""
     if len(nodes) == 1:
         return nodes[0]
     if tasks == len(nodes):
         return nodes[place]
-    # The first task is on the first node, however the others are laid out.
+    # The first task is on the first node, whatever the layout of the others.
     return nodes[0] if place == 0 and nodes else ""
 
 
@@ -140,13 +140,13 @@ def _reason(attempt: Attempt, *, latest: bool) -> str:
 
 
 def _error(facts: SlurmJob) -> str:
-    """Slurm's state of the end and its meaning; empty for a successful job."""
+    """Return Slurm's state at the end and its meaning; empty for a successful job."""
     now = facts.now
     if now.state == "COMPLETED":
         return ""
     if now.state == "TIMEOUT":
         limit = "" if facts.time_limit is None else f" of {facts.time_limit} min"
-        return f"TIMEOUT: it ran into its limit of time{limit}"
+        return f"TIMEOUT: it exceeded its time limit{limit}"
     if now.state == "CANCELLED":
         return f"CANCELLED by {now.by}" if now.by else "CANCELLED"
     if now.state in _MEANING:
@@ -181,7 +181,7 @@ def _labels(facts: SlurmJob, cluster: str) -> dict[str, str]:
 
 
 def _share(facts: SlurmJob, tasks: int) -> dict[str, int | float | str] | None:
-    """The resources of one task: an even share of the job's request. GPUs only where they divide evenly."""
+    """Return the resources of one task: an even share of the job's request. GPUs only if they divide evenly."""
     share: dict[str, int | float | str] = {}
     if facts.cpus is not None:
         share["cpu"] = facts.cpus / tasks
@@ -194,9 +194,9 @@ def _share(facts: SlurmJob, tasks: int) -> dict[str, int | float | str] | None:
 
 
 def _allocations(facts: SlurmJob, cluster: str, attempt: Attempt) -> list[AllocationRecord]:
-    """The GPUs that Slurm gave the job, each held by the only task of its node.
+    """Return the GPUs that Slurm allocated to the job, each for the only task of its node.
 
-    A node with several tasks is left out: only their environment says which task has which GPU.
+    A node with several tasks is left out: only their environment tells the GPU of each task.
     """
     start = _ms(attempt.start)
     nodes = _nodes_of_ranks(facts, attempt)
@@ -229,12 +229,12 @@ def _text(value: int | None) -> str:
 
 
 def oom_steps(attempt: Attempt) -> list[str]:
-    """The steps of an attempt in which the kernel ended a process at the limit of memory, in Slurm's order."""
+    """Return the steps of an attempt in which the kernel killed a process at the memory limit, in Slurm's order."""
     return [step.id for step in attempt.steps if step.state == _OUT_OF_MEMORY]
 
 
 def job_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
-    """An event for each step that ran out of memory: a script may go on, and its job be COMPLETED or FAILED."""
+    """Yield an event for each step that ran out of memory: the script may continue, whatever its job's state."""
     for attempt in facts.attempts:
         for step in attempt.steps:
             ended = step.end if step.end is not None else attempt.end
@@ -247,5 +247,5 @@ def job_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
                 node=step.nodes[0] if len(step.nodes) == 1 else "",
                 level=Level.ERROR,
                 reason="OOMKilled",
-                message=f"Step {step.id} ran out of memory: the kernel ended a process at the limit of memory.",
+                message=f"Step {step.id} ran out of memory: the kernel killed a process at the memory limit.",
             )

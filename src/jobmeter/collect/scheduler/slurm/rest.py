@@ -1,4 +1,4 @@
-"""slurmrestd: the controller's jobs over HTTP or a Unix socket (https://slurm.schedmd.com/rest.html)."""
+"""Client of slurmrestd: the controller's jobs over HTTP or a Unix socket (https://slurm.schedmd.com/rest.html)."""
 
 import socket
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.time import Clock
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(47, 37, -1))
-"""The versions that are tried, newest first: 38 came with Slurm 22.05. A server supports three or four of them."""
+"""Versions to try, newest first: 38 came with Slurm 22.05. A server supports three or four of them."""
 _UNIX = "unix:"
 _REFUSED = frozenset({401, 403})
 
 
 class _UnixConnection(HTTPConnection):
-    """A connection to a socket in the file system."""
+    """Connection to a socket in the file system."""
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=SECONDS)
@@ -47,10 +47,10 @@ class _UnixPool(HTTPConnectionPool):
 
 
 class Rest:
-    """A client of slurmrestd, with the token that ``token`` gives at each call."""
+    """Client of slurmrestd, with the token that ``token`` returns at each call."""
 
     def __init__(self, address: str, clock: Clock, token: Callable[[], Token | None]) -> None:
-        """``address`` is ``http(s)://host:port`` or ``unix:/path``. Raises ConfigurationError for another one."""
+        """``address`` is ``http(s)://host:port`` or ``unix:/path``. Raises ConfigurationError for any other."""
         self._address = address.rstrip("/")
         self._clock = clock
         self._token = token
@@ -60,11 +60,11 @@ class Rest:
         elif address.startswith(("http://", "https://")):
             self._pool, self._base = urllib3.PoolManager(timeout=SECONDS), self._address
         else:
-            raise ConfigurationError(f"--rest {address!r} is not an address such as http://host:6820 or unix:/path")
+            raise ConfigurationError(f"--rest {address!r} must be an address such as http://host:6820 or unix:/path")
         self._version = ""
 
     def jobs(self) -> bytes:
-        """The body of the controller's list of jobs. Raises UnavailableError when there is none."""
+        """Return the body of the controller's list of jobs. Raises UnavailableError without one."""
         for version in (self._version,) if self._version else VERSIONS:
             body = self._get(f"/slurm/{version}/jobs")
             if body is not None:
@@ -72,11 +72,11 @@ class Rest:
                 return body
         spoken, self._version = self._version, ""
         raise UnavailableError(
-            f"slurmrestd at {self._address} does not speak {spoken or f'any of {VERSIONS[-1]} to {VERSIONS[0]}'}"
+            f"slurmrestd at {self._address} does not support {spoken or f'any of {VERSIONS[-1]} to {VERSIONS[0]}'}"
         )
 
     def _get(self, path: str) -> bytes | None:
-        """The body of an answer, None for a path that is unknown there."""
+        """Return the body of an answer; None for an unknown path."""
         token = self._token()
         headers = token.headers() if token else {}
         status, body = get("slurmrestd", self._address, self._pool, self._base + path, headers, MOST_BYTES)
@@ -89,9 +89,9 @@ class Rest:
 
 
 def _refusal(token: Token | None, status: int, now_ms: int) -> str:
-    """Why the token was refused, by the answer and the token itself; empty where unknown.
+    """Return the reason why the token was refused, by the answer and the token itself; empty if unknown.
 
-    slurmrestd passes the token to the controller, and answers 500 where that one rejects it.
+    slurmrestd passes the token to the controller, and answers 500 if the controller rejects it.
     """
     if token is None:
         return f"requires a token ({status}): give one in SLURM_JWT or --rest-token-file" if status in _REFUSED else ""

@@ -1,4 +1,4 @@
-"""A Slurm job in one form for all versions and both sources. Times in seconds."""
+"""Slurm job in one form for all versions and both sources. Times in seconds."""
 
 import re
 from dataclasses import dataclass, field
@@ -23,23 +23,23 @@ _COMPONENT = re.compile(r"(\d+)\+(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a job or a step ended: its exit code, and the signal that ended it (0: none)."""
+    """End of a job or a step: its exit code, and the signal that ended it (0: none)."""
 
     code: int = 0
     signal: int = 0
 
     @property
     def status(self) -> int:
-        """As a shell tells it: the code, or 128 and the signal."""
+        """Status as a shell shows it: the code, or 128 plus the signal."""
         return 128 + self.signal if self.signal and not self.code else self.code
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of an attempt: ``id`` is ``batch``, ``interactive`` or its number. Nodes by name, in Slurm's order.
+    """Step of an attempt: ``id`` is ``batch``, ``interactive`` or its number. Nodes by name, in Slurm's order.
 
     ``first`` is the rank of its first task: above 0 only in a step that spans several components of a heterogeneous
-    job. The ranks of such a step go on from one component to the next.
+    job, whose ranks continue from one component to the next.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One run of a job, from its start on. ``start`` None: it has not started."""
+    """Run of a job, from its start on; ``start`` is absent before that."""
 
     state: str
     submit: int | None = None
@@ -67,10 +67,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """A job. Memory in bytes, the limit of time in minutes; None or empty where Slurm does not say.
+    """Job of Slurm. Memory in bytes, the time limit in minutes; None or empty if Slurm gives no value.
 
     ``label`` is the number that Slurm's commands show: ``8``, ``2_1`` of an array, ``6+1`` of a heterogeneous job.
-    ``gpus`` are those of each node, as indices. ``restarts`` is None where only the database has the job.
+    ``gpus`` are each node's, as indices. ``restarts`` is absent if only the database has the job.
     """
 
     number: int
@@ -94,9 +94,9 @@ class SlurmJob:
 
     @property
     def component(self) -> tuple[int, int] | None:
-        """The number of the heterogeneous job that this is a component of, and its place there; None for any other.
+        """Heterogeneous job to which this component belongs, and its place there; None for any other job.
 
-        Component 0 has the job's script; the others have no task but those of steps.
+        Component 0 has the job's script; the others only have tasks of steps.
         """
         match = _COMPONENT.fullmatch(self.label)
         return (int(match[1]), int(match[2])) if match else None
@@ -108,5 +108,5 @@ class SlurmJob:
 
     @property
     def over(self) -> bool:
-        """Whether the latest attempt has ended and no other one is to follow."""
+        """True if the latest attempt has ended and no other one will follow."""
         return self.now.state not in LIVE and self.now.state not in WAITING

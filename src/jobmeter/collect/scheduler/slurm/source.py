@@ -1,4 +1,4 @@
-"""A cluster of Slurm as a ``Scheduler``: the controller is polled every interval, the database for changed jobs."""
+"""Slurm cluster as a ``Scheduler``: the controller is polled every interval, the database for changed jobs."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -16,13 +16,13 @@ from jobmeter.errors import UnavailableError
 from jobmeter.model.record import EventRecord, JobRecord, Records
 
 _BACK_MS = 24 * 3_600_000
-"""The range of the first query."""
+"""Range of the first query."""
 _MARGIN_MS = 600_000
-"""How far before the last answer a later start queries: the database is updated late."""
+"""Time before the last answer from which a restarted program queries: the database is updated late."""
 _LONGEST_BACK_MS = 30 * 24 * 3_600_000
 _TRIES_RUNNING = 3
 _TRIES_ENDED = 60
-"""How often the database is queried again for a job whose end it does not have yet."""
+"""Queries of the database for a job whose end it does not have yet."""
 _STATE = "slurm.json"
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ JobsByNumber = Mapping[int, SlurmJob]
 
 
 class Database(msgspec.Struct, frozen=True):
-    """Queries of the accounting: for these jobs, or for all of the last so many seconds."""
+    """Queries of the accounting: for given jobs, or for all of the last seconds."""
 
     of_jobs: Callable[[list[int]], JobsByNumber]
     of_seconds: Callable[[int], JobsByNumber]
@@ -43,23 +43,23 @@ class _SavedState(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Job:
-    """The last state of a job, reported or not. ``tries`` limits further queries of the accounting for it."""
+    """Last state of a job, reported or not. ``tries`` limits further queries of the accounting for it."""
 
     current: SlurmJob
     accounted: SlurmJob | None = None
     tries: int = _TRIES_RUNNING
     sent: bytes = b""
     events: int = 0
-    """How many of its events were sent."""
+    """Number of its events that were sent."""
 
     @property
     def final(self) -> bool:
-        """Whether its state is final."""
+        """True if its state is final."""
         return self.current.over or (self.accounted is not None and self.accounted.over)
 
 
 class SlurmScheduler(Scheduler):
-    """See ``Scheduler``. ``queue`` gives the controller's jobs, ``database`` None means that there is none."""
+    """Scheduler of a Slurm cluster. ``queue`` returns the controller's jobs; ``database`` may be absent."""
 
     def __init__(
         self, cluster: str, queue: Callable[[], list[SlurmJob]], database: Database | None, state: Path | None = None
@@ -73,7 +73,7 @@ class SlurmScheduler(Scheduler):
         self._silent = ""
 
     def poll(self, now_ms: int) -> Records:
-        """See ``Scheduler.poll``."""
+        """Return the changes since the last call."""
         listed = {facts.number: facts for facts in self._queue()}
         if self._answered_ms is not None:
             # The records of the last answer are in the outbox by now.
@@ -93,7 +93,7 @@ class SlurmScheduler(Scheduler):
         return Records(jobs=found, events=events)
 
     def close(self) -> None:
-        """See ``Scheduler.close``: each command that it starts has ended with its call."""
+        """Do nothing: each command has ended with its call."""
 
     def _observe(self, number: int, facts: SlurmJob) -> None:
         job = self._jobs.get(number)
@@ -118,7 +118,7 @@ class SlurmScheduler(Scheduler):
             job.tries = 0
 
     def _accounts(self, listed: Mapping[int, SlurmJob], now_ms: int) -> JobsByNumber:
-        """Jobs from the accounting; none while it does not answer, which is logged once."""
+        """Return jobs from the accounting; empty while it does not answer, which is logged once."""
         if self._database is None:
             return {}
         try:
@@ -132,7 +132,7 @@ class SlurmScheduler(Scheduler):
                         self._jobs[number].tries -= 1
         except UnavailableError as error:
             if error.message != self._silent:
-                _log.warning("%s; the controller's data is reported meanwhile", error.message)
+                _log.warning("%s; only the controller's data is reported meanwhile", error.message)
             self._silent = error.message
             return {}
         if self._silent:
@@ -141,7 +141,7 @@ class SlurmScheduler(Scheduler):
         return accounted
 
     def _to_account(self, listed: Mapping[int, SlurmJob]) -> list[int]:
-        """The jobs to query: those that changed, incomplete ones, and those that the controller dropped."""
+        """Return the jobs to query: changed and incomplete ones, and those that the controller dropped."""
         numbers = set()
         for number, facts in listed.items():
             job = self._jobs.get(number)
@@ -152,7 +152,7 @@ class SlurmScheduler(Scheduler):
                 numbers.add(number)
         gone = self._jobs.keys() - listed.keys()
         numbers |= {number for number in gone if not self._jobs[number].final}
-        # The ranks of a component's tasks depend on the steps of the others at the same time.
+        # The ranks of a component's tasks depend on simultaneous steps of the others.
         whole = {_heterogeneous(listed[number]) for number in numbers & listed.keys()} - {None}
         return sorted(numbers | {number for number, facts in listed.items() if _heterogeneous(facts) in whole})
 
@@ -166,7 +166,7 @@ class SlurmScheduler(Scheduler):
         return fresh if first_time else fresh[-1:]
 
     def _events(self, job: _Job, facts: SlurmJob) -> list[EventRecord]:
-        """New events; a step's state comes from the accounting and is final."""
+        """Return new events; a step's state comes from the accounting and is final."""
         events = list(job_events(facts, self._cluster))
         fresh, job.events = events[job.events :], len(events)
         return fresh
@@ -184,12 +184,12 @@ class SlurmScheduler(Scheduler):
 
 
 def _identity(facts: SlurmJob) -> tuple[object, ...]:
-    """The identity of a job besides its number, which Slurm may reuse."""
+    """Return the identity of a job besides its number, which Slurm may reuse."""
     return facts.user, facts.restarts is not None and not facts.restarts and facts.now.submit
 
 
 def _heterogeneous(facts: SlurmJob) -> int | None:
-    """The number of the heterogeneous job that a job is a component of."""
+    """Return the number of the heterogeneous job to which a job belongs."""
     return facts.component[0] if facts.component else None
 
 
@@ -198,14 +198,14 @@ def _moment(facts: SlurmJob) -> tuple[object, ...]:
 
 
 def _agree(current: SlurmJob, accounted: SlurmJob) -> bool:
-    """Whether the accounting is as current as the controller, steps included."""
+    """True if the accounting is as current as the controller, including steps."""
     if current.over:
         return accounted.over and accounted.now.end is not None and bool(accounted.name)
     return bool(accounted.now.steps) and accounted.now.start == current.now.start
 
 
 def _merged(current: SlurmJob, accounted: SlurmJob | None) -> SlurmJob:
-    """Merges the controller's state of the job with the accounting's attempts and steps."""
+    """Merge the controller's state of the job with the accounting's attempts and steps."""
     if accounted is None or accounted is current:
         return current
     if current.restarts is None:
@@ -236,5 +236,5 @@ def _joined(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...]:
         return (*before, now)
     if same.state != now.state:
         return (*before, replace(now, steps=same.steps))
-    # For a cancelled job the controller gives the signal, the accounting 0:0: the accounting's is used always.
+    # For a cancelled job the controller gives the signal, the accounting 0:0: the accounting's is always used.
     return (*before, replace(now, steps=same.steps, by=same.by, exit=same.exit or now.exit))

@@ -1,4 +1,4 @@
-"""The token for slurmrestd, from a file or the environment: https://slurm.schedmd.com/jwt.html."""
+"""Token for slurmrestd, from a file or the environment: https://slurm.schedmd.com/jwt.html."""
 
 import base64
 import binascii
@@ -15,35 +15,35 @@ _MOST_BYTES = 65_536
 
 
 class _Claims(msgspec.Struct):
-    """``exp`` is when the token expires, ``sun`` its Slurm user."""
+    """Claims: ``exp`` is the expiry of the token, ``sun`` its Slurm user."""
 
     exp: float | None = None
     sun: str = ""
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A token, and ``source``, where it is from. ``user`` is whom it is sent for."""
+    """Token with its ``source``. ``user`` is sent with it."""
 
     text: str
     user: str
     source: str
 
     def headers(self) -> dict[str, str]:
-        """What a request is sent with."""
+        """Return the headers of a request."""
         return {"X-SLURM-USER-TOKEN": self.text, "X-SLURM-USER-NAME": self.user}
 
     def problem(self, now_ms: int) -> str:
-        """Why it is invalid at that time; empty where it may be valid."""
+        """Return the reason why it is invalid at that time; empty if it may be valid."""
         end = _claims(self.text).exp
         if end is None or end * 1000 > now_ms:
             return ""
-        return f"the token of {self.source} expired at {iso(round(end * 1000))}; make another one (`scontrol token`)"
+        return f"the token of {self.source} expired at {iso(round(end * 1000))}; create a new one (`scontrol token`)"
 
 
 def read_token(environment: Mapping[str, str], file: str | None) -> Token | None:
-    """The token of ``file``, else of ``SLURM_JWT``; None where there is neither. Raises UnavailableError.
+    """Read the token of ``file``, else of ``SLURM_JWT``; None without both. Raises UnavailableError.
 
-    A file is read at each call, so that a token may be renewed there. It holds the token, or the line that ``scontrol
+    A file is read at each call, so that its token can be renewed. It contains the token, or the line that ``scontrol
     token`` prints: ``SLURM_JWT=...``.
     """
     text, source = environment.get(_VARIABLE, ""), _VARIABLE
@@ -57,16 +57,16 @@ def read_token(environment: Mapping[str, str], file: str | None) -> Token | None
     text = text.strip().removeprefix(f"{_VARIABLE}=").strip()
     if not text:
         if file is not None:
-            raise UnavailableError(f"there is no token of slurmrestd in {file}")
+            raise UnavailableError(f"{file} contains no slurmrestd token")
         return None
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise UnavailableError(f"the content of {source} is not a token of slurmrestd")
+        raise UnavailableError(f"the content of {source} is not a slurmrestd token")
     user = environment.get("SLURM_USER_NAME") or _claims(text).sun or environment.get("USER", "")
     return Token(text, user, source)
 
 
 def _claims(text: str) -> _Claims:
-    """The claims of the token; empty where they cannot be read."""
+    """Return the claims of the token; empty if they cannot be read."""
     part = text.split(".")[1] if text.count(".") == 2 else ""
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=_Claims)

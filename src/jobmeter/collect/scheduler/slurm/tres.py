@@ -9,7 +9,7 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """CPUs, bytes of memory, GPUs and their type; None or empty where nothing was said."""
+    """CPUs, bytes of memory, GPUs and their type; None or empty if not given."""
 
     cpus: int | None = None
     memory: int | None = None
@@ -18,7 +18,7 @@ class Resources:
 
 
 def parse_tres(text: str) -> Resources:
-    """What a list of resources says."""
+    """Parse a list of resources."""
     cpus = memory = gpus = typed = None
     kind = ""
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""The current usage of jobs and their members as cells: for the tables and the screens of ``jobmeter top``."""
+"""Current usage of jobs and their members as cells, for the tables and the screens of ``jobmeter top``."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,26 +25,26 @@ COLUMNS = (
     ("npu memory", "npu.memory.usage"),
 )
 SPARE = ("user", "node", "disk read", "net in", "disk write", "net out", "power", "npu memory", "gpu memory", "name")
-"""Columns that a narrow terminal drops, in this order."""
+"""Columns that a narrow terminal hides, in this order."""
 BUSY = ("gpu.utilization", "npu.utilization", "cpu.usage")
-"""Metrics of how busy a job is; the first that it has is used."""
+"""Metrics that measure how busy a job is; the first one available is used."""
 MISSING = "-"
 
 
 class Joined(NamedTuple):
-    """The values of several members as one; None where none of them was measured."""
+    """Combined value of several members; None if no member was measured."""
 
     value: float | None
     unit: str = ""
 
     @property
     def text(self) -> str:
-        """As people read it; a dash where it is unknown."""
+        """Value as text; a dash if unknown."""
         return quantity(self.value, self.unit)
 
 
 def joined(values: Sequence[LatestValue], metric: str) -> Joined:
-    """The members' values of a metric as one: together where the unit adds up, else their mean."""
+    """Combine the members' values of a metric: the sum if the unit adds up, else the mean."""
     found = [value for value in values if value.metric == metric]
     if not found:
         return Joined(None)
@@ -55,17 +55,17 @@ def joined(values: Sequence[LatestValue], metric: str) -> Joined:
 
 
 def load(values: Sequence[LatestValue]) -> list[float]:
-    """The sort key of the busiest jobs first."""
+    """Return the sort key by which the busiest jobs come first."""
     return [joined(values, metric).value or 0.0 for metric in BUSY]
 
 
 def cells(values: Sequence[LatestValue]) -> list[str]:
-    """Current usage, a cell for each of ``COLUMNS``."""
+    """Format the current usage, a cell for each of ``COLUMNS``."""
     return [joined(values, metric).text for _, metric in COLUMNS]
 
 
 def newest(api: Api, job: Job) -> list[LatestValue]:
-    """The newest values of a job's devices and replicas; none where it was deleted meanwhile."""
+    """Return the newest values of a job's devices and replicas; empty if it was deleted meanwhile."""
     try:
         return api.latest(job.id, by="device", project=job.project)
     except NotFoundError:
@@ -73,17 +73,17 @@ def newest(api: Api, job: Job) -> list[LatestValue]:
 
 
 def began(job: Job) -> int | None:
-    """When a job started, else when its first sample was taken."""
+    """Return the start of a job, else its first sample."""
     return job.start if job.start is not None else job.first_sample
 
 
 def ended(job: Job) -> int | None:
-    """When a job ended, else when its last sample was taken."""
+    """Return the end of a job, else its last sample."""
     return job.end if job.end is not None else job.last_sample
 
 
 def age(job: Job, now_ms: int) -> str:
-    """How long a job runs, or ran."""
+    """Format the run time of a job."""
     start, end = began(job), ended(job)
     until = end if job.state.finished and end is not None else now_ms
     return MISSING if start is None else duration(max(until - start, 0))
