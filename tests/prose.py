@@ -13,6 +13,7 @@ DONE_PACKAGES = {
     "registry",
     "store",
     "wire",
+    "access",
 }
 
 # A docstring starts with a verb or with the noun that it describes, never with one of these words.
