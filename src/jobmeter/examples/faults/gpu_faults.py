@@ -241,8 +241,9 @@ def _rests(made: Made) -> None:
 @whole(training)
 def _capped(made: Made) -> None:
     """Clocks that the power cap lowers a little."""
+    share = float(made.random.uniform(0.75, 0.85)) / made.shape.clock_share
     for replica, device in made.gpus:
-        made.series["gpu.clock.sm", replica, device] *= float(made.random.uniform(0.78, 0.85)) / made.shape.clock_share
+        made.series["gpu.clock.sm", replica, device] *= share
         made.series["gpu.power", replica, device] = made.noise(
             0.975 * made.shape.power_limit, 0.01 * made.shape.power_limit
         )
