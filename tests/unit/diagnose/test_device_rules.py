@@ -5,16 +5,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.diagnosed import Sampled, found
-from tests.fakes import NOW
+from tests.fakes import NOW, FakeRegistry, SetClock
 from tests.training import LEVELS, NVML, Training
 
 from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.stored import evaluate_nodes
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.build import START, draw_shape
 from jobmeter.examples.faults.gpu_faults import GPU_CLEAN, GPU_FAULTS
+from jobmeter.model.batch import SampleBatch
 from jobmeter.model.finding import Severity
-from jobmeter.model.job import JobState
+from jobmeter.model.job import JobState, Node
+from jobmeter.model.series import Series
+from jobmeter.model.task import DiagnosticTask, TaskState, TaskType
 from jobmeter.model.time import HOUR, MINUTE, SECOND
+from jobmeter.query.execute import Executor
+from jobmeter.settings import Limits
+from jobmeter.store.memory import MemoryStore
 
 WORK = frozenset({"gpu.utilization", "gpu.sm.active", "gpu.tensor.active", "gpu.power"})
 DEVICE = tuple(metric for metric in LEVELS if metric.startswith("gpu.") and "nvlink" not in metric)
@@ -199,3 +206,42 @@ def test_a_healthy_job_with_devices_of_any_shape_has_no_finding(name, seed):
     random = np.random.default_rng(seed)
     shape = draw_shape(random)
     assert examine(GPU_CLEAN[name](random, shape).case(), load()) == []
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(5, 60), st.sampled_from([0, 1]), st.floats(0.3, 0.7), st.floats(3e9, 7e10))
+def test_memory_that_a_job_left_on_a_node_is_found_by_a_task(interval, strangers, end, used):
+    """First a job computes there; then nobody does, and the memory stays."""
+    start = NOW - 3 * HOUR
+    time = np.arange(start, NOW, interval * SECOND)
+    left = time >= start + end * 3 * HOUR
+    values = {
+        "gpu.memory.usage": np.full(len(time), used),
+        "gpu.processes": np.where(left, strangers, 2.0),
+        "gpu.processes.foreign": np.where(left, strangers, 0.0),
+        "gpu.utilization": np.where(left, 0.0, 0.9),
+    }
+    store = MemoryStore()
+    for device, own in (("gpu0", values), ("gpu1", {**values, "gpu.memory.usage": np.where(left, 2e8, used)})):
+        for metric, value in own.items():
+            for job_id, part in (("j", ~left), ("", left)):
+                series = Series(metric, "lab", node="n1", device=device, job=job_id, replica="w-0" if job_id else "")
+                index = np.zeros(int(part.sum()), np.uint32)
+                store.append(SampleBatch([series], index, time[part], value[part]))
+    registry = FakeRegistry()
+    registry.stored_nodes.append(Node(name="n1", project="lab"))
+    executor = Executor(store, registry, SetClock(NOW), Limits())
+    task = DiagnosticTask(
+        id="t",
+        type=TaskType.NODE,
+        state=TaskState.RUNNING,
+        project="lab",
+        created=NOW,
+        start=start,
+        end=NOW,
+        nodes=["n1"],
+    )
+    [one] = evaluate_nodes(executor, task, NOW, load()).findings
+    assert (one.rule, one.subject.name) == ("gpu_leftover_memory", "n1/gpu0")
+    assert abs(one.start - (start + end * 3 * HOUR)) <= 2 * MINUTE
+    assert one.sentence.startswith("n1/gpu0 has ")
