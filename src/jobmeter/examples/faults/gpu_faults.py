@@ -73,7 +73,7 @@ def _one_device(base: Fault) -> Fault:
 
 @whole(_one_device(training))
 def _slice(made: Made) -> None:
-    """A small program on a large device, with the cores that it uses."""
+    """A small program on a large device, with hardly more cores than it uses."""
     replica, device = made.gpus[0]
     busy = float(made.random.uniform(0.03, 0.13))
     scale_work(made, busy / made.shape.busy, replica, device)
@@ -83,8 +83,8 @@ def _slice(made: Made) -> None:
     made.series["gpu.memory.utilization", replica, device] = made.noise(used / total, 0.002)
     cores = float(made.random.uniform(0.3, 0.95))
     made.series["cpu.usage", replica, ""] = made.noise(cores, 0.1 * cores)
-    made.series["cpu.limit", replica, ""][:] = 1.0
-    made.series["cpu.utilization", replica, ""] = made.noise(cores, 0.05 * cores)
+    made.series["cpu.limit", replica, ""][:] = 2.0
+    made.series["cpu.utilization", replica, ""] = made.noise(cores / 2, 0.05 * cores)
 
 
 def _slow_clock(made: Made, replica: str, device: str, share: float) -> None:
