@@ -27,18 +27,29 @@ LEVELS = {
     "gpu.temperature": 64.0,
     "gpu.memory.limit": 8e10,
     "gpu.throttle.power": 0.02,
+    "gpu.clock.sm.limit": 1.98e9,
+    "gpu.pcie.generation": 5.0,
+    "gpu.pcie.generation.limit": 5.0,
+    "gpu.pcie.width": 16.0,
+    "gpu.pcie.width.limit": 16.0,
+    "gpu.processes": 1.0,
+    "gpu.processes.foreign": 0.0,
     "cpu.limit": 8.0,
     "cpu.throttled.time": 0.02,
     "memory.usage": 2e10,
     "memory.limit": 6.4e10,
     "pressure.io": 0.03,
 }
+CONSTANT = tuple(name for name in LEVELS if name.endswith(".limit") or name.startswith(("gpu.pcie.", "gpu.processes")))
+"""Metrics that do not scatter."""
+MINUTELY = frozenset(name for name in CONSTANT if name.startswith(("gpu.pcie", "gpu.clock", "gpu.power")))
+"""Metrics that an agent reads once a minute."""
 BIASES = {
     "gpu.power": 0.03,
     "gpu.clock.sm": 0.004,
     "gpu.memory.usage": 0.005,
     "gpu.utilization": 0.01,
-    **dict.fromkeys(("gpu.power.limit", "gpu.memory.limit", "cpu.limit", "memory.limit"), 0.0),
+    **dict.fromkeys(CONSTANT, 0.0),
 }
 """How much healthy devices differ among each other, as a share; others by 2 %."""
 NOISE = {
@@ -48,7 +59,7 @@ NOISE = {
     "gpu.memory.usage": 0.002,
     "gpu.temperature": 0.02,
     "memory.usage": 0.01,
-    **dict.fromkeys(("gpu.power.limit", "gpu.memory.limit", "cpu.limit", "memory.limit"), 0.0),
+    **dict.fromkeys(CONSTANT, 0.0),
 }
 """How much the samples of one device scatter, as a share; others by 6 %."""
 NVML = ("gpu.utilization", "gpu.power", "gpu.clock.sm", "gpu.memory.usage")
@@ -82,6 +93,7 @@ class Training:
         for rank in range(self.ranks):
             time = self._times()
             saving = (time // MINUTE % 15 == 0) & self.pauses
+            every = max(1, round(60 / self.interval))
             for metric in self.metrics:
                 value = change(metric, rank, time, np.full(len(time), self._level(metric)))
                 noise = self.noise * NOISE.get(metric, 0.06) * self.random.normal(size=len(time))
@@ -92,7 +104,8 @@ class Training:
                     value = np.minimum(value, 1.0)
                 if CATALOG[metric].kind is Kind.COUNTER:
                     value = np.cumsum(np.maximum(value, 0) * np.diff(time, prepend=time[:1]) / SECOND)
-                measured[metric, f"worker-{rank}"] = time, np.maximum(value, 0.0)
+                own = slice(None, None, every if metric in MINUTELY else 1)
+                measured[metric, f"worker-{rank}"] = time[own], np.maximum(value, 0.0)[own]
         return Sampled(measured, self.start, state=self.state)
 
     def slow(self, factors: dict[str, float], rank: int, since: float = 0.0) -> Sampled:

@@ -58,6 +58,8 @@ class Call(IntEnum):
     PROCESS_UTILIZATION = 26
     PROCESS_LIST_V2 = 27
     MPS_LIST_V2 = 28
+    LINK = 29
+    MAX_LINK = 30
 
 
 class LibraryCall(IntEnum):
@@ -109,6 +111,8 @@ class _Device(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("max_clock", "p_state", "encoder", "decoder")),
         ("remapped", ctypes.c_uint32 * 4),
         *((name, ctypes.c_uint32) for name in ("replays", "processes", "fields", "pad")),
+        ("link", ctypes.c_uint32 * 2),
+        ("max_link", ctypes.c_uint32 * 2),
         *((name, ctypes.c_uint64) for name in ("used", "total", "reserved", "energy", "joules")),
         ("ecc", ctypes.c_uint64 * 2),
         ("process", _Process * _PROCESSES),
@@ -167,6 +171,8 @@ class FakeDevice:
             ecc=(2, 0),
             remapped=(1, 0, 0, 0),
             replays=3,
+            link=(5, 16),
+            max_link=(5, 16),
         )
         self.set_fields({(74, 0): 2_000_000_000, (82, 0): 74, (138, ALL_LINKS): 1024, (139, ALL_LINKS): 2048})
         self.set_profile({1: 90.0, 2: 71.5, 3: 22.0, 5: 44.0, 10: 38.5, 11: 0.0, 12: 3.0, 13: 1.0})

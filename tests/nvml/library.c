@@ -27,7 +27,7 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 /* The calls of a device, in the order of `Call` in __init__.py. EVERY stands for all that take a handle. */
 enum { EVERY, HANDLE, UUID, MINOR, NAME, UTILIZATION, MEMORY, MEMORY_V2, POWER, POWER_LIMIT, ENERGY, TEMPERATURE, FAN,
        CLOCK, MAX_CLOCK, P_STATE, ENCODER, DECODER, ECC, REMAPPED, REPLAYS, FIELD_VALUES, GPM_SUPPORT, GPM_SAMPLE,
-       PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, CALLS };
+       PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, CALLS };
 /* Calls of the library itself. */
 enum { INIT, SHUTDOWN, COUNT, GPM_METRICS, LIBRARY_CALLS };
 
@@ -39,7 +39,7 @@ struct device {
     int32_t codes[CALLS];
     uint32_t blocks[CALLS], counts[CALLS];
     uint32_t minor, gpm_supported, utilization[2], power, power_limit, temperature, fan, clock[2], max_clock, p_state;
-    uint32_t encoder, decoder, remapped[4], replays, processes, fields, pad;
+    uint32_t encoder, decoder, remapped[4], replays, processes, fields, pad, link[2], max_link[2];
     uint64_t used, total, reserved, energy, joules, ecc[2];
     struct process process[PROCESSES];
     struct field field[FIELDS];
@@ -166,6 +166,10 @@ NUMBER(nvmlDeviceGetEnforcedPowerLimit, POWER_LIMIT, unsigned, power_limit)
 NUMBER(nvmlDeviceGetFanSpeed, FAN, unsigned, fan)
 NUMBER(nvmlDeviceGetPerformanceState, P_STATE, unsigned, p_state)
 NUMBER(nvmlDeviceGetPcieReplayCounter, REPLAYS, unsigned, replays)
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, LINK, unsigned, link[0])
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, LINK, unsigned, link[1])
+NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, MAX_LINK, unsigned, max_link[0])
+NUMBER(nvmlDeviceGetMaxPcieLinkWidth, MAX_LINK, unsigned, max_link[1])
 
 EXPORT int nvmlDeviceGetTotalEnergyConsumption(struct handle *handle, unsigned long long *value) {
     ENTER(ENERGY);

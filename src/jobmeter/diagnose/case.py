@@ -1,11 +1,12 @@
 """The input of rules: one job's record, arrays, events and lines, read once for all of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
 
-from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.signal import Member, Signal
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools
 from jobmeter.model.event import Event
@@ -28,7 +29,7 @@ class UsedMounts(msgspec.Struct, frozen=True):
     written: frozenset[str] = frozenset()
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """A job and its stored data over ``span`` (its life, until now while it runs).
 
     ``means`` are gauges and rates of counters by metric, in the unit of an answer; ``increases`` the increase of
@@ -134,9 +135,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         place = ", ".join(filter(None, (node, device)))
         return f"{replica} ({place})" if place else replica
 
-    def by_member(self, metric: str) -> Mapping[tuple[str, str, str], Signal]:
+    def by_member(self, metric: str) -> Mapping[Member, Signal]:
         """The means of a metric by member, over the whole span."""
-        return {signal.member: signal for signal in self.means.get(metric, ())}
+        if metric not in self._by_metric:
+            self._by_metric[metric] = {signal.member: signal for signal in self.means.get(metric, ())}
+        return self._by_metric[metric]
+
+    @cached_property
+    def _by_metric(self) -> dict[str, Mapping[Member, Signal]]:
+        return {}
 
     def _enough(self, signals: Signals, metric: str, numbers: Numbers, reaching: float = -np.inf) -> Iterator[Signal]:
         span, least = self.judged(numbers), numbers["coverage"]

@@ -1,5 +1,7 @@
 """Shared by rules about accelerators."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -7,13 +9,15 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, device
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.batch import Bools
+from jobmeter.model.batch import Bools, Float64s
 from jobmeter.model.finding import Severity
+from jobmeter.model.time import MINUTE
 from jobmeter.query.stretches import Stretch
 
 PREFIXES = ("gpu", "npu")
 BUSY = tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active"))
 """The metrics that ``busy`` reads."""
+_OFTEN = 0.95
 _MOMENTS = 0.02
 """Share of the time in which a device that does not work may be above idle: a monitor looks at it."""
 
@@ -39,6 +43,68 @@ def busy(case: Case, numbers: Numbers) -> list[Signal]:
             found.append(signal if beside is None else replace(signal, value=np.fmax(signal.value, beside)))
         found.extend(active.values())
     return found
+
+
+def beside(case: Case, metric: str, signal: Signal, numbers: Numbers) -> Float64s | None:
+    """Return the level of another metric of the same device, at the times of a signal; see ``level_beside``."""
+    other = case.by_member(metric).get(signal.member)
+    return None if other is None else level_beside(other, signal, numbers)
+
+
+def level_beside(other: Signal, signal: Signal, numbers: Numbers) -> Float64s:
+    """Return the level of another line at the times of a signal, NaN where it was not measured.
+
+    What is read once a minute begins later than what is read often: its first level counts for the time before, too.
+    """
+    level = other.averaged(numbers["hold"] / 5)
+    value = level.at(signal.time)
+    if not len(level):
+        return value
+    early = level.time[0] - signal.time
+    return np.where((early > 0) & (early <= MINUTE + level.interval), level.value[0], value)
+
+
+def by_minute(signal: Signal) -> Signal:
+    """Return the means of minutes: a level that does not depend on the interval at which a device was sampled."""
+    return signal.averaged(MINUTE)
+
+
+def low_level(case: Case, numbers: Numbers) -> tuple[list[Signal], float] | None:
+    """Return the devices of a job that works steadily below the level ``busiest``, and that level.
+
+    The devices are in minutes, the level is the 95th percentile of the busiest device. A job that follows a demand, as
+    a service or a person at a notebook does, has no level: for the share ``share`` of the time each device stays within
+    the share ``spread`` of its median. None for any other job.
+    """
+    used = [by_minute(one) for one in busy(case, numbers) if works(one, numbers)]
+    if not used or case.judged(numbers).length_ms < numbers["hold"]:
+        return None
+    level = max(float(np.quantile(one.value, _OFTEN)) for one in used)
+    if level >= numbers["busiest"] or not all(_is_steady(one.value, numbers) for one in used):
+        return None
+    return used, level
+
+
+def _is_steady(value: Float64s, numbers: Numbers) -> bool:
+    middle = float(np.median(value))
+    return float(np.mean(np.abs(value - middle) <= numbers["spread"] * middle)) >= numbers["share"]
+
+
+def growth_storm(case: Case, metric: str, numbers: Numbers) -> Iterator[tuple[Signal, float, tuple[int, int]]]:
+    """Yield the lines of a counter that grew by more than ``rate`` a minute, with that rate and when it did so.
+
+    It did so for the hold time at least, without a pause that is longer.
+    """
+    for signal in case.increases.get(metric, ()):
+        grown = np.flatnonzero(signal.value > 0)
+        if len(grown) < 2:
+            continue
+        start, end = int(signal.time[grown[0]]), int(signal.time[grown[-1]]) + case.step_ms
+        if end - start < numbers["hold"] or np.diff(signal.time[grown]).max() > numbers["hold"]:
+            continue
+        rate = float(signal.value[grown].sum()) / ((end - start) / MINUTE)
+        if rate > numbers["rate"]:
+            yield signal, rate, (start, end)
 
 
 def works(signal: Signal, numbers: Numbers) -> bool:

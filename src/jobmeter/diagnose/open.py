@@ -29,7 +29,8 @@ class OpenFindings:
     """The open findings of one job.
 
     A finding opens when a rule finds it and it held within ``hold_ms`` of the job's last samples. It stays open as
-    long as it is found so, and closes when it did not hold for ``hold_ms``.
+    long as it is found so, and closes when it did not hold for ``hold_ms``. Information can wait for the end of the
+    job or for a question: a finding of level info opens nothing, and keeps open what was worse before.
     """
 
     def __init__(self, already: Mapping[Key, Open] | None = None) -> None:
@@ -44,16 +45,16 @@ class OpenFindings:
         return frozenset(rule for rule, _ in self._open)
 
     def update(self, found: Iterable[Finding], upto_ms: int, now_ms: int, hold_ms: float) -> Change:
-        """Update with the findings over samples up to a time. Findings of level info do not count."""
+        """Update with the findings over samples up to a time."""
         change = Change()
         for one in found:
-            if one.severity is Severity.INFO or upto_ms - one.end >= hold_ms:
+            if upto_ms - one.end >= hold_ms:
                 continue
             key = (one.rule, one.subject)
             before = self._open.get(key)
             if before is not None:
                 self._open[key] = Open(before.opened, max(before.last, one.end))
-            elif len(self._open) < MOST_OPEN:
+            elif one.severity is not Severity.INFO and len(self._open) < MOST_OPEN:
                 self._open[key] = Open(now_ms, one.end)
                 change.opened.append(one)
         over = [(key, one.opened) for key, one in self._open.items() if upto_ms - one.last >= hold_ms]

@@ -102,11 +102,11 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         """How many members and windows there are."""
         return len(self.signals), len(self.time)
 
-    def outliers(self, apart: Bools, numbers: Numbers) -> list[Outlier]:
+    def outliers(self, apart: Bools, numbers: Numbers, least: int = 1) -> list[Outlier]:
         """Return the members for which a condition, bool[member, window], lasted for the hold time, few as they are.
 
         ``share`` is how much of that time it has to be seen. More members than a share ``most`` of all differ by
-        design; of those that were like the others before, more than a third.
+        design; of those that were like the others before, more than a third. ``least`` of few members may differ.
         """
         rows = np.flatnonzero(apart.any(axis=1)).tolist()
         found = [one for row in rows if (one := self._outlier(row, apart, numbers))]
@@ -114,7 +114,7 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
             found = [min(found, key=self._height)]
         lasting = [one for one in found if not one.changed]
         changed = [one for one in found if one.changed]
-        if len(lasting) > max(1.0, numbers["most"] * len(self)) and not self._of_one_node(lasting):
+        if len(lasting) > max(least, numbers["most"] * len(self)) and not self._of_one_node(lasting):
             lasting = []
         return [*lasting, *(changed if len(changed) <= max(1.0, len(self) / 3) else [])]
 

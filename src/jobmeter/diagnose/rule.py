@@ -63,7 +63,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     hides: frozenset[str] = frozenset()
     """Rules whose findings about the same subject (the job: about any) follow from this one: left out in its time."""
     running: bool = False
-    """Whether it is evaluated while jobs run; what it needs is then read at each evaluation."""
+    """Whether it is evaluated while jobs run; what it needs is then read at each evaluation. It can warn or worse."""
     find_facts: Callable[["Rule", Case, Numbers], Findings] | None = None
     """For a rule with a ``cause``: finds what is no cause of an end, by the thresholds of the rule's own name."""
 

@@ -33,7 +33,8 @@ MOST_EVENTS = 200
 """Events of a task's nodes in its result: the newest of level warning or worse."""
 _NODE_RULES = frozenset(
     {"d_state", "fs_full", "thermal", "throttle_power", "ecc_uncorrected", "ecc_corrected_storm", "remap_failure",
-     "remap_pending", "gpu_missing", "xid", "host_oom_kill", "link_flap", "fs_error"}
+     "remap_pending", "gpu_missing", "gpu_leftover_memory", "pcie_degraded", "xid", "host_oom_kill", "link_flap",
+     "fs_error"}
 )  # fmt: skip
 """The rules that need no job."""
 _LOG_RULES = frozenset({"xid", "host_oom_kill"})

@@ -62,6 +62,18 @@ def test_what_the_device_does_not_give_is_absent_and_never_zero(bench, code):
     assert {"gpu.power", "gpu.memory.usage", "gpu.temperature", "gpu.power.limit"} <= names
 
 
+def test_the_pcie_link_has_what_it_runs_at_and_what_it_could(bench):
+    bench.devices[0].set(link=(3, 8))
+    look = bench.look()
+    link = [look[f"gpu.pcie.{name}", "gpu0", "", ""] for name in ("generation", "width")]
+    limits = [look[f"gpu.pcie.{name}.limit", "gpu0", "", ""] for name in ("generation", "width")]
+    assert (link, limits) == ([3, 8], [5, 16])
+    bench.devices[0].fail(3, Call.MAX_LINK)
+    names = {metric for metric, device, *_ in bench.look(bench.now_ms + 60_000) if device == "gpu0"}
+    assert "gpu.pcie.replay" in names
+    assert not {"gpu.pcie.generation", "gpu.pcie.width", "gpu.pcie.generation.limit"} & names
+
+
 def test_slow_values_come_once_a_minute(bench):
     assert ("gpu.ecc.corrected", "gpu0", "", "") in bench.look(NOW_MS)
     assert ("gpu.ecc.corrected", "gpu0", "", "") not in bench.look(NOW_MS + 10_000)
@@ -140,6 +152,25 @@ def test_a_device_that_is_shared_is_nobodys_and_each_job_has_its_processes(bench
     assert (("gpu.process.memory.usage", "gpu0", "other", "worker-0") in look) == (
         stranger is not None and not stranger.measured
     )
+
+
+def test_processes_are_counted_with_those_of_no_job(bench):
+    """A device without a process has 0; one that does not list its processes has no count."""
+    bench.by_pid |= {7: member("j", devices=("SLURM_JOB_GPUS", "0,1")), 9: member("run", measured=True)}
+    bench.devices[0].run((7, 10))
+    bench.devices[2].run((7, 10), (8, 20))
+    bench.devices[3].run((8, 20), (9, 30))
+    bench.devices[4].fail(3, Call.PROCESS_LIST, Call.PROCESS_LIST_V2)
+    look = bench.look()
+    counts = {key[1:]: value for key, value in look.items() if key[0] == "gpu.processes"}
+    assert {key: counts[key] for key in (("gpu0", "j", "worker-0"), ("gpu1", "j", "worker-0"))} == {
+        ("gpu0", "j", "worker-0"): 1,
+        ("gpu1", "j", "worker-0"): 0,
+    }
+    assert counts["gpu2", "", ""] == counts["gpu3", "", ""] == 2
+    assert "gpu4" not in {device for device, *_ in counts}
+    foreign = {key[1]: value for key, value in look.items() if key[0] == "gpu.processes.foreign"}
+    assert foreign == {"gpu0": 0, "gpu1": 0, "gpu2": 1, "gpu3": 1, "gpu5": 0, "gpu6": 0, "gpu7": 0}
 
 
 def test_visible_devices_are_allocated_to_an_idle_job(bench):

@@ -13,7 +13,10 @@ from jobmeter.diagnose.rule import rules
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE
 
-DEVICE = tuple(metric for metric in LEVELS if metric.startswith("gpu.") and "nvlink" not in metric)
+LINKS = tuple(metric for metric in LEVELS if metric.startswith(("gpu.pcie", "gpu.processes", "gpu.clock.sm.limit")))
+DEVICE = tuple(
+    metric for metric in LEVELS if metric.startswith("gpu.") and "nvlink" not in metric and metric not in LINKS
+)
 HOST = tuple(metric for metric in LEVELS if not metric.startswith("gpu."))
 GPM = ("gpu.sm.active", "gpu.tensor.active")
 
@@ -22,7 +25,8 @@ GPM = ("gpu.sm.active", "gpu.tensor.active")
 class Fault:
     """Levels that metrics have instead of their usual ones, for all ranks or ``only`` one, and what else is true then.
 
-    ``without`` are metrics that are not measured; ``devices`` False: the job has none. ``whole``: it is always so.
+    ``without`` are metrics that are not measured, ``beside`` further ones that are. ``devices`` False: the job has
+    none. ``whole``: it is always so.
     """
 
     rule: str
@@ -31,12 +35,15 @@ class Fault:
     whole: bool = False
     devices: bool = True
     without: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     companions: frozenset[str] = field(default_factory=frozenset)
 
 
 IDLE = {"gpu.utilization": 0.0, "gpu.sm.active": 0.0, "gpu.tensor.active": 0.0, "gpu.power": 90.0}
 WAITS = {"gpu.utilization": 0.05, "gpu.sm.active": 0.04, "gpu.tensor.active": 0.02, "gpu.power": 120.0}
 LOW = frozenset({"gpu_low_util"})
+UNUSED = frozenset({"gpu_no_process", "gpu_partly_unused"})
+HALF = {"gpu.utilization": 0.55, "gpu.sm.active": 0.4, "gpu.tensor.active": 0.2, "gpu.power": 380.0}
 FAULTS = [
     Fault("gpu_idle_allocated", IDLE, companions=LOW),
     Fault("gpu_partly_unused", IDLE, only=True, whole=True, companions=frozenset({"gpu_idle_allocated"})),
@@ -53,12 +60,25 @@ FAULTS = [
     Fault("gpu_mem_near_full", {"gpu.memory.usage": 7.95e10}, only=True),
     Fault("thermal", {"gpu.temperature": 91.0}, only=True),
     Fault("throttle_power", {"gpu.throttle.power": 0.6}, only=True),
+    Fault("gpu_underused_p95", HALF, whole=True),
+    Fault("batch_small", {**HALF, "gpu.memory.usage": 3e10}, whole=True),
+    Fault("clock_low", {"gpu.clock.sm": 1.2e9, "gpu.power": 450.0}, only=True, beside=LINKS),
+    Fault("clock_low", {"gpu.clock.sm": 1.3e9, "gpu.power": 450.0}, without=("gpu.throttle.power",), beside=LINKS),
+    Fault("power_implausible", {"gpu.power": 40.0}, only=True, beside=LINKS),
+    # Of two devices the one with less power is taken for the slow one.
+    Fault(
+        "power_implausible", {"gpu.power": 1_300.0}, only=True, companions=frozenset({"straggler_gpu"}), beside=LINKS
+    ),
+    Fault("pcie_degraded", {"gpu.pcie.width": 8.0}, only=True, beside=LINKS),
+    Fault("pcie_degraded", {"gpu.pcie.generation": 3.0}, only=True, beside=LINKS),
+    Fault("gpu_no_process", {**IDLE, "gpu.processes": 0.0, "gpu.memory.usage": 5e6}, companions=LOW, beside=LINKS),
+    Fault("gpu_leftover_memory", {**IDLE, "gpu.processes": 0.0}, only=True, companions=UNUSED, beside=LINKS),
 ]
 
 
-def drawn_job(draw, devices=True, without=()):
+def drawn_job(draw, devices=True, without=(), beside=()):
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    metrics = [metric for metric in ((*DEVICE, *HOST) if devices else HOST) if metric not in without]
+    metrics = [metric for metric in ((*DEVICE, *beside, *HOST) if devices else HOST) if metric not in without]
     state = draw(st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]))
     ranks, length = draw(st.sampled_from([2, 4, 8])), draw(st.sampled_from([50, 90, 180]))
     interval = draw(st.integers(2 if length < 100 else 10, 60))
@@ -69,7 +89,7 @@ def drawn_job(draw, devices=True, without=()):
 @given(st.data())
 @pytest.mark.parametrize("fault", FAULTS, ids=[f"{at}-{one.rule}" for at, one in enumerate(FAULTS)])
 def test_a_fault_is_found_at_any_interval_from_any_moment_on(fault, data):
-    job = drawn_job(data.draw, fault.devices, fault.without)
+    job = drawn_job(data.draw, fault.devices, fault.without, fault.beside)
     since = 0.0 if fault.whole else data.draw(st.sampled_from([0.0, 0.4, 0.6]))
     begin = job.start + since * job.length * MINUTE
     chosen = data.draw(st.integers(0, job.ranks - 1))
@@ -99,7 +119,7 @@ def test_a_fault_is_found_at_any_interval_from_any_moment_on(fault, data):
 @settings(max_examples=20, deadline=None)
 @given(st.data(), st.booleans())
 def test_a_healthy_job_has_no_finding(data, devices):
-    job = drawn_job(data.draw, devices)
+    job = drawn_job(data.draw, devices, beside=LINKS)
     sampled = job.sampled()
     assert found(sampled.findings()) == []
     if job.state is JobState.RUNNING:

@@ -2,16 +2,22 @@
 
 from typing import Any
 
+import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.fakes import NOW
 
+from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.finding_events import ending, opening, reported_findings, with_reported
 from jobmeter.diagnose.open import MOST_OPEN, Open, OpenFindings
+from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.thresholds import load
+from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.model.event import Event, EventType
 from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
 from jobmeter.model.time import MINUTE, SECOND
 
+THRESHOLDS = load()
 HOLD = 5 * MINUTE
 EVERY = 15 * SECOND
 
@@ -100,6 +106,28 @@ def test_information_and_what_ended_long_ago_open_nothing():
     findings = OpenFindings()
     old, small = finding(end=NOW - HOLD), finding("fs_full", severity=Severity.INFO)
     assert findings.update([old, small], NOW, NOW, HOLD).opened == []
+
+
+def test_what_is_less_bad_than_before_stays_open_until_it_is_over():
+    """A filesystem near the limit of a warning does not open and close with each file."""
+    findings = OpenFindings()
+    assert len(findings.update([finding(severity=Severity.WARNING)], NOW, NOW, HOLD).opened) == 1
+    for at in range(1, 10):
+        now = NOW + at * HOLD // 2
+        change = findings.update([finding(end=now, severity=Severity.INFO)], now, now, HOLD)
+        assert (change.opened, change.closed) == ([], [])
+    assert len(findings.update([], NOW + 6 * HOLD, NOW + 6 * HOLD, HOLD).closed) == 1
+
+
+def test_a_rule_that_is_evaluated_while_jobs_run_can_open_a_finding():
+    """Its evaluation would be for nothing else."""
+    for rule in rules():
+        found = [
+            one.severity
+            for make in FAULTS[rule.name]
+            for one in (examine(make(np.random.default_rng(2)).case(), THRESHOLDS, [rule]) if rule.running else ())
+        ]
+        assert not rule.running or not FAULTS[rule.name] or set(found) - {Severity.INFO}, rule.name
 
 
 def test_time_without_samples_closes_nothing():

@@ -64,6 +64,8 @@ class Reading(StrEnum):
     # Rows remapped for correctable and for uncorrectable errors, whether one is pending, whether one failed.
     REMAPPED_ROWS = "remapped_rows"
     PCIE_REPLAYS = "pcie_replays"  # PCIe replays so far
+    # Generation and lanes of the PCIe link now, then the highest that device and slot allow.
+    PCIE_LINK = "pcie_link"
 
 
 class NvmlDevice(Device, Protocol):

@@ -33,6 +33,7 @@ PATIENCE = 1.0
 """Seconds that each question of a look waits for the devices."""
 _STATE = "gpu.state"
 _MEMORY, _UTILIZATION = "gpu.process.memory.usage", "gpu.process.utilization"
+_PROCESSES, _FOREIGN = "gpu.processes", "gpu.processes.foreign"
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class NvidiaCollector:
         *(metric for measure in (*MEASURES, *SLOW_MEASURES) for metric in measure.metrics),
         _MEMORY,
         _UTILIZATION,
+        _PROCESSES,
+        _FOREIGN,
         _STATE,
     )
 
@@ -121,6 +124,10 @@ class NvidiaCollector:
             samples += [self._sample(metric, index, whole[index], now_ms, value) for metric, value in values.items()]
             busy = _busy(mine.get(index, ()), shares)
             samples += [self._sample(_UTILIZATION, index, owner, now_ms, value) for owner, value in busy.items()]
+        for index in whole.keys() & users.keys():
+            foreign = sum(member is None for _, member in users[index])
+            samples.append(self._sample(_PROCESSES, index, whole[index], now_ms, float(len(users[index]))))
+            samples.append(self._sample(_FOREIGN, index, whole[index], now_ms, float(foreign)))
         for index, present in mine.items():
             used = _memory(present)
             samples += [self._sample(_MEMORY, index, owner, now_ms, value) for owner, value in used.items()]

@@ -369,6 +369,15 @@ _READINGS: Mapping[Reading, Callable[[Any, _Call], Sequence[int]]] = {
     Reading.ECC_ERRORS: _ecc_errors,
     Reading.REMAPPED_ROWS: lambda nvml, call: call(nvml.nvmlDeviceGetRemappedRows),
     Reading.PCIE_REPLAYS: lambda nvml, call: [call(nvml.nvmlDeviceGetPcieReplayCounter)],
+    Reading.PCIE_LINK: lambda nvml, call: [
+        call(function)
+        for function in (
+            nvml.nvmlDeviceGetCurrPcieLinkGeneration,
+            nvml.nvmlDeviceGetCurrPcieLinkWidth,
+            nvml.nvmlDeviceGetMaxPcieLinkGeneration,
+            nvml.nvmlDeviceGetMaxPcieLinkWidth,
+        )
+    ],
 }
 
 

@@ -61,6 +61,7 @@ def _profile(device: NvmlDevice) -> Mapping[str, float]:
     return {_PROFILE[metric]: value * _PERCENT for metric, value in device.profile(tuple(_PROFILE)).items()}
 
 
+_LINK = tuple(f"gpu.pcie.{name}" for name in ("generation", "width", "generation.limit", "width.limit"))
 _REMAPPED = tuple(f"gpu.remapped.rows.{name}" for name in ("correctable", "uncorrectable", "pending", "failed"))
 
 MEASURES = (
@@ -85,5 +86,6 @@ SLOW_MEASURES = (
     _of(Reading.ECC_ERRORS, 1.0, "gpu.ecc.corrected", "gpu.ecc.uncorrected"),
     _of(Reading.REMAPPED_ROWS, 1.0, *_REMAPPED),
     _of(Reading.PCIE_REPLAYS, 1.0, "gpu.pcie.replay"),
+    _of(Reading.PCIE_LINK, 1.0, *_LINK),
 )
-"""Measures read once a minute: limits, and counters of errors."""
+"""Measures read once a minute: limits, counters of errors, and the PCIe link."""

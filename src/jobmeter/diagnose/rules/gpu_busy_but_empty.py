@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.devices import PREFIXES
+from jobmeter.diagnose.devices import PREFIXES, beside
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.signal import Signal, device, measured
 from jobmeter.diagnose.thresholds import Numbers
@@ -36,9 +36,9 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterator[tuple[Stretch, Evidence]]:
     for name in ("sm.active", "tensor.active", "power", "memory.utilization"):
         metric, limit = f"{prefix}.{name}", numbers[name.partition(".")[0]]
-        value = _beside(case, metric, signal, numbers)
+        value = beside(case, metric, signal, numbers)
         if name == "power":
-            most = _beside(case, f"{prefix}.power.limit", signal, numbers)
+            most = beside(case, f"{prefix}.power.limit", signal, numbers)
             value = None if value is None or most is None else value / np.where(most > 0, most, np.nan)
         if value is None or (name == "tensor.active" and not _is_used(value, numbers)):
             continue
@@ -48,12 +48,6 @@ def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterato
             text = f"draws {amount(mean, '1')} of its power limit"
             text = text if name == "power" else f"its {title(metric)} is {amount(mean, '1')}"
             yield longest, measured(metric, text, mean, limit, "1", time=longest.start, replica=signal.replica)
-
-
-def _beside(case: Case, metric: str, signal: Signal, numbers: Numbers) -> Float64s | None:
-    """Return the level of another metric of the same device, at the times of a signal."""
-    other = case.by_member(metric).get(signal.member)
-    return None if other is None else other.averaged(numbers["hold"] / 5).at(signal.time)
 
 
 def _is_used(tensor: Float64s, numbers: Numbers) -> bool:

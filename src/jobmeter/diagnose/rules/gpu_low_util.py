@@ -33,4 +33,5 @@ RULE = Rule(
     source="https://github.com/PrincetonUniversity/jobstats",
     find=find,
     metrics=BUSY,
+    hides=frozenset({"gpu_underused_p95", "batch_small"}),
 )

@@ -14,5 +14,4 @@ RULE = Rule(
     source="https://support.huaweicloud.com/intl/en-us/usermanual-standard-modelarts/modelarts_24_0081.html",
     find=partial(near_limits, subject_of=device, severity=Severity.INFO),
     metrics=("gpu.memory.utilization", "npu.memory.utilization"),
-    running=True,
 )

@@ -56,7 +56,8 @@ def _odd(peers: Peers, prefix: str, severity: Severity, numbers: Numbers) -> Ite
     works = _works(peers, prefix, numbers)
     signs = [name for one in _SIGNS if (name := f"{prefix}.{one}") in peers.metrics]
     far = {name: peers.metrics[name].far(numbers["z"]) & works for name in signs}
-    odd = peers.outliers(_apart(peers, far, prefix, severity, numbers), numbers)
+    least = 2 if len(peers) >= numbers["pair"] else 1
+    odd = peers.outliers(_apart(peers, far, prefix, severity, numbers), numbers, least)
     for one in odd:
         own = [name for name in signs if _share(far[name][one.row], one) >= _MOSTLY]
         if _is_fault(peers, one, odd, own, prefix, numbers):
@@ -87,8 +88,14 @@ def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], 
     if not any(peers.is_parted(name, one, rows, numbers["gap"]) for name in signs):
         return False
     clock = f"{prefix}.{_CLOCK}" in signs
-    if one.changed or clock:
+    if clock:
         return True
+    if _has_own_load(peers, one, numbers):
+        return False
+    if one.changed:
+        return True
+    if len(odd) > 1 and len(peers) < numbers["many"]:
+        return False
     far = max((peers.distance(name, one) for name in signs), key=abs)
     enough = len(peers) >= numbers["few" if far < 0 else "many"] or abs(far) >= numbers["very"]
     return enough and not _has_other_memory(peers, one, prefix, numbers)
@@ -106,6 +113,17 @@ def _works(peers: Peers, prefix: str, numbers: Numbers) -> Bools:
                 found: Bools = ~(load.value <= numbers["idle"]) & ~(load.others <= numbers["waiting"])
             return found
     return np.ones(peers.shape, np.bool_)
+
+
+def _has_own_load(peers: Peers, one: Outlier, numbers: Numbers) -> bool:
+    """True for a device with more or less to do than others that do not wait for it: a replica of a service.
+
+    A device that waits in a collective counts as busy.
+    """
+    load = peers.metrics.get("gpu.utilization")
+    if load is None or abs(peers.distance("gpu.utilization", one)) < numbers["load"]:
+        return False
+    return float(np.nanmedian(load.others[one.row, one.windows])) < numbers["saturated"]
 
 
 def _share(far: Bools, one: Outlier) -> float:

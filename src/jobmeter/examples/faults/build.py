@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.signal import Signal
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.event import Event, Level
-from jobmeter.model.job import Job, JobState, JobView, Replica
+from jobmeter.model.job import Allocation, Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import HOUR, MINUTE, NS_PER_MS, SECOND, TimeRange
 from jobmeter.query.defaults import default_step
@@ -34,7 +35,8 @@ class Shape:
     """Size of a job, its sampling and its levels. The usual one is that of most tests; ``draw_shape`` draws others.
 
     Times in ms. ``noise`` multiplies the spread of every series. ``profiled`` False: a node without DCGM or GPM, whose
-    devices have utilization, power, clock, temperature and memory alone. ``onset`` is the share of the life after
+    devices have utilization, power, clock, temperature and memory alone. ``clock_share`` is the clock as a share of the
+    highest one. ``onset`` is the share of the life after
     which a fault begins that need not last for all of it.
     """
 
@@ -52,6 +54,7 @@ class Shape:
     power: float = 0.8
     clock: float = 1.70e9
     cores: float = 3.0
+    clock_share: float = 0.95
     profiled: bool = True
     onset: float = 0.0
 
@@ -88,6 +91,7 @@ def draw_shape(random: np.random.Generator) -> Shape:
         power=float(random.uniform(0.65, 0.92)),
         clock=float(random.uniform(1.3e9, 1.98e9)),
         cores=float(random.uniform(2.5, 8.0)),
+        clock_share=float(random.uniform(0.86, 1.0)),
         profiled=bool(random.random() < 0.6),
         onset=float(random.choice([0.0, random.uniform(0.1, 0.5)])),
     )
@@ -112,6 +116,11 @@ class Made:
     error: str = ""
     last_sample: int | None = None
     gap: tuple[str, int, int] | None = None
+    allocations: list[Allocation] = field(default_factory=list)
+    of_nodes: list[Signal] = field(default_factory=list)
+    """Lines of devices that were measured without the job."""
+    begins: dict[Key, int] = field(default_factory=dict)
+    """From which sample on a series of a member is measured for the job; by default from the first one."""
     shape: Shape = USUAL
 
     @cached_property
@@ -178,7 +187,7 @@ class Made:
             step_ms=step_ms,
             means=_grouped(self._signals(self.series, step_ms, np.mean)),
             increases=_grouped(self._signals(self.increases, step_ms, np.sum)),
-            nodes=_grouped(self._of_nodes(step_ms)),
+            nodes=_grouped([*self._of_nodes(step_ms), *self._of_devices(step_ms)]),
             events=self.events,
             lines=sorted(self.lines, key=lambda line: line.order),
             kernel=sorted(self.kernel, key=lambda line: line.order),
@@ -192,6 +201,7 @@ class Made:
                 selected = self.random.random(len(time)) > 0.025
             if self.gap and self.gap[0] == replica:
                 selected &= (time < START + self.gap[1]) | (time >= START + self.gap[2])
+            selected[: self.begins.get((metric, replica, device), 0)] = False
             node = f"node-{replica}" if device or join is np.sum else ""
             found, joined, presence = _in_steps(time[selected], value[selected], step_ms, join)
             signal = Signal(metric, found, joined, replica, node, device)
@@ -201,6 +211,11 @@ class Made:
         for (metric, node, part), value in self.nodes.items():
             found, joined, presence = _in_steps(self.time[: len(value)], value, step_ms, np.mean)
             yield Signal(metric, found, joined, node=node, part=part).sampled_until(presence.until)
+
+    def _of_devices(self, step_ms: int) -> Iterator[Signal]:
+        for one in self.of_nodes:
+            found, joined, presence = _in_steps(one.time, one.value, step_ms, np.mean)
+            yield replace(one, time=found, value=joined).sampled_until(presence.until)
 
     def _view(self) -> JobView:
         ended = self.state.finished
@@ -218,7 +233,7 @@ class Made:
             updated=end,
             last_sample=self.last_sample or int(self.time[-1]),
         )
-        return JobView(job=job, replicas=replicas, allocations=[])
+        return JobView(job=job, replicas=replicas, allocations=self.allocations)
 
     def _replica(self, name: str, end: int | None) -> Replica:
         own = self.ends.get(name)
@@ -263,15 +278,25 @@ def training(random: np.random.Generator, shape: Shape = USUAL) -> Made:
         made.put("gpu.sm.active", lambda: np.minimum(made.noise(shape.sm, 0.04), 1.0))
         made.put("gpu.tensor.active", lambda: made.noise(shape.tensor, 0.03))
     made.put("gpu.power", lambda: made.noise(shape.power * shape.power_limit, 0.022 * shape.power_limit))
-    made.put("gpu.power.limit", lambda: np.full(len(made.time), shape.power_limit))
+    _always(made, "gpu.power.limit", shape.power_limit)
     made.put("gpu.clock.sm", lambda: made.noise(shape.clock, 0.007 * shape.clock))
+    _always(made, "gpu.clock.sm.limit", shape.clock / shape.clock_share)
+    for name, value in (("generation", 5.0), ("width", 16.0)):
+        _always(made, f"gpu.pcie.{name}", value)
+        _always(made, f"gpu.pcie.{name}.limit", value)
+    _always(made, "gpu.processes", 1.0)
+    _always(made, "gpu.processes.foreign", 0.0)
     made.put("gpu.temperature", lambda: made.noise(64, 2))
     made.put("gpu.memory.usage", lambda: made.noise(60 * GIB, 0.2 * GIB))
-    made.put("gpu.memory.limit", lambda: np.full(len(made.time), 80 * GIB))
+    _always(made, "gpu.memory.limit", 80 * GIB)
     made.put("gpu.memory.utilization", lambda: made.noise(0.75, 0.003))
     made.put("gpu.throttle.power", lambda: made.noise(0.02, 0.01))
     _host(made, cores=shape.cores, limit=shape.cores * 8 / 3)
     return made
+
+
+def _always(made: Made, metric: str, value: float) -> None:
+    made.put(metric, lambda: np.full(len(made.time), value))
 
 
 def batch(random: np.random.Generator, shape: Shape | None = None) -> Made:
@@ -284,11 +309,11 @@ def batch(random: np.random.Generator, shape: Shape | None = None) -> Made:
 
 def _host(made: Made, cores: float, limit: float) -> None:
     made.put("cpu.usage", lambda: made.noise(cores, 0.1 * cores))
-    made.put("cpu.limit", lambda: np.full(len(made.time), limit))
+    _always(made, "cpu.limit", limit)
     made.put("cpu.utilization", lambda: made.noise(cores / limit, 0.1 * cores / limit))
     made.put("cpu.throttled.time", lambda: made.noise(0.02, 0.02))
     made.put("memory.usage", lambda: made.noise(20 * GIB, 0.3 * GIB))
-    made.put("memory.limit", lambda: np.full(len(made.time), 64 * GIB))
+    _always(made, "memory.limit", 64 * GIB)
     made.put("memory.utilization", lambda: made.noise(20 / 64, 0.005))
     made.put("pressure.io", lambda: made.noise(0.03, 0.02))
     made.put("network.receive", lambda: made.noise(2e8, 2e7))

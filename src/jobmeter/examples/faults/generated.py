@@ -20,17 +20,12 @@ from jobmeter.examples.faults.changes import (
     set_level,
     whole,
 )
+from jobmeter.examples.faults.gpu_faults import GPU_COMPANIONS, GPU_FAULTS, SLOW_CLOCK, idle
 from jobmeter.examples.faults.wordings import CHATTER, WORDINGS, draw_line
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import ALLOCATION_MISMATCH, GPU_LOST, Event, EventSource, Level
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE
-
-
-def _idle(*, always: bool = False) -> Change:
-    levels = (("gpu.utilization", 0.0, 0.002), ("gpu.sm.active", 0.0, 0.001), ("gpu.tensor.active", 0.0, 0.001))
-    return change_all(*(set_level(*level, always=always) for level in (*levels, ("gpu.power", 90.0, 2.0))))
-
 
 _STARVED = change_all(set_level("gpu.utilization", 0.05, 0.01), set_level("gpu.sm.active", 0.04, 0.01))
 _IO_BOUND = change_all(set_level("pressure.io", 0.8, 0.05), set_level("cpu.utilization", 0.1, 0.02))
@@ -235,8 +230,8 @@ _NCCL = "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operat
 
 FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "allocation_mismatch": (_misplaced,),
-    "gpu_idle_allocated": (devices(_idle()),),
-    "gpu_partly_unused": (devices(_idle(always=True), only=True),),
+    "gpu_idle_allocated": (devices(idle()),),
+    "gpu_partly_unused": (devices(idle(always=True), only=True),),
     "gpu_low_util": (
         devices(
             change_all(
@@ -258,7 +253,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "straggler_rank": (replicas(batch, _busy_rank, only=True), replicas(batch, _busy_rank_starved, only=True)),
     "straggler_gpu": (
         devices(change_all(scale_level("gpu.power", 0.68), scale_level("gpu.sm.active", 0.6)), only=True),
-        devices(scale_level("gpu.clock.sm", 0.76), only=True),
+        devices(SLOW_CLOCK, only=True),
         devices(change_all(scale_level("gpu.utilization", 0.6), scale_level("gpu.power", 0.7)), only=True),
     ),
     "hang_hw": (_hang,),
@@ -351,6 +346,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "nccl_timeout": (_dies(134, _NCCL),),
     "rank_lost": (),
     "unknown_exit": (_dies(3), _dies(1, "bye")),
+    **GPU_FAULTS,
 }
 """By rule the faults that it must name as their root."""
 FAULTS = {rule: (*makes, *([_worded(rule)] if rule in WORDINGS else ())) for rule, makes in FAULTS.items()}
@@ -369,6 +365,7 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
     "hang_hw": frozenset({"hang_log"}),
     "killed": frozenset({"rank_lost"}),
     "segfault": frozenset({"rank_lost"}),
+    **GPU_COMPANIONS,
 }
 """What is true beside a fault: a device that is never used is idle, too."""
 CONSEQUENCES = frozenset({"nccl_timeout", "rank_lost"})

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from jobmeter.model.catalog.metric import NO_NAMES, Aggregate, Kind, Metric, Scope, utilization
 from jobmeter.model.device import STATES
 
-_AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}"})
-"""Units of metrics that are summed over the devices of a node; shares of time, temperatures and clocks are averaged."""
+_AMOUNTS = frozenset({"By", "W", "J", "{error}", "{row}", "{process}"})
+"""Units of metrics that are summed over the devices of a node; shares of time, temperatures and clocks have a mean."""
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "gpu.utilization": {
         "pai-dlc": "GpuCoreUsage",
@@ -136,8 +136,14 @@ METRICS: tuple[Metric, ...] = (
     _counter("gpu.pcie.receive", "By", "Bytes received over PCIe."),
     _counter("gpu.pcie.transmit", "By", "Bytes sent over PCIe."),
     _counter("gpu.pcie.replay", "{error}", "PCIe replays."),
+    _metric("gpu.pcie.generation", "", "Generation at which the PCIe link runs; an idle device may lower it."),
+    _metric("gpu.pcie.generation.limit", "", "Highest generation that the device and its slot allow."),
+    _metric("gpu.pcie.width", "", "Lanes that the PCIe link uses."),
+    _metric("gpu.pcie.width.limit", "", "Most lanes that the device and its slot allow."),
     _counter("gpu.nvlink.receive", "By", "Bytes received over NVLink."),
     _counter("gpu.nvlink.transmit", "By", "Bytes sent over NVLink."),
+    _metric("gpu.processes", "{process}", "Processes that compute on the device."),
+    _metric("gpu.processes.foreign", "{process}", "Processes that compute on the device and belong to no job."),
     _metric("gpu.process.memory.usage", "By", "Device memory that the processes of one replica use."),
     _ratio("gpu.process.utilization", text="Share of time in which kernels of one replica's processes ran."),
 )

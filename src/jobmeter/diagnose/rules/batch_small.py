@@ -1,0 +1,56 @@
+"""Devices, their memory and the CPU all have room: the batch is small."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import BUSY, PREFIXES, by_minute, low_level
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import measured
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, title
+from jobmeter.model.finding import Evidence, Severity
+
+_OFTEN = 0.95
+_MEMORY = tuple(f"{prefix}.memory.utilization" for prefix in PREFIXES)
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Low 95th percentiles of the busiest device, of its memory and of the busiest replica's CPU."""
+    found = low_level(case, numbers)
+    if found is None:
+        return
+    used, level = found
+    text = f"utilization: at most {amount(level, '1')} in 95 minutes of 100"
+    evidence = [measured(used[0].metric, text, level, numbers["busiest"], "1")]
+    for metrics in (_MEMORY, ("cpu.utilization",)):
+        evidence += _room(case, metrics, numbers)
+    if len(evidence) == 3:
+        memory, cpu = (amount(one.value or 0.0, "1") for one in evidence[1:])
+        sentence = f"the devices compute for {amount(level, '1')} of the time, use {memory} of their memory and {cpu} "
+        sentence += f"of the CPU: each is below {amount(numbers['busiest'], '1')}, a larger batch fits"
+        span = case.judged(numbers)
+        moments = span.start_ms, span.end_ms
+        yield rule.finding(case.subject, Severity.INFO, moments, evidence, 0.8, sentence=sentence)
+
+
+def _room(case: Case, metrics: Sequence[str], numbers: Numbers) -> Iterator[Evidence]:
+    """Yield the level of the fullest member as evidence, where it is low."""
+    signals = [one for metric in metrics for one in case.signals(metric, numbers)]
+    if signals:
+        fullest = max(float(np.quantile(by_minute(one).value, _OFTEN)) for one in signals)
+        if fullest < numbers["busiest"]:
+            text = f"{title(signals[0].metric)}: at most {amount(fullest, '1')} in 95 minutes of 100"
+            yield measured(signals[0].metric, text, fullest, numbers["busiest"], "1")
+
+
+RULE = Rule(
+    name="batch_small",
+    sees="Devices, their memory and the CPU all have room, so a larger batch would fit.",
+    advice="Double the batch until one of them is nearly full, and scale the learning rate with it.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#batch-size",
+    find=find,
+    metrics=(*BUSY, *_MEMORY, "cpu.utilization"),
+    hides=frozenset({"gpu_underused_p95"}),
+)

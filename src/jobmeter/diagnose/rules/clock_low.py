@@ -1,0 +1,122 @@
+"""A device computes at a low clock, though neither power nor heat holds it back."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import beside, busy, level_beside
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Member, Signal, device
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount_of
+from jobmeter.model.batch import Bools
+from jobmeter.model.finding import Evidence, Finding, Severity
+from jobmeter.query.stretches import Stretch
+
+_CLOCK, _LIMIT = "gpu.clock.sm", "gpu.clock.sm.limit"
+_HOLDS = {
+    "gpu.throttle.power": "throttled",
+    "gpu.throttle.power.brake": "throttled",
+    "gpu.throttle.thermal.software": "throttled",
+    "gpu.throttle.thermal.hardware": "throttled",
+    "gpu.throttle.sync": "throttled",
+    "gpu.temperature": "hot",
+}
+"""What lowers a clock for a reason that other rules name, and the threshold of each."""
+
+
+class Low(msgspec.Struct, frozen=True, eq=False):
+    """A device with a low clock: how high it is and could be, in Hz, and since when."""
+
+    signal: Signal
+    clock: float
+    limit: float
+    stretch: Stretch
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """A clock below a share of its limit while the device is busy, below its power cap, cool and not throttled."""
+    load = {one.member: one for one in busy(case, numbers)}
+    clocks = [one for one in case.levels(_CLOCK, numbers) if one.member in load]
+    low = [found for one in clocks if (found := _low(case, one, load, numbers)) is not None]
+    # Clocks that are all alike are a setting.
+    alike = len(low) > 1 and len(low) == len(clocks)
+    if alike:
+        yield _of_all(rule, case, low, numbers)
+        return
+    others = [one.mean for one in clocks if one.member not in {found.signal.member for found in low}]
+    for one in low:
+        beside_others = f"; the median of the others is {_hertz(float(np.median(others)))}" if others else ""
+        text = f"{case.name_of(one.signal)} {_text(one)}{beside_others}"
+        far = bool(others) or one.clock < numbers["far"] * one.limit
+        severity = Severity.WARNING if far else Severity.INFO
+        span = one.stretch.start, one.stretch.end
+        yield rule.finding(device(one.signal), severity, span, [_evidence(one, text, numbers)], 0.85)
+
+
+def _low(case: Case, clock: Signal, load: Mapping[Member, Signal], numbers: Numbers) -> Low | None:
+    limit = beside(case, _LIMIT, clock, numbers)
+    if limit is None:
+        return None
+    with np.errstate(invalid="ignore"):
+        true = clock.value < numbers["share"] * limit
+        true &= level_beside(load[clock.member], clock, numbers) >= numbers["load"]
+    free = _free(case, clock, numbers) if true.any() else None
+    stretch = None if free is None else case.stretch(clock, true & free, numbers)
+    if stretch is None:
+        return None
+    part = slice(stretch.first, stretch.last + 1)
+    return Low(clock, float(np.median(clock.value[part])), float(np.nanmedian(limit[part])), stretch)
+
+
+def _free(case: Case, clock: Signal, numbers: Numbers) -> Bools | None:
+    """Return when nothing is measured that lowers a clock; None where power is not measured at all."""
+    power, most = (beside(case, metric, clock, numbers) for metric in ("gpu.power", "gpu.power.limit"))
+    throttled = beside(case, "gpu.throttle.power", clock, numbers)
+    if throttled is None and (power is None or most is None):
+        return None
+    free = np.ones(len(clock), np.bool_)
+    with np.errstate(invalid="ignore"):
+        if power is not None and most is not None:
+            free &= ~(power >= numbers["power"] * most)
+        for metric, threshold in _HOLDS.items():
+            held = beside(case, metric, clock, numbers)
+            if held is not None:
+                free &= ~(held >= numbers[threshold])
+    return free
+
+
+def _of_all(rule: Rule, case: Case, low: Sequence[Low], numbers: Numbers) -> Finding:
+    worst = min(low, key=lambda one: one.clock / one.limit)
+    text = f"all {len(low)} devices of the job are alike: {case.name_of(worst.signal)} {_text(worst)}"
+    severity = Severity.WARNING if worst.clock < numbers["far"] * worst.limit else Severity.INFO
+    span = min(one.stretch.start for one in low), max(one.stretch.end for one in low)
+    return rule.finding(case.subject, severity, span, [_evidence(worst, text, numbers)], 0.8)
+
+
+def _evidence(one: Low, text: str, numbers: Numbers) -> Evidence:
+    limit = numbers["share"] * one.limit
+    return one.signal.evidence(text, one.clock, float(f"{limit:.6g}"), "Hz", time=one.stretch.start)
+
+
+def _text(one: Low) -> str:
+    text = f"runs at {_hertz(one.clock)} while it computes, {_hertz(one.limit)} is its highest clock; "
+    return f"{text}neither power nor heat holds it back"
+
+
+def _hertz(value: float) -> str:
+    return amount_of(_CLOCK, value)
+
+
+RULE = Rule(
+    name="clock_low",
+    sees="A device computes at a low clock, and neither its power cap nor heat holds it back.",
+    advice="See `nvidia-smi -q -d CLOCK,PERFORMANCE`: clocks may be locked (`nvidia-smi -rgc`); else reset the device.",
+    source="https://github.com/facebookresearch/gcm",
+    find=find,
+    metrics=("gpu.utilization", "gpu.sm.active", _CLOCK, _LIMIT, "gpu.power", "gpu.power.limit", *_HOLDS),
+    running=True,
+    hides=frozenset({"straggler_gpu", "gpu_busy_but_empty"}),
+)

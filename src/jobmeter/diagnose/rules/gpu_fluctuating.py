@@ -1,0 +1,96 @@
+"""Devices work in bursts: idle again and again between two of them."""
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import BUSY, busy, works
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, measured
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, minutes
+from jobmeter.model.finding import Severity
+
+_BURSTS = 0.95
+
+
+class Bursts(msgspec.Struct, frozen=True):
+    """How a device swings: its share of idle time, its level in bursts, and its usual cycle in ms."""
+
+    idle: float
+    level: float
+    cycle: float
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Most of the working devices swing between high and idle many times in nearly every window of their life.
+
+    Samples of the devices fall on other moments of a cycle, so that they seem to differ: none is a straggler by that.
+    """
+    used = [one for one in busy(case, numbers) if works(one, numbers)]
+    found = [bursts for one in used if (bursts := _bursts(one, numbers)) is not None]
+    if not found or len(found) < numbers["devices"] * len(used):
+        return
+    idle, level, cycle = (
+        float(np.median([getattr(one, name) for one in found])) for name in ("idle", "level", "cycle")
+    )
+    devices = "device swings" if len(found) == 1 else "devices swing"
+    text = f"{len(found)} {devices} between {amount(level, '1')} and idle every {minutes(cycle)}, "
+    text += f"idle for {amount(idle, '1')} of the time"
+    evidence = measured(used[0].metric, text, idle, numbers["least"], "1")
+    span = case.judged(numbers)
+    severity = Severity.WARNING if idle >= numbers["much"] else Severity.INFO
+    yield rule.finding(case.subject, severity, (span.start_ms, span.end_ms), [evidence], 0.85)
+
+
+def _bursts(signal: Signal, numbers: Numbers) -> Bursts | None:
+    """Return how a device swings; None for one that does not do so all its life.
+
+    A service or a notebook has bursts, too, but rests for long now and then.
+    """
+    windows = list(_windows(signal, numbers))
+    found = [one for part in windows if (one := _in_window(part, numbers)) is not None]
+    if not found or len(found) < numbers["share"] * len(windows):
+        return None
+    return Bursts(*(float(np.median([getattr(one, name) for one in found])) for name in Bursts.__struct_fields__))
+
+
+def _windows(signal: Signal, numbers: Numbers) -> Iterator[Signal]:
+    """Yield the parts of the hold time, each with enough of its time measured."""
+    start, end = signal.span
+    count = int((end - start) // numbers["hold"])
+    length = (end - start) / count if count else 0.0
+    for at in range(count):
+        part = signal.within(int(start + at * length), int(start + (at + 1) * length))
+        if len(part) > 1 and int((part.until - part.time).sum()) >= numbers["coverage"] * length:
+            yield part
+
+
+def _in_window(part: Signal, numbers: Numbers) -> Bursts | None:
+    width, level = part.until - part.time, float(np.quantile(part.value, _BURSTS))
+    # Points may be means over a part of a burst and a part of a rest.
+    idle = 1 - float(np.average(part.value, weights=width)) / max(level, numbers["high"])
+    if level < numbers["high"] or not numbers["least"] <= idle <= numbers["most"]:
+        return None
+    low, high = part.value < numbers["low"] * level, part.value >= (1 - numbers["low"]) * level
+    between = float(width[~low & ~high].sum()) / float(width.sum())
+    # One cycle from rest to burst after another; values between the two are on the way.
+    sides = low[low | high]
+    cycles = int(np.count_nonzero(sides[:-1] & ~sides[1:]))
+    longest = float(np.diff(part.time[high]).max()) if np.count_nonzero(high) > 1 else np.inf
+    if between > numbers["between"] or cycles < numbers["cycles"] or longest > numbers["rest"]:
+        return None
+    return Bursts(idle, level, float(width.sum()) / cycles)
+
+
+RULE = Rule(
+    name="gpu_fluctuating",
+    sees="Devices swing between high utilization and idle, many times an hour.",
+    advice="Something holds up each step: read ahead (more workers, prefetch), write checkpoints in the background.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
+    find=find,
+    metrics=BUSY,
+    hides=frozenset({"gpu_underused_p95", "batch_small", "gpu_low_util", "straggler_gpu"}),
+)

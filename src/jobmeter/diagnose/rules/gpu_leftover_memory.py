@@ -1,0 +1,70 @@
+"""Memory of a device is in use, and no process of a job computes there."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Member, Signal, device
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount_of, minutes
+from jobmeter.model.finding import Severity
+
+_MEMORY, _PROCESSES, _FOREIGN, _BUSY = "gpu.memory.usage", "gpu.processes", "gpu.processes.foreign", "gpu.utilization"
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Devices with memory in use on which no process is, or those of no job alone."""
+    for signals in (_of_job(case), _of_nodes(case)):
+        for member, memory in signals.get(_MEMORY, {}).items():
+            processes, foreign, busy = (signals.get(name, {}).get(member) for name in (_PROCESSES, _FOREIGN, _BUSY))
+            if processes is None or foreign is None:
+                continue
+            there = foreign.at(memory.time)
+            true = (memory.value > numbers["memory"]) & (processes.at(memory.time) <= there)
+            if busy is not None:
+                true &= ~(busy.at(memory.time) > numbers["idle"])
+            longest = case.stretch(memory, true, numbers)
+            if longest is None:
+                continue
+            part = slice(longest.first, longest.last + 1)
+            used, strangers = float(np.median(memory.value[part])), bool(np.nanmax(there[part]) > 0)
+            beside = "the processes there belong to no job" if strangers else "no process is there"
+            text = f"{case.name_of(memory)} has {amount_of(_MEMORY, used)} of memory in use for "
+            text += f"{minutes(longest.length)}, but {beside}"
+            evidence = memory.evidence(text, used, numbers["memory"], "By", time=longest.start)
+            yield rule.finding(device(memory), Severity.WARNING, (longest.start, longest.end), [evidence], 0.85)
+
+
+def _of_job(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
+    return {name: case.by_member(name) for name in (_MEMORY, _PROCESSES, _FOREIGN, _BUSY)}
+
+
+def _of_nodes(case: Case) -> Mapping[str, Mapping[Member, Signal]]:
+    """Return what was measured of devices without a job, each while a replica of the job had the device."""
+    found: dict[str, dict[Member, Signal]] = {}
+    for name in (_MEMORY, _PROCESSES, _FOREIGN, _BUSY):
+        for signal in case.nodes.get(name, ()):
+            for part in _while_allocated(case, signal):
+                found.setdefault(name, {})[part.member] = part
+    return found
+
+
+def _while_allocated(case: Case, signal: Signal) -> Iterator[Signal]:
+    for one in case.view.allocations:
+        if (one.node, one.device) == (signal.node, signal.device):
+            part = signal.within(one.start, case.span.end_ms if one.end is None else one.end)
+            if len(part):
+                yield part
+
+
+RULE = Rule(
+    name="gpu_leftover_memory",
+    sees="Memory of a device is in use, though no process of a job is there.",
+    advice="Look for processes of earlier jobs (`fuser -v /dev/nvidia*`) and end them; else reset the device.",
+    source="https://github.com/facebookresearch/gcm",
+    find=find,
+    metrics=(_MEMORY, _PROCESSES, _FOREIGN, _BUSY),
+    nodes=(_MEMORY, _PROCESSES, _FOREIGN, _BUSY),
+)

@@ -1,0 +1,37 @@
+"""No process computes on a device that the job has."""
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import BUSY, busy
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import device
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import minutes
+from jobmeter.model.finding import Severity
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Devices on which the driver lists no process for long, and which compute nothing meanwhile."""
+    load = {one.member: one for one in busy(case, numbers)}
+    for signal in case.signals("gpu.processes", numbers):
+        none = signal.value <= 0
+        if signal.member in load:
+            none &= ~(load[signal.member].at(signal.time) > numbers["idle"])
+        longest = case.stretch(signal, none, numbers)
+        if longest is None:
+            continue
+        severity = Severity.CRITICAL if longest.length >= numbers["critical"] else Severity.WARNING
+        text = f"{case.name_of(signal)} has had no process for {minutes(longest.length)}, though the job has it"
+        evidence = signal.evidence(text, 0.0, 1.0, "{process}", time=longest.start)
+        yield rule.finding(device(signal), severity, (longest.start, longest.end), [evidence], 0.9)
+
+
+RULE = Rule(
+    name="gpu_no_process",
+    sees="No process of the job, nor any other, computes on a device that the job has.",
+    advice="Ask for as many devices as there are processes, or start one for each (torchrun --nproc-per-node).",
+    source="https://github.com/PrincetonUniversity/job_defense_shield",
+    find=find,
+    metrics=(*BUSY, "gpu.processes"),
+    running=True,
+    hides=frozenset({"gpu_idle_allocated"}),
+)

@@ -1,0 +1,33 @@
+"""The devices of a job work steadily, and are never near their limit."""
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import BUSY, low_level
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import measured
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
+from jobmeter.model.finding import Severity
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """A 95th percentile of the busiest device that is low, in a job that works at one level."""
+    found = low_level(case, numbers)
+    if found is None:
+        return
+    used, level = found
+    devices = "device in use computes" if len(used) == 1 else "devices in use compute"
+    text = f"{len(used)} {devices} at {amount(level, '1')} at most in 95 minutes of 100; "
+    text += f"below {amount(numbers['busiest'], '1')} is low"
+    evidence = measured(used[0].metric, text, level, numbers["busiest"], "1")
+    span = case.judged(numbers)
+    yield rule.finding(case.subject, Severity.INFO, (span.start_ms, span.end_ms), [evidence], 0.85)
+
+
+RULE = Rule(
+    name="gpu_underused_p95",
+    sees="Utilization of the job's devices is never high, though they work all the time.",
+    advice="A larger batch, more workers that prepare input, or fewer devices: each waits for a part of every step.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
+    find=find,
+    metrics=BUSY,
+)

@@ -1,0 +1,64 @@
+"""A job has a whole device and needs a slice of it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import BUSY, busy, by_minute, works
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import measured
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, amount_of, title
+from jobmeter.model.catalog import CATALOG
+from jobmeter.model.finding import Evidence, Severity
+
+_BUSIEST = 0.95
+_LIMITS = {"gpu.memory.usage": "memory", "cpu.usage": "cores", "memory.usage": "host_memory"}
+"""The metrics of which a slice has less, and the thresholds of each."""
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """One device that works little, with little memory in use, for a program on one core."""
+    span = case.judged(numbers)
+    signals = busy(case, numbers)
+    if len(signals) != 1 or span.length_ms < numbers["hold"] or not works(signals[0], numbers):
+        return
+    [signal] = signals
+    mean, most = signal.mean, float(np.quantile(by_minute(signal).value, _BUSIEST))
+    if mean > numbers["utilization"] or most > numbers["busiest"]:
+        return
+    evidence = list(_small(case, numbers))
+    if len(evidence) == len(_LIMITS) and _is_large(case, numbers):
+        in_use = amount_of("gpu.memory.usage", evidence[0].value or 0.0)
+        sentence = f"{case.name_of(signal)} computes for {amount(mean, '1')} of the time with {in_use} of its memory "
+        sentence += "in use: a slice of a device is enough"
+        head = measured(signal.metric, f"utilization: {amount(mean, '1')}", mean, numbers["utilization"], "1")
+        moments = span.start_ms, span.end_ms
+        yield rule.finding(case.subject, Severity.WARNING, moments, [head, *evidence], 0.85, sentence=sentence)
+
+
+def _small(case: Case, numbers: Numbers) -> Iterator[Evidence]:
+    """Yield what the job uses most of the time of each metric of which it uses little."""
+    for metric, threshold in _LIMITS.items():
+        signals = case.signals(metric, numbers)
+        used = sum(float(np.quantile(by_minute(one).value, _BUSIEST)) for one in signals)
+        if signals and used < numbers[threshold]:
+            text = f"{title(metric)}: {amount_of(metric, used)}, less than {amount_of(metric, numbers[threshold])}"
+            yield signals[0].evidence(text, used, numbers[threshold], CATALOG[metric].answer_unit)
+
+
+def _is_large(case: Case, numbers: Numbers) -> bool:
+    """True for a device with memory for several slices."""
+    return any(one.mean >= numbers["slices"] * numbers["memory"] for one in case.signals("gpu.memory.limit", numbers))
+
+
+RULE = Rule(
+    name="mig_candidate",
+    sees="A job has a whole GPU and needs a small part of it.",
+    advice="Ask for a slice (MIG on A30, A100, H100 and newer), or share the device with MPS or time slicing.",
+    source="https://github.com/PrincetonUniversity/job_defense_shield",
+    find=find,
+    metrics=(*BUSY, "gpu.memory.limit", *_LIMITS),
+    hides=frozenset({"gpu_low_util", "gpu_underused_p95", "batch_small"}),
+)

@@ -1,0 +1,91 @@
+"""The PCIe link of a device is slower than it could be, or repeats what it sends."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import beside, busy, growth_storm, level_beside
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, device
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.model.finding import Evidence, Severity
+from jobmeter.query.stretches import Stretch
+
+_REPLAY = "gpu.pcie.replay"
+_TEXTS = {
+    "gpu.pcie.width": "uses {:.0f} PCIe lanes of {:.0f}",
+    "gpu.pcie.generation": "has its PCIe link at generation {:.0f} of {:.0f}",
+}
+
+
+class Fault(NamedTuple):
+    """A fault of a device's link from ``start`` to ``end``, epoch ms; ``alone`` False where all links are so."""
+
+    signal: Signal
+    evidence: Evidence
+    start: int
+    end: int
+    alone: bool
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Fewer lanes or a lower generation than device and slot allow while the device works; replays all the time."""
+    faults = [*_slow_links(case, numbers), *_replays(case, numbers)]
+    for member in dict.fromkeys(one.signal.member for one in faults):
+        own = [one for one in faults if one.signal.member == member]
+        span = min(one.start for one in own), max(one.end for one in own)
+        severity = Severity.WARNING if any(one.alone for one in own) else Severity.INFO
+        yield rule.finding(device(own[0].signal), severity, span, [one.evidence for one in own], 0.9)
+
+
+def _slow_links(case: Case, numbers: Numbers) -> Iterator[Fault]:
+    for metric, text in _TEXTS.items():
+        signals = case.signals(metric, numbers)
+        low = _low(case, metric, signals, numbers)
+        # Where all links are alike, a machine may be set up or virtualized so.
+        alone = not len(low) == len(signals) > 1
+        for signal, limit, stretch in low:
+            value = float(np.median(signal.during(stretch)))
+            sentence = f"{case.name_of(signal)} {text.format(value, limit)} while it works"
+            evidence = signal.evidence(sentence, value, limit, "", time=stretch.start)
+            yield Fault(signal, evidence, stretch.start, stretch.end, alone)
+
+
+def _replays(case: Case, numbers: Numbers) -> Iterator[Fault]:
+    for signal, rate, (start, end) in growth_storm(case, _REPLAY, numbers):
+        sentence = f"{case.name_of(signal)} repeats {rate:.0f} PCIe packets a minute; {numbers['rate']:.0f} are many"
+        evidence = signal.evidence(sentence, rate, numbers["rate"], "{error}/min", time=start)
+        yield Fault(signal, evidence, start, end, alone=True)
+
+
+def _low(case: Case, metric: str, signals: Sequence[Signal], numbers: Numbers) -> list[tuple[Signal, float, Stretch]]:
+    """Return the links below their limit while the device works, with the limit; an idle device may lower its link."""
+    load = {one.member: one for one in busy(case, numbers)}
+    found = []
+    for signal in signals:
+        limit = beside(case, f"{metric}.limit", signal, numbers)
+        if limit is None or signal.member not in load:
+            continue
+        with np.errstate(invalid="ignore"):
+            true = (signal.value < limit) & (level_beside(load[signal.member], signal, numbers) >= numbers["load"])
+        stretch = case.stretch(signal, true, numbers)
+        if stretch is not None:
+            found.append((signal, float(np.nanmedian(limit[stretch.first : stretch.last + 1])), stretch))
+    return found
+
+
+RULE = Rule(
+    name="pcie_degraded",
+    sees="The PCIe link of a device has fewer lanes or a lower generation than it could, or repeats what it sends.",
+    advice="Reset the device once it is idle; if it stays so, reseat the card or its riser, and check BIOS settings.",
+    source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#background-health-checks",
+    find=find,
+    metrics=(
+        "gpu.utilization",
+        "gpu.sm.active",
+        *(name for metric in _TEXTS for name in (metric, f"{metric}.limit")),
+    ),
+    counters=(_REPLAY,),
+)

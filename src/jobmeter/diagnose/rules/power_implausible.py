@@ -1,0 +1,48 @@
+"""The power that a device reports cannot be right."""
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import beside
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import device
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
+from jobmeter.model.finding import Severity
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Less than an idle device draws while it computes, or much more than the power limit lets it draw."""
+    for signal in case.levels("gpu.power", numbers):
+        limit = beside(case, "gpu.power.limit", signal, numbers)
+        busy, active = (beside(case, f"gpu.{name}", signal, numbers) for name in ("utilization", "sm.active"))
+        if limit is None:
+            continue
+        with np.errstate(invalid="ignore"):
+            above = signal.value > numbers["most"] * limit
+            below = signal.value < numbers["least"] * limit
+            below &= np.zeros(len(signal), np.bool_) if busy is None else busy >= numbers["busy"]
+            below &= active is None or active >= numbers["sm"]
+        for wrong, name in ((below, "least"), (above, "most")):
+            stretch = case.stretch(signal, wrong, numbers)
+            if stretch is None:
+                continue
+            power = float(np.median(signal.during(stretch)))
+            bound = float(np.nanmedian(limit[stretch.first : stretch.last + 1])) * numbers[name]
+            text = f"{case.name_of(signal)} reports {amount(power, 'W')} "
+            text += "while it computes: an idle device draws no less than " if name == "least" else "; no device draws "
+            text += f"{amount(bound, 'W')}" if name == "least" else f"more than {amount(bound, 'W')} under its limit"
+            evidence = signal.evidence(text, power, float(f"{bound:.6g}"), "W", time=stretch.start)
+            span = stretch.start, stretch.end
+            yield rule.finding(device(signal), Severity.WARNING, span, [evidence], 0.85)
+
+
+RULE = Rule(
+    name="power_implausible",
+    sees="The power that a device reports is too low for its work, or far above its power limit.",
+    advice="Do not trust its power and energy; look for firmware updates, and test or exchange the device.",
+    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
+    find=find,
+    metrics=("gpu.power", "gpu.power.limit", "gpu.utilization", "gpu.sm.active"),
+    hides=frozenset({"gpu_busy_but_empty", "straggler_gpu"}),
+)
