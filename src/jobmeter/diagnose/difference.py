@@ -58,7 +58,8 @@ def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> lis
 
 def explain_difference(a: MeasuredRun, b: MeasuredRun) -> Difference:
     """Return why B took longer or less long than A."""
-    both, unknown = (a, b), {}
+    both = (a, b)
+    unknown: dict[str, str] = {}
     folded = [_folded(one.phases, _unknown_phases(both, unknown)) for one in both]
     training = [[(span.start, span.end) for span, cause in own if cause is None] for own in folded]
     same = not (a.types and b.types) or a.types == b.types

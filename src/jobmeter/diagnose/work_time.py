@@ -53,11 +53,11 @@ class _Points(msgspec.Struct, frozen=True, eq=False):
         chosen = np.isfinite(value) & (self.busy > _BUSY)
         return float(np.quantile(value[chosen], _BEST)) if chosen.any() else 0.0
 
-    def mean(self, metric: str) -> float | None:
-        """Return the mean of a metric over the time of its points; None where it was not measured."""
+    def mean(self, metric: str, weight: Float64s) -> float | None:
+        """Return the mean of a metric over its points by their weight; None where it was not measured."""
         value = self.values[metric]
-        valid = np.isfinite(value) & (self.width > 0)
-        return float(np.average(value[valid], weights=self.width[valid])) if valid.any() else None
+        valid = np.isfinite(value) & (weight > 0)
+        return float(np.average(value[valid], weights=weight[valid])) if valid.any() else None
 
 
 class _Methods(msgspec.Struct, frozen=True):
@@ -85,11 +85,11 @@ def split_work(
     best = max((one.highest(methods.activity, _relative) for one in points), default=0.0) if methods.activity else 0.0
     rates = {name: max(one.highest(name, _plain) for one in points) for name in methods.links}
     parts = [_parts(one, methods, best, rates) for one in points]
-    clocks = [one.mean(CLOCK) for one in points] if methods.clock else []
-    if all(clocks):
-        fastest = max(clock for clock in clocks if clock)
+    if methods.clock:
+        clocks = [one.mean(CLOCK, one.width * one.busy) or 0.0 for one in points]
         for own, clock in zip(parts, clocks, strict=True):
-            own[Cause.CLOCK] = own[Cause.COMPUTE] * (1.0 - (clock or fastest) / fastest)
+            # A job that was not measured while it computed has no clock, and nothing to compare it with.
+            own[Cause.CLOCK] = own[Cause.COMPUTE] * (1.0 - clock / max(clocks)) if all(clocks) else 0.0
             own[Cause.COMPUTE] -= own[Cause.CLOCK]
     found = [WorkTime(own, _means(one)) for own, one in zip(parts, points, strict=True)]
     return found, unknown
@@ -176,5 +176,5 @@ def _carries(points: _Points, rates: Mapping[str, float]) -> Bools:
 
 
 def _means(points: _Points) -> dict[str, float]:
-    found = {name: points.mean(name) for name in points.values}
+    found = {name: points.mean(name, points.width) for name in points.values}
     return {name: mean for name, mean in found.items() if mean is not None}

@@ -124,7 +124,7 @@ def phases_of(view: JobView, facts: PhaseFacts, now_ms: int) -> JobPhases:
     totals: dict[str, int] = {}
     for span in spans:
         totals[span.phase.value] = totals.get(span.phase.value, 0) + span.length
-    ordered = {phase.value: totals[phase.value] for phase in Phase if phase.value in totals}
+    ordered: dict[str, int] = {phase.value: totals[phase.value] for phase in Phase if phase.value in totals}
     return JobPhases(
         job=job.id, project=job.project, start=start, end=end, spans=spans, totals=ordered, unknown=unknown
     )
@@ -202,9 +202,12 @@ def _run(view: JobView, facts: PhaseFacts, span: Interval, unknown: dict[str, st
         found += _attempt(facts, window, attempt, after, unknown)
         if not last:
             found.append(PhaseSpan(phase=Phase.RESTART, start=window[1], end=windows[attempt + 1][0], attempt=attempt))
-    training = [(one.start, one.end) for one in found if one.phase is Phase.TRAINING and one.length > 0]
-    saves = find_checkpoints(facts, training, unknown)
+    saves = find_checkpoints(facts, _intervals(found, Phase.TRAINING), _intervals(found, Phase.END), unknown)
     return [part for one in found for part in _cut(one, saves)]
+
+
+def _intervals(spans: Iterable[PhaseSpan], phase: Phase) -> list[Interval]:
+    return [(one.start, one.end) for one in spans if one.phase is phase and one.length > 0]
 
 
 def _windows(span: Interval, restarts: Sequence[Interval]) -> list[Interval]:
@@ -294,12 +297,15 @@ def _attempt(
 
 
 def _working(work: Course, window: Interval) -> Interval | None:
-    """Return from when until when devices work for longer than a moment; None where they do not."""
+    """Return when devices begin to work for longer than a moment, and when they work last; None where they do not."""
     part = slice(*np.searchsorted(work.time, window).tolist())
     time, until = work.time[part], np.minimum(work.until[part], window[1])
     hold_ms = min(_HOLD_MS, _SHORTEST * (window[1] - window[0]))
     stretches = steady_stretches(time, until, work.value[part] > IDLE, hold_ms, _WORKING)
-    return (stretches[0].start, stretches[-1].end) if stretches else None
+    if not stretches:
+        return None
+    last = int(np.flatnonzero(work.value[part] > IDLE)[-1])
+    return stretches[0].start, max(stretches[-1].end, int(until[last]))
 
 
 def _measured(work: Course | None, window: Interval, unknown: dict[str, str]) -> Interval | None:
@@ -343,7 +349,9 @@ def _unmeasured(
     yield phase, until
 
 
-def find_checkpoints(facts: PhaseFacts, training: Sequence[Interval], unknown: dict[str, str]) -> list[Interval]:
+def find_checkpoints(
+    facts: PhaseFacts, training: Sequence[Interval], after: Sequence[Interval], unknown: dict[str, str]
+) -> list[Interval]:
     """Return when the job wrote checkpoints: what it said, and where its devices wait beside a burst of writes."""
     work = facts.work
     bursts = [course for name in WRITES if (course := facts.courses.get(name)) is not None and len(course.time)]
@@ -352,18 +360,19 @@ def find_checkpoints(facts: PhaseFacts, training: Sequence[Interval], unknown: d
         return []
     found = list(facts.saves)
     if work is not None and training:
-        found += _waits(work, bursts, facts.saved, training)
+        found += _waits(work, bursts, facts.saved, _inside(work, training), _inside(work, after))
     return _union(found)
 
 
 def _waits(
-    work: Course, bursts: Sequence[Course], saved: Sequence[int], training: Sequence[Interval]
+    work: Course, bursts: Sequence[Course], saved: Sequence[int], training: Bools, after: Bools
 ) -> Iterator[Interval]:
-    """Yield the intervals in which devices do less than usual beside a burst of writes, or at a reported moment."""
-    inside = np.zeros(len(work.time), np.bool_)
-    for start, end in training:
-        inside |= (work.until > start) & (work.time < end)
-    busy = work.value[inside & (work.value > IDLE)]
+    """Yield the intervals in which devices do less than usual beside a burst of writes, or at a reported moment.
+
+    ``training`` and ``after`` are the points of the training, and of the time after the last work, bool[n].
+    """
+    inside = training | after
+    busy = work.value[training & (work.value > IDLE)]
     if not len(busy):
         return
     waits = np.clip(1.0 - work.value / float(np.median(busy)), 0.0, 1.0) * inside
@@ -375,9 +384,10 @@ def _waits(
             usual = float(np.quantile(rate[valid], 0.25))
             writes |= valid & (rate > max(_BURST * usual, _LEAST_BURST))
     # A counter shows in a sample what was written before it, and the kernel may write later than the program.
-    writes[1:] |= writes[:-1].copy()
-    writes[:-1] |= writes[1:].copy()
-    chosen = _extended(writes & (waits >= _WAITS), waits >= _STANDS)
+    beside = writes.copy()
+    beside[1:] |= writes[:-1]
+    beside[:-1] |= writes[1:]
+    chosen = _extended((writes | (beside & training)) & (waits >= _WAITS), training & (waits >= _STANDS))
     firsts = np.flatnonzero(chosen & ~np.append(False, chosen[:-1]))
     lasts = np.flatnonzero(chosen & ~np.append(chosen[1:], False))
     width = work.until - work.time
@@ -385,6 +395,14 @@ def _waits(
         # A wait that begins within a sample lies at its end, one that ends within a sample at its beginning.
         start = int(work.until[first] - width[first] * waits[first]) if last > first else int(work.time[first])
         yield start, int(work.time[last] + width[last] * waits[last])
+
+
+def _inside(work: Course, spans: Iterable[Interval]) -> Bools:
+    """Return which points lie in some intervals, at least in part."""
+    inside = np.zeros(len(work.time), np.bool_)
+    for start, end in spans:
+        inside |= (work.until > start) & (work.time < end)
+    return inside
 
 
 def _marked(work: Course, moments: Sequence[int]) -> Bools:
@@ -413,9 +431,9 @@ def _union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def _cut(span: PhaseSpan, saves: Sequence[Interval]) -> Iterator[PhaseSpan]:
-    """Yield a span with the checkpoints in it cut out, where it is one of training."""
+    """Yield a span with the checkpoints in it cut out, where it is one of training or of the time after it."""
     at = span.start
-    for start, end in saves if span.phase is Phase.TRAINING else ():
+    for start, end in saves if span.phase in {Phase.TRAINING, Phase.END} else ():
         begin, until = max(start, at), min(end, span.end)
         if begin >= until:
             continue
