@@ -10,7 +10,8 @@ import numpy as np
 
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
-from jobmeter.query.phases import Course, MeasuredRun, PhaseFacts, phases_of
+from jobmeter.query.course import Course
+from jobmeter.query.phases import MeasuredRun, PhaseFacts, phases_of
 
 CREATED = 1_767_225_600_000
 SIGNALS = {

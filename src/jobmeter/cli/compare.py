@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 
 import click
+import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
 from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json
+from jobmeter.cli.phases import answered, show_causes, show_sentence
 from jobmeter.cli.use import began
 from jobmeter.client.bodies import ComparedJob, Comparison
 from jobmeter.model.quantity import quantity
@@ -20,24 +22,33 @@ _MOST = 10
 @click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
 @metric_option("Draw the course of this metric too.")
 @click.option("--step", metavar="LENGTH", help="Length of a bucket of the course, such as 1m.")
-@click.option("--json", "as_json", is_flag=True, help="An object: jobs, step, lines (times from each job's start).")
+@click.option("--json", "as_json", is_flag=True, help="jobs, step, lines (times from each job's start), differences.")
 @local.connection_options
 def command(
     jobs: Sequence[str], metrics: Sequence[str], step: str | None, as_json: bool, connection: local.Connection
 ) -> None:
-    """Put two or more jobs beside each other: how long they took, and mean and peak of what they used.
+    """Put two or more jobs beside each other: how long they took and why, and mean and peak of what they used.
 
-    With --metric their courses are drawn on one scale, each from its own start.
+    The first sentence says how much longer each took than the first one, and by what: queue, start, input,
+    communication, computing, a lower clock, checkpoints, restarts. The parts sum to the whole difference. Time without
+    a cause is unattributed, and a cause that was not measured in both jobs is named. With --metric their courses are
+    drawn on one scale, each from its own start.
     """
     found = connection.find_each(jobs)
     if not 2 <= len(found) <= _MOST:
         raise click.UsageError(f"name 2 to {_MOST} different jobs, these are {len(found)}")
-    answer = found[0].api.compare([one.id for one in found], metrics, step, connection.project)
+    api, ids = found[0].api, [one.id for one in found]
+    answer = api.compare(ids, metrics, step, connection.project)
+    differences = answered(lambda: api.causes(ids, connection.project)) or []
     if as_json:
-        print_json(answer)
+        print_json({**msgspec.structs.asdict(answer), "differences": differences})
         return
     out = console()
+    for one in differences:
+        show_sentence(out, one)
     _columns(out, answer)
+    for one in differences:
+        show_causes(out, one)
     _used(out, answer)
     for name in metrics:
         _curves(out, answer, name)

@@ -1,7 +1,6 @@
 """``jobmeter show``: one job, its replicas and devices, and what it used."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 import click
 import msgspec
@@ -22,12 +21,12 @@ from jobmeter.cli.output import (
     sparkline,
     state_cell,
 )
+from jobmeter.cli.phases import answered, show_phases
 from jobmeter.cli.use import began, ended
-from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, JobSummary
-from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.answers import MetricSummary
 from jobmeter.model.job import Job
+from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.quantity import quantity
 
@@ -41,26 +40,32 @@ MOST_SENTENCES = 3
 @click.command(short_help="Show one job: its replicas, devices, summary.")
 @click.argument("job", shell_complete=completion.jobs)
 @click.option(
-    "--json", "as_json", is_flag=True, help="One object: job, replicas, allocations, devices, nodes, summary, quality."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="job, replicas, allocations, devices, nodes, summary, quality, phases.",
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
     """Show JOB: who and when, its replicas and devices, what it used over its life, and what is wrong with it.
 
     What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
-    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. Where samples
+    Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. The phases of
+    the job (queue, start, training, checkpoints, restarts, end) are those that can be told apart. Where samples
     are missing, came late, or a clock was wrong, up to three lines say so (all of it with --json). Of a finished job it
     is told what happened, then what the diagnostic rules find, and of a failed one the end of its log.
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)
-    quality = _quality(named.api, detail.job)
+    quality = answered(lambda: named.api.quality(named.id, detail.job.project))
+    phases = answered(lambda: named.api.phases(named.id, detail.job.project))
     if as_json:
-        print_json(_document(detail, quality))
+        print_json(_document(detail, quality, phases))
         return
     out = console()
     _head(out, detail.job, detail.summary)
     _missing(out, quality)
+    show_phases(out, phases)
     _replicas(out, detail)
     _devices(out, detail)
     if detail.summary.metrics:
@@ -73,20 +78,13 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
     show_history(out, named.api, detail.job)
 
 
-def _quality(api: Api, job: Job) -> JobQuality | None:
-    # A server of an older release has no such endpoint, and a very large job exceeds the limits of a query.
-    with suppress(NotFoundError, LimitExceededError, QueryTimeoutError):
-        return api.quality(job.id, job.project)
-    return None
-
-
 def _missing(out: Console, quality: JobQuality | None) -> None:
     sentences = quality.sentences if quality else []
     for at, sentence in enumerate(sentences[:MOST_SENTENCES]):
         out.print(f"  {'' if at else 'data quality':<15}{cell(sentence)}")
 
 
-def _document(detail: JobDetail, quality: JobQuality | None) -> dict[str, object]:
+def _document(detail: JobDetail, quality: JobQuality | None, phases: JobPhases | None) -> dict[str, object]:
     return {
         "job": msgspec.structs.asdict(detail.job),
         "replicas": [msgspec.structs.asdict(replica) for replica in detail.replicas],
@@ -95,6 +93,7 @@ def _document(detail: JobDetail, quality: JobQuality | None) -> dict[str, object
         "nodes": detail.nodes,
         "summary": detail.summary,
         "quality": quality,
+        "phases": phases,
     }
 
 

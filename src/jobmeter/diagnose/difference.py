@@ -1,13 +1,14 @@
 """Explains why one job took longer than another: by cause, in parts that sum to the whole difference."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from jobmeter.access.principal import Scope
-from jobmeter.diagnose.wording import amount_of, minutes, title
-from jobmeter.diagnose.work_time import CLOCK, FIGURES, LINKS, METRICS, SIGNS, WorkTime, split_work
+from jobmeter.diagnose.difference_text import Figures, sentence
+from jobmeter.diagnose.work_time import METRICS, WorkTime, split_work
 from jobmeter.model.phase import Cause, CausePart, Difference, JobPhases, Phase, PhaseSpan
+from jobmeter.query.course import Interval
 from jobmeter.query.execute import Executor
-from jobmeter.query.phases import WORK, WRITES, Interval, MeasuredRun, RunQuestion
+from jobmeter.query.phases import WRITES, MeasuredRun, RunQuestion
 from jobmeter.query.request import JobRef
 
 _OF_PHASE: Mapping[Phase, Cause] = {
@@ -22,28 +23,6 @@ _OF_PHASE: Mapping[Phase, Cause] = {
 }
 _BEFORE = frozenset({Phase.QUEUED, Phase.PREPARE})
 _AGAIN = frozenset({Phase.START, Phase.FIRST_STEP})
-TITLES: Mapping[Cause, str] = {
-    Cause.QUEUE: "queue",
-    Cause.PREPARE: "image pull or prolog",
-    Cause.START: "start",
-    Cause.FIRST_STEP: "first step",
-    Cause.INPUT: "input",
-    Cause.COMMUNICATION: "communication",
-    Cause.COMPUTE: "compute",
-    Cause.CLOCK: "lower clock",
-    Cause.CHECKPOINT: "checkpoints",
-    Cause.RESTART: "restarts",
-    Cause.END: "end",
-    Cause.UNATTRIBUTED: "unattributed",
-}
-_SIGN_TEXTS: Mapping[str, str] = {
-    "pressure.io": "processes waited for storage",
-    "pressure.cpu": "processes waited for a CPU",
-    "cpu.utilization": "the CPU was in use",
-}
-_MOST, _SMALL, _SAME = 4, 0.05, 0.01
-"""Parts in a sentence; the share of the difference below which one is left out; jobs that differ by less are alike."""
-_LEAST_MS = 1_000
 
 
 def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> list[Difference]:
@@ -53,11 +32,11 @@ def differences(executor: Executor, refs: Sequence[JobRef], scope: Scope) -> lis
     """
     metrics = tuple(dict.fromkeys((*METRICS, *WRITES)))
     first, *others = (executor.run(RunQuestion(ref, metrics), scope) for ref in refs)
-    return [explain_difference(first, other) for other in others]
+    return [explain_difference(first, other, ("A", chr(ord("B") + at))) for at, other in enumerate(others)]
 
 
-def explain_difference(a: MeasuredRun, b: MeasuredRun) -> Difference:
-    """Return why B took longer or less long than A."""
+def explain_difference(a: MeasuredRun, b: MeasuredRun, labels: tuple[str, str] = ("A", "B")) -> Difference:
+    """Return why B took longer or less long than A. Texts call them by ``labels``."""
     both = (a, b)
     unknown: dict[str, str] = {}
     folded = [_folded(one.phases, _unknown_phases(both, unknown)) for one in both]
@@ -69,14 +48,14 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun) -> Difference:
     parts = [
         _whole(_of_phases(own), work, _length(spans)) for own, work, spans in zip(folded, times, training, strict=True)
     ]
-    counts = [_counts(own) for own in folded]
+    figures = Figures(labels, [one.means for one in times], [_counts(own) for own in folded])
     ordered = sorted(
         (
             CausePart(
                 cause=cause,
                 a=parts[0].get(cause, 0),
                 b=parts[1].get(cause, 0),
-                text=_text(cause, [one.means for one in times], counts),
+                text=figures.text(cause),
             )
             for cause in Cause
             if parts[0].get(cause, 0) or parts[1].get(cause, 0)
@@ -92,7 +71,8 @@ def explain_difference(a: MeasuredRun, b: MeasuredRun) -> Difference:
         a_ms=lengths[0],
         b_ms=lengths[1],
         difference_ms=lengths[1] - lengths[0],
-        sentence=_sentence(ordered, lengths),
+        labels=labels,
+        sentence=sentence(ordered, lengths, labels),
         parts=ordered,
         unknown=unknown,
     )
@@ -173,67 +153,3 @@ def _counts(folded: Sequence[tuple[PhaseSpan, Cause | None]]) -> dict[Cause, int
         Cause.CHECKPOINT: sum(span.phase is Phase.CHECKPOINT for span in spans),
         Cause.RESTART: max((span.attempt for span in spans), default=0),
     }
-
-
-def _text(cause: Cause, means: Sequence[Mapping[str, float]], counts: Sequence[Mapping[Cause, int]]) -> str:
-    """Return the figures behind a part."""
-    if cause in {Cause.CHECKPOINT, Cause.RESTART}:
-        return f"{counts[0][cause]} in A, {counts[1][cause]} in B"
-    if cause is Cause.INPUT:
-        return _input_text(means)
-    if cause is Cause.COMMUNICATION:
-        return "; ".join(_beside(name, means) for name in LINKS if _in_both(name, means))
-    if cause is Cause.CLOCK:
-        names = (CLOCK, *FIGURES[1:])
-        return "; ".join(_beside(name, means) for name in names if _in_both(name, means))
-    if cause is Cause.COMPUTE:
-        names = ("gpu.utilization", "gpu.sm.active", "gpu.tensor.active", FIGURES[0])
-        return "; ".join(_beside(name, means) for name in names if _in_both(name, means))
-    return ""
-
-
-def _input_text(means: Sequence[Mapping[str, float]]) -> str:
-    work = next((name for name in WORK if _in_both(name, means)), "")
-    signs = [name for name in SIGNS if _in_both(name, means)]
-    if not work or not signs:
-        return ""
-    sign = max(signs, key=lambda name: means[1][name] - means[0][name])
-    return f"{_beside(work, means)}; {_SIGN_TEXTS[sign]} {_figures(sign, means)} of the time"
-
-
-def _in_both(name: str, means: Sequence[Mapping[str, float]]) -> bool:
-    return all(name in own for own in means)
-
-
-def _beside(name: str, means: Sequence[Mapping[str, float]]) -> str:
-    return f"{title(name)} {_figures(name, means)}"
-
-
-def _figures(name: str, means: Sequence[Mapping[str, float]]) -> str:
-    return f"{amount_of(name, means[0][name])} in A, {amount_of(name, means[1][name])} in B"
-
-
-def _sentence(parts: Sequence[CausePart], lengths: Sequence[int]) -> str:
-    """Return the whole difference and its largest parts as a sentence."""
-    whole = lengths[1] - lengths[0]
-    if abs(whole) < max(_SAME * max(lengths), _LEAST_MS):
-        text = f"B took as long as A ({minutes(lengths[1])})"
-        least = max(_SAME * max(lengths), _LEAST_MS)
-        large = [part for part in parts if abs(part.difference) >= least][:_MOST]
-        return f"{text}: {', '.join(_phrase(part) for part in large)}" if large else text
-    verb = f"{minutes(abs(whole))} {'longer' if whole > 0 else 'less'} than A"
-    large = [part for part in parts if abs(part.difference) >= max(_SMALL * abs(whole), _LEAST_MS)][:_MOST]
-    return f"B took {verb}: {', '.join(_phrases(large, whole))}"
-
-
-def _phrases(parts: Sequence[CausePart], whole: int) -> Iterator[str]:
-    """Yield the parts that go with the difference, then those against it."""
-    along = [part for part in parts if (part.difference > 0) == (whole > 0)]
-    for at, part in enumerate(along):
-        text = f"{minutes(abs(part.difference))}{' of it' if at == 0 else ''} {TITLES[part.cause]}"
-        yield f"{text} ({part.text})" if at == 0 and part.text else text
-    yield from (_phrase(part) for part in parts if part not in along)
-
-
-def _phrase(part: CausePart) -> str:
-    return f"{minutes(abs(part.difference))} {'more' if part.difference > 0 else 'less'} {TITLES[part.cause]}"

@@ -27,6 +27,11 @@ class Phase(StrEnum):
     UNATTRIBUTED = "unattributed"
     """Time of which nothing says to which phase it belongs."""
 
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "image pull or prolog" if self is Phase.PREPARE else self.value.replace("_", " ")
+
 
 class PhaseSpan(msgspec.Struct, frozen=True, kw_only=True):
     """``[start, end)`` in one phase; ``attempt`` counts the restarts of the job before it."""
@@ -84,6 +89,22 @@ class Cause(StrEnum):
     END = "end"
     UNATTRIBUTED = "unattributed"
 
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return _TITLES.get(self.value) or Phase(self.value).label
+
+
+_TITLES = {
+    "queue": "queue",
+    "input": "input",
+    "communication": "communication",
+    "compute": "compute",
+    "clock": "lower clock",
+    "checkpoint": "checkpoints",
+    "restart": "restarts",
+}
+
 
 class CausePart(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a cause: milliseconds in job A and in job B. ``text`` has the figures behind it, where there are."""
@@ -105,13 +126,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     ``a_ms`` and ``b_ms`` are the lengths that are compared: from submission to end, or from the first start where one
     of the submissions is unknown. The parts of each sum to it, and so do their differences to ``difference_ms``.
     ``parts`` are sorted by the size of their difference. ``unknown`` names causes that were not measured in both jobs,
-    and why; their time is in other parts.
+    and why; their time is in other parts. Texts call the jobs by ``labels``.
     """
 
     a: str
     b: str
     a_project: str = ""
     b_project: str = ""
+    labels: tuple[str, str] = ("A", "B")
     a_ms: int = 0
     b_ms: int = 0
     difference_ms: int = 0

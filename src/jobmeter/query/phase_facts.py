@@ -10,15 +10,17 @@ import numpy as np
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.batch import Int64s, SeriesKeys
 from jobmeter.model.catalog import Aggregate
-from jobmeter.model.event import Event, EventFilter
+from jobmeter.model.event import REASONS, Event, EventFilter, EventType
 from jobmeter.model.job import Job, JobView
 from jobmeter.model.log import LogLine
 from jobmeter.model.question import Question
-from jobmeter.model.time import HOUR, NS_PER_MS, TimeRange
+from jobmeter.model.time import NS_PER_MS, TimeRange
+from jobmeter.query.checkpoints import Saying, checkpoint_reports
+from jobmeter.query.course import Course
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.gather import own_series
 from jobmeter.query.meter import Meter
-from jobmeter.query.phases import PREPARING, SCHEDULED, Course, Interval, PhaseFacts
+from jobmeter.query.phases import PREPARING, SCHEDULED, PhaseFacts
 from jobmeter.query.request import By, JobRef, LogQuestion, MetricQuery
 from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.source import Source, buckets
@@ -31,12 +33,8 @@ REPORTS = frozenset(
 """Metrics by which a program reports its steps."""
 MOST_EVENTS, MOST_LINES = 1_000, 1_000
 _WORD = "checkpoint"
-_ENDS = re.compile(r"(?i)\b(?:saved|wrote|written|finished|done|completed?|success\w*)\b")
-_BEGINS = re.compile(r"(?i)\b(?:saving|save|writing|write|begin\w*|start\w*)\b")
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 """Between the words of a reason such as CheckpointSaved; the words are joined."""
-_LONGEST_MS = HOUR
-"""A line that a checkpoint was written belongs to the one before that announced it, if that is no older than this."""
 
 R = TypeVar("R")
 
@@ -57,14 +55,15 @@ def read_facts(source: Source, view: JobView, answer: Answering, meter: Meter, m
     job = view.job
     span = _run_span(view, meter.clock.now_ms())
     events = _events(job, answer)
-    saves, saved = checkpoint_times([*_of_lines(_lines(job, answer)), *_of_events(events)])
+    courses, reports = _courses(job, answer, metrics, span), _reports(source, job, span, meter)
+    # The search of the log is the last of all: it may take what is left of the caller's budget.
+    said = checkpoint_reports([*_of_lines(_lines(job, answer)), *_of_events(events)])
     recorded = [one.created for one in job.checkpoints if one.created is not None]
     return PhaseFacts(
-        courses=_courses(job, answer, metrics, span),
-        reports=_reports(source, job, span, meter),
+        courses=courses,
+        reports=reports,
         events=[event for event in events if event.reason in SCHEDULED | PREPARING],
-        saves=saves,
-        saved=sorted([*saved, *recorded]),
+        checkpoints=said._replace(moments=sorted([*said.moments, *recorded])),
     )
 
 
@@ -113,36 +112,14 @@ def _lines(job: Job, answer: Answering) -> list[LogLine]:
     return []
 
 
-Saying = tuple[int, str, str]
-"""When a replica said something about a checkpoint, in ms; the replica; and the text."""
-
-
 def _of_lines(lines: Iterable[LogLine]) -> Iterable[Saying]:
     return ((line.time_ns // NS_PER_MS, line.replica, line.text) for line in lines)
 
 
 def _of_events(events: Iterable[Event]) -> Iterable[Saying]:
     texts = ((event, f"{_WORDS.sub(' ', event.reason)} {event.message}") for event in events)
-    return ((event.time, event.replica, text) for event, text in texts if _WORD in text.lower())
+    return ((event.time, event.replica, text) for event, text in texts if _says(event, text))
 
 
-def checkpoint_times(sayings: Iterable[Saying]) -> tuple[list[Interval], list[int]]:
-    """Return the intervals in which replicas said that they wrote a checkpoint, and the moments of other sayings.
-
-    An interval goes from a text that announces a checkpoint to the next one of that replica that says it was written.
-    """
-    begun: dict[str, int] = {}
-    intervals: list[Interval] = []
-    moments: list[int] = []
-    for time, replica, text in sorted(sayings):
-        if _ENDS.search(text):
-            start = begun.pop(replica, None)
-            if start is not None and time - start <= _LONGEST_MS:
-                intervals.append((start, time))
-            else:
-                moments.append(time)
-        elif _BEGINS.search(text):
-            if replica in begun:
-                moments.append(begun[replica])
-            begun[replica] = time
-    return intervals, sorted([*moments, *begun.values()])
+def _says(event: Event, text: str) -> bool:
+    return _WORD in text.lower() and event.reason not in REASONS[EventType.FINDING]

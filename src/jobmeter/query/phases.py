@@ -10,12 +10,14 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.model.batch import Int64s
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.phase import JobPhases, Phase, PhaseSpan
 from jobmeter.model.question import Question
 from jobmeter.model.time import MINUTE
+from jobmeter.query.checkpoints import CheckpointReports, find_checkpoints
+from jobmeter.query.course import Course, Interval
 from jobmeter.query.defaults import job_end
 from jobmeter.query.idle import IDLE
 from jobmeter.query.request import JobRef
@@ -34,29 +36,7 @@ _WORKING = 0.5
 """They were seen to work for this share of that time."""
 _UNSEEN_MS = MINUTE
 """Agents discover a job within so long: a later first sample means that its start was not measured."""
-_BURST, _LEAST_BURST = 4.0, 2.0**20
-"""Writes are a burst at so many times their usual rate, and at so many bytes a second."""
-_WAITS, _STANDS = 0.15, 0.5
-"""Share of a sample in which devices do less than usual: that counts beside a burst, and that alone extends one."""
 MOST_RESTARTS = 500
-
-Interval = tuple[int, int]
-
-
-class Course(msgspec.Struct, frozen=True, eq=False):
-    """A line of a job as a whole: ``value`` float64[k] holds from ``time`` to ``until``, int64[k] ms, ascending."""
-
-    time: Int64s
-    until: Int64s
-    value: Float64s
-
-    def at(self, time: Int64s) -> Float64s:
-        """The value at each time, NaN where nothing was measured."""
-        if not len(self.time):
-            return np.full(len(time), np.nan)
-        place = np.searchsorted(self.time, time, side="right") - 1
-        valid = (place >= 0) & (time < np.maximum(self.until, self.time + 1)[np.maximum(place, 0)])
-        return np.where(valid, self.value[np.maximum(place, 0)], np.nan)
 
 
 class PhasesQuestion(msgspec.Struct, Question[JobPhases], frozen=True):
@@ -77,7 +57,7 @@ class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     job: Job
     phases: JobPhases
-    courses: Mapping[str, "Course"]
+    courses: Mapping[str, Course]
     types: frozenset[str] = frozenset()
 
 
@@ -85,21 +65,25 @@ class PhaseFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The facts about a job besides its record.
 
     ``courses`` are lines of the job as a whole by metric. ``reports`` are times at which its program reported steps,
-    ascending. ``saves`` are intervals in which it said that it wrote a checkpoint, ``saved`` moments at which it said
-    that it had or would.
+    ascending.
     """
 
     courses: Mapping[str, Course] = msgspec.field(default_factory=dict)
     reports: Int64s = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
     events: Sequence[Event] = ()
-    saves: Sequence[Interval] = ()
-    saved: Sequence[int] = ()
+    checkpoints: CheckpointReports = CheckpointReports()
 
     @property
     def work(self) -> Course | None:
         """How much the devices work, as a share; None where nobody measured it."""
         found = (self.courses.get(name) for name in WORK)
         return next((one for one in found if one is not None and len(one.time)), None)
+
+    @property
+    def writes(self) -> list[Course]:
+        """The lines of what it writes to storage and to the network, as far as they were measured."""
+        found = (self.courses.get(name) for name in WRITES)
+        return [one for one in found if one is not None and len(one.time)]
 
 
 class _Beginning(msgspec.Struct, frozen=True):
@@ -202,7 +186,11 @@ def _run(view: JobView, facts: PhaseFacts, span: Interval, unknown: dict[str, st
         found += _attempt(facts, window, attempt, after, unknown)
         if not last:
             found.append(PhaseSpan(phase=Phase.RESTART, start=window[1], end=windows[attempt + 1][0], attempt=attempt))
-    saves = find_checkpoints(facts, _intervals(found, Phase.TRAINING), _intervals(found, Phase.END), unknown)
+    training, rest = _intervals(found, Phase.TRAINING), _intervals(found, Phase.END)
+    saves = find_checkpoints(facts.work, facts.writes, facts.checkpoints, training, rest)
+    if saves is None:
+        unknown[Phase.CHECKPOINT.value] = "neither writes nor lines about checkpoints were found"
+        return found
     return [part for one in found for part in _cut(one, saves)]
 
 
@@ -347,87 +335,6 @@ def _unmeasured(
         yield phase, seen[1]
         phase = Phase.UNATTRIBUTED
     yield phase, until
-
-
-def find_checkpoints(
-    facts: PhaseFacts, training: Sequence[Interval], after: Sequence[Interval], unknown: dict[str, str]
-) -> list[Interval]:
-    """Return when the job wrote checkpoints: what it said, and where its devices wait beside a burst of writes."""
-    work = facts.work
-    bursts = [course for name in WRITES if (course := facts.courses.get(name)) is not None and len(course.time)]
-    if not facts.saves and (work is None or not (bursts or facts.saved)):
-        unknown[Phase.CHECKPOINT.value] = "neither writes nor lines about checkpoints were seen"
-        return []
-    found = list(facts.saves)
-    if work is not None and training:
-        found += _waits(work, bursts, facts.saved, _inside(work, training), _inside(work, after))
-    return _union(found)
-
-
-def _waits(
-    work: Course, bursts: Sequence[Course], saved: Sequence[int], training: Bools, after: Bools
-) -> Iterator[Interval]:
-    """Yield the intervals in which devices do less than usual beside a burst of writes, or at a reported moment.
-
-    ``training`` and ``after`` are the points of the training, and of the time after the last work, bool[n].
-    """
-    inside = training | after
-    busy = work.value[training & (work.value > IDLE)]
-    if not len(busy):
-        return
-    waits = np.clip(1.0 - work.value / float(np.median(busy)), 0.0, 1.0) * inside
-    writes = _marked(work, saved)
-    for course in bursts:
-        rate = course.at(work.time)
-        valid = inside & np.isfinite(rate)
-        if valid.any():
-            usual = float(np.quantile(rate[valid], 0.25))
-            writes |= valid & (rate > max(_BURST * usual, _LEAST_BURST))
-    # A counter shows in a sample what was written before it, and the kernel may write later than the program.
-    beside = writes.copy()
-    beside[1:] |= writes[:-1]
-    beside[:-1] |= writes[1:]
-    chosen = _extended((writes | (beside & training)) & (waits >= _WAITS), training & (waits >= _STANDS))
-    firsts = np.flatnonzero(chosen & ~np.append(False, chosen[:-1]))
-    lasts = np.flatnonzero(chosen & ~np.append(chosen[1:], False))
-    width = work.until - work.time
-    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-        # A wait that begins within a sample lies at its end, one that ends within a sample at its beginning.
-        start = int(work.until[first] - width[first] * waits[first]) if last > first else int(work.time[first])
-        yield start, int(work.time[last] + width[last] * waits[last])
-
-
-def _inside(work: Course, spans: Iterable[Interval]) -> Bools:
-    """Return which points lie in some intervals, at least in part."""
-    inside = np.zeros(len(work.time), np.bool_)
-    for start, end in spans:
-        inside |= (work.until > start) & (work.time < end)
-    return inside
-
-
-def _marked(work: Course, moments: Sequence[int]) -> Bools:
-    """Return which points have one of the moments in them."""
-    marked = np.zeros(len(work.time), np.bool_)
-    place = np.searchsorted(work.time, np.asarray(moments, np.int64), side="right") - 1
-    marked[place[place >= 0]] = True
-    return marked
-
-
-def _extended(chosen: Bools, more: Bools) -> Bools:
-    """Return the points that are chosen, and runs of ``more`` that touch them."""
-    either = chosen | more
-    number = np.cumsum(either & ~np.append(False, either[:-1]))
-    return either & np.isin(number, number[chosen])
-
-
-def _union(intervals: Iterable[Interval]) -> list[Interval]:
-    found: list[Interval] = []
-    for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
-        elif end > start:
-            found.append((start, end))
-    return found
 
 
 def _cut(span: PhaseSpan, saves: Sequence[Interval]) -> Iterator[PhaseSpan]:

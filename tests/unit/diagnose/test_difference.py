@@ -9,7 +9,8 @@ from tests.simulated_runs import NAMES, Plan, changed, make, measured
 from jobmeter.diagnose.difference import explain_difference
 from jobmeter.model.job import Job, JobState
 from jobmeter.model.phase import Cause, JobPhases, Phase, PhaseSpan
-from jobmeter.query.phases import Course, MeasuredRun
+from jobmeter.query.course import Course
+from jobmeter.query.phases import MeasuredRun
 
 PLANS = st.builds(
     Plan,
@@ -57,9 +58,9 @@ def test_the_injected_cause_has_the_largest_part_and_nearly_all_of_the_differenc
     assert not found.unknown.keys() - {"first_step"}
 
 
-@pytest.mark.parametrize("lengthened", ["waits", "computes"])
-def test_a_shorter_run_is_explained_by_the_same_parts_with_the_other_sign(lengthened):
-    a, b = measured(Plan()), measured(Plan(name="b", **{lengthened: 3.0}))
+@pytest.mark.parametrize("slower", [Plan(name="b", waits=3.0), Plan(name="b", computes=3.0)], ids=["waits", "computes"])
+def test_a_shorter_run_is_explained_by_the_same_parts_with_the_other_sign(slower):
+    a, b = measured(Plan()), measured(slower)
     there, back = explain_difference(a, b), explain_difference(b, a)
     assert back.difference_ms == -there.difference_ms
     # Each part of one job is the same in both: only rounding may move a millisecond.
@@ -75,11 +76,11 @@ def test_the_sentence_names_the_parts_the_first_of_them_with_its_figures():
     b = changed(plan, waits=1.2, fails_at=1000, down=300.0, name="b")
     found = explain_difference(measured(plan), measured(b))
     assert found.sentence.startswith("B took ")
-    assert " of it input (utilization " in found.sentence
+    assert " of it input (utilization: " in found.sentence
     assert "processes waited for storage" in found.sentence
     assert found.sentence.index(" of it input") < found.sentence.index(" restarts")
     (restart,) = [part for part in found.parts if part.cause is Cause.RESTART]
-    assert restart.text == "0 in A, 1 in B"
+    assert restart.text == "number: 0 in A, 1 in B"
     assert restart.difference == pytest.approx((300 + 120) * 1000, rel=0.1)
 
 

@@ -9,8 +9,9 @@ from tests.simulated_runs import CREATED, NAMES, Plan, facts, make, view
 from jobmeter.model.event import Event
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.phase import Phase
-from jobmeter.query.phase_facts import checkpoint_times
-from jobmeter.query.phases import MOST_RESTARTS, Course, PhaseFacts, phases_of
+from jobmeter.query.checkpoints import CheckpointReports, checkpoint_reports
+from jobmeter.query.course import Course
+from jobmeter.query.phases import MOST_RESTARTS, PhaseFacts, phases_of
 
 MINUTE = 60_000
 PLANS = st.builds(
@@ -174,7 +175,7 @@ TEXTS = [
 
 
 def test_lines_about_checkpoints_are_paired_by_replica():
-    intervals, moments = checkpoint_times(TEXTS)
+    intervals, moments = checkpoint_reports(TEXTS)
     assert intervals == [(1_000, 31_000), (1_500, 32_000)]
     assert moments == [90_000, 150_000, 170_000]
 
@@ -183,9 +184,9 @@ def test_what_the_log_says_of_checkpoints_is_cut_out_of_the_training():
     run = make(Plan(save_every=10_000))
     known = facts(run, tuple(name for name in NAMES if name != "disk.write"))
     at = run.of("compute")[300][1]
-    found = phases_of(
-        view(run), PhaseFacts(courses=known.courses, events=known.events, saves=[(at, at + 7_000)]), run.end
-    )
+    said = CheckpointReports([(at, at + 7_000)])
+    known = PhaseFacts(courses=known.courses, events=known.events, checkpoints=said)
+    found = phases_of(view(run), known, run.end)
     assert found.totals["checkpoint"] == 7_000
     assert "checkpoint" not in found.unknown
     sound(found)
@@ -226,12 +227,12 @@ def records(draw):
         courses=courses,
         reports=reports,
         events=events,
-        saves=saves,
-        saved=sorted(draw(st.lists(st.integers(0, 10**6), max_size=3))),
+        checkpoints=CheckpointReports(saves, sorted(draw(st.lists(st.integers(0, 10**6), max_size=3)))),
     )
 
 
 @settings(max_examples=300, deadline=None)
 @given(records(), st.integers(0, 2 * 10**6))
 def test_the_spans_of_any_facts_fill_the_life_of_the_job(record, now_ms):
-    sound(phases_of(*record, now_ms))
+    view_of_it, known = record
+    sound(phases_of(view_of_it, known, now_ms))
