@@ -52,7 +52,7 @@ class JobPhases(msgspec.Struct, frozen=True, kw_only=True):
 
     ``spans`` are in order of time and fill the range without a gap, none of them empty. ``totals`` are milliseconds by
     phase; their sum is the length of the range. A phase that took no time is in neither. ``unknown`` names each phase
-    that cannot be told from the others, and why.
+    that cannot be separated from the others, and why.
     """
 
     job: str = ""

@@ -33,7 +33,7 @@ PREPARING = frozenset({"Pulling", "Configuring", "Prolog", "PrologStarted"})
 _HOLD_MS, _SHORTEST = MINUTE, 0.1
 """Devices that work for so long, or for this share of a shorter attempt, have begun."""
 _WORKING = 0.5
-"""They were seen to work for this share of that time."""
+"""They were measured to work for this share of that time."""
 _UNSEEN_MS = MINUTE
 """Agents discover a job within so long: a later first sample means that its start was not measured."""
 MOST_RESTARTS = 500
@@ -246,7 +246,7 @@ def _life(attempts: Sequence[Replica]) -> tuple[float, float]:
 
 
 def _worked(work: Course, span: Interval) -> float:
-    """Return the share of an interval in which devices were seen to work."""
+    """Return the share of an interval in which devices were measured at work."""
     width = np.minimum(work.until, span[1]) - np.maximum(work.time, span[0])
     seconds = np.maximum(width, 0)[work.value > IDLE].sum()
     return float(seconds) / max(span[1] - span[0], 1)
@@ -261,13 +261,13 @@ def _attempt(
     reports = facts.reports[(facts.reports >= start) & (facts.reports < end)]
     first, last = (int(reports[0]), int(reports[-1])) if len(reports) else (None, None)
     worked = None if work is None else _working(work, window)
-    seen = _measured(work, window, unknown)
+    covered = _measured(work, window, unknown)
     edges: list[tuple[Phase, int]] = []
     if worked is None and first is None:
         if work is None:
             unknown.setdefault(Phase.START.value, "neither its devices nor steps that it reports were measured")
             unknown.setdefault(Phase.TRAINING.value, unknown[Phase.START.value])
-        edges = [(Phase.UNATTRIBUTED if work is None or seen is None else Phase.START, end)]
+        edges = [(Phase.UNATTRIBUTED if work is None or covered is None else Phase.START, end)]
     elif worked is None or (first is not None and first < worked[0]):
         unknown.setdefault(Phase.FIRST_STEP.value, "its devices do not show when the first step began")
         stop = max(last or 0, 0 if worked is None else worked[1])
@@ -278,7 +278,7 @@ def _attempt(
         edges = [(Phase.START, worked[0]), (Phase.FIRST_STEP, first or worked[0])]
         edges += [(Phase.TRAINING, max(worked[1], last or 0)), (after, end)]
     at = start
-    for phase, edge in _unmeasured(edges, seen, window):
+    for phase, edge in _unmeasured(edges, covered, window):
         until = min(max(edge, at), end)
         yield PhaseSpan(phase=phase, start=at, end=until, attempt=attempt)
         at = until
@@ -320,19 +320,19 @@ def _measured(work: Course | None, window: Interval, unknown: dict[str, str]) ->
 
 
 def _unmeasured(
-    edges: Sequence[tuple[Phase, int]], seen: Interval | None, window: Interval
+    edges: Sequence[tuple[Phase, int]], covered: Interval | None, window: Interval
 ) -> Iterator[tuple[Phase, int]]:
     """Yield the edges with the time before and after all measurements as unattributed."""
-    if seen is None:
+    if covered is None:
         yield from edges
         return
-    if seen[0] > window[0]:
-        yield Phase.UNATTRIBUTED, seen[0]
+    if covered[0] > window[0]:
+        yield Phase.UNATTRIBUTED, covered[0]
     for phase, until in edges[:-1]:
         yield phase, until
     phase, until = edges[-1]
-    if seen[1] < window[1]:
-        yield phase, seen[1]
+    if covered[1] < window[1]:
+        yield phase, covered[1]
         phase = Phase.UNATTRIBUTED
     yield phase, until
 

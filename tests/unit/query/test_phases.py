@@ -78,7 +78,7 @@ def test_the_first_report_of_a_step_ends_the_first_step():
     assert found.unknown == {}
 
 
-def test_reports_alone_give_start_and_training_and_name_what_they_cannot_tell():
+def test_reports_alone_give_start_and_training_and_name_the_unknown_phases():
     run = make(Plan())
     reports = np.arange(run.of("start")[0][2], run.of("end")[0][1], 10_000)
     found = phases_of(view(run), PhaseFacts(reports=reports), run.end)
