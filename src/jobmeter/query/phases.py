@@ -26,7 +26,9 @@ from jobmeter.query.stretches import GAP_INTERVALS, steady_stretches, usual_inte
 WORK = ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active")
 """Metrics that say whether devices work: the first one that a job has decides."""
 WRITES = ("disk.write", "network.transmit")
-SCHEDULED = frozenset({"Scheduled", "Allocated"})
+ALLOCATED = "Allocated"
+"""The reason of an event that a job has its place, with which its replicas are said to start: a prolog comes first."""
+SCHEDULED = frozenset({"Scheduled", ALLOCATED})
 """Reasons of events that a scheduler gave the job a place."""
 PREPARING = frozenset({"Pulling", "Configuring", "Prolog", "PrologStarted"})
 """Reasons of events that begin the preparation of a place."""
@@ -35,7 +37,7 @@ _HOLD_MS, _SHORTEST = MINUTE, 0.1
 _WORKING = 0.5
 """They were measured to work for this share of that time."""
 _UNSEEN_MS = MINUTE
-"""Agents discover a job within so long: a later first sample means that its start was not measured."""
+"""Agents discover a job within so long: before a later first sample no process ran, or none was measured."""
 MOST_RESTARTS = 500
 
 
@@ -148,14 +150,13 @@ def _beginning(view: JobView, facts: PhaseFacts) -> _Beginning:
         return _Beginning(submitted, None, None)
     earliest = began if submitted is None else submitted
     times = sorted(
-        (event.reason not in SCHEDULED, event.time)
+        (event.reason not in SCHEDULED, event.time, event.reason)
         for event in facts.events
         if event.reason in SCHEDULED | PREPARING and earliest <= event.time <= began
     )
     scheduled = times[0][1] if times else None
-    if scheduled == began and job.first_sample is not None:
-        # A scheduler whose replicas start with their place: the first process is that of the first sample.
-        began = max(began, job.first_sample)
+    if times and times[0][2] == ALLOCATED and (job.first_sample or 0) - began > _UNSEEN_MS:
+        began = job.first_sample  # the first process is that of the first sample
     return _Beginning(submitted, scheduled, began)
 
 

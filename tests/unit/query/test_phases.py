@@ -162,6 +162,21 @@ def test_very_many_restarts_are_bounded():
     assert max(span.attempt for span in found.spans) == MOST_RESTARTS
 
 
+@pytest.mark.parametrize(("late", "prolog"), [(20_000, 0), (200_000, 200_000)])
+def test_between_an_allocation_and_the_first_sample_a_prolog_runs(late, prolog):
+    """A scheduler that allocates says that replicas start with their nodes; an agent takes a moment to find them."""
+    start, end = CREATED + 60_000, CREATED + 4_000_000
+    time = np.arange(start + late, end, 10_000)
+    work = Course(time, time + 10_000, np.where(time > start + 500_000, 0.9, 0.0))
+    job = Job(id="7", state=JobState.SUCCEEDED, created=CREATED, start=start, end=end, first_sample=int(time[0]))
+    record = JobView(job=job, replicas=[Replica(name="worker-0", start=start, end=end)], allocations=[])
+    events = [Event(time=start, reason="Allocated")]
+    found = phases_of(record, PhaseFacts(courses={"gpu.utilization": work}, events=events), end)
+    sound(found)
+    assert found.totals["queued"] == 60_000
+    assert found.totals.get("prepare", 0) == prolog
+
+
 TEXTS = [
     (1_000, "w0", "saving checkpoint at iteration 500 to /ckpt"),
     (1_500, "w1", "saving checkpoint at iteration 500 to /ckpt"),
