@@ -25,7 +25,7 @@ from jobmeter.query.request import By, JobRef, LogQuestion, MetricQuery
 from jobmeter.query.sampled import SampledQuestion
 from jobmeter.query.source import Source, buckets
 
-STEPS = 1_440
+STEPS = 720
 """Most steps in which a job's life is read."""
 REPORTS = frozenset(
     f"app.{name}" for name in ("step", "global_step", "iteration", "loss", "train_loss", "step_time", "progress")

@@ -214,10 +214,12 @@ def find_restarts(replicas: Iterable[Replica], work: Course | None, span: Interv
     for one in replicas:
         own.setdefault(one.name, []).append(one)
     down = sorted(
-        (before.end, after.start, name)
+        (end, after.start, name)
         for name, attempts in own.items()
-        for before, after in _pairs(sorted(attempts, key=lambda one: one.attempt))
-        if before.end is not None and after.start is not None and span[0] < before.end <= after.start < span[1]
+        for before, after in pairwise(sorted(attempts, key=lambda one: one.attempt))
+        if after.start is not None
+        and (end := _ended(before, after.start, work)) is not None
+        and span[0] < end <= after.start < span[1]
     )
     lives = {name: _life(attempts) for name, attempts in own.items()}
     groups: list[tuple[int, int, set[str]]] = []
@@ -236,8 +238,12 @@ def find_restarts(replicas: Iterable[Replica], work: Course | None, span: Interv
     return sorted(longest)
 
 
-def _pairs(attempts: Sequence[Replica]) -> Iterator[tuple[Replica, Replica]]:
-    return pairwise(attempts)
+def _ended(attempt: Replica, before_ms: int, work: Course | None) -> int | None:
+    """Return the end of an attempt; of one that was lost the last sample before the next attempt."""
+    if attempt.end is not None or work is None:
+        return attempt.end
+    last = int(np.searchsorted(work.time, before_ms)) - 1
+    return min(int(work.until[last]), before_ms) if last >= 0 else None
 
 
 def _life(attempts: Sequence[Replica]) -> tuple[float, float]:

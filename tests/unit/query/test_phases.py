@@ -154,6 +154,19 @@ def test_a_replica_that_restarts_alone_while_the_devices_work_does_not_restart_t
     sound(found)
 
 
+def test_an_attempt_whose_end_nobody_reported_ended_with_its_last_sample():
+    run = make(Plan(fails_at=700, down=400.0))
+    record = view(run)
+    lost = [
+        Replica(name=one.name, attempt=one.attempt, start=one.start, end=one.end if one.attempt else None)
+        for one in record.replicas
+    ]
+    found = phases_of(JobView(job=record.job, replicas=lost, allocations=[]), facts(run), run.end)
+    sound(found)
+    assert found.totals["restart"] == pytest.approx(400_000, abs=20_000)
+    assert [span.attempt for span in found.of(Phase.START)] == [0, 1]
+
+
 def test_very_many_restarts_are_bounded():
     attempts = [Replica(name="w", attempt=at, start=at * 1000, end=at * 1000 + 500) for at in range(1200)]
     job = Job(id="j", state=JobState.SUCCEEDED, created=0, start=0, end=1_200_000)

@@ -97,7 +97,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const together = useRested(measured.lines, TOGETHER);
   const settled = !measured.error && (metrics.length ? measured.lines.size > 0 : names.data !== null);
   const idle = useIdle(ref, detail.devices.length > 0 && names.data !== null && !measured.busy, running);
-  const phases = usePhases(ref, names.data !== null && !measured.busy, running);
+  const phases = usePhases(ref, names.data !== null && (!metrics.length || !measured.busy), running);
   const take = (update: LiveJob) => {
     setLatest(update);
     if (!isOver(zoomed, update.start)) measured.take(update, zoomed ? zoomed.start : update.now - window);
