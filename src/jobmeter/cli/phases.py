@@ -22,8 +22,8 @@ def answered(answer: Callable[[], R]) -> R | None:
 
 
 def show_phases(out: Console, phases: JobPhases | None) -> None:
-    """Print how long each phase of a job took, and how often it had it."""
-    if phases is None or not phases.totals:
+    """Print how long each phase of a job took, and how often it had it; nothing where no phase can be told apart."""
+    if phases is None or phases.totals.keys() <= {Phase.UNATTRIBUTED.value}:
         return
     whole = sum(phases.totals.values())
     rows = [
@@ -51,8 +51,11 @@ def show_causes(out: Console, difference: Difference) -> None:
     out.print()
     columns = ("cause", a, b, "difference", "figures")
     show_listing(out, columns, rows, right=columns[1:4], spare=("figures",), folded="figures")
+    by_reason: dict[str, list[str]] = {}
     for name, reason in difference.unknown.items():
-        out.print(f"unknown: {cell(name.replace('_', ' '))} ({cell(reason)})")
+        by_reason.setdefault(reason, []).append(name.replace("_", " "))
+    for reason, names in by_reason.items():
+        out.print(f"unknown: {cell(', '.join(names))} ({cell(reason)})")
 
 
 def _length(length_ms: int) -> str:

@@ -25,7 +25,7 @@ DIFFERENCE = {
         {"cause": "unattributed", "a": 0, "b": 180_000},
         {"cause": "compute", "a": 3_540_000, "b": 3_540_000},
     ],
-    "unknown": {"first_step": "a: the program reports no steps"},
+    "unknown": {"first_step": "a: the program reports no steps", "end": "b: gone", "start": "b: gone"},
 }
 
 
@@ -42,6 +42,7 @@ def test_the_sentence_comes_first_and_the_table_has_every_part_and_the_whole(ser
     assert ["compute", "59m", "59m", "-"] in cells
     assert ["whole", "1h", "1h 42m", "+42m"] in cells
     assert "unknown: first step (a: the program reports no steps)" in text
+    assert "unknown: end, start (b: gone)" in text
     asked = [one for one in server.asked if one.path.endswith("/causes")]
     assert [one.parameters["job"] for one in asked] == [["a", "b"]]
 

@@ -93,6 +93,12 @@ def test_phases_are_shown_and_unknown_ones_are_not(server, run):
     assert json.loads(run("show", "b", "--json").stdout)["phases"]["unknown"] == PHASES["unknown"]
 
 
+def test_a_job_of_which_no_phase_is_separate_has_no_table_of_phases(server, run):
+    server.on("/jobs/b", DETAIL)
+    server.on("/jobs/b/phases", {**PHASES, "totals": {"unattributed": 5_000}})
+    assert "unattributed" not in run("show", "b").stdout
+
+
 def test_missing_data_is_reported_in_at_most_three_lines(server, run):
     server.on("/jobs/b", DETAIL)
     assert "data quality" not in run("show", "b").stdout

@@ -22,7 +22,8 @@ const titled = (phase: PhaseName): string => TITLES[phase] ?? phase;
 
 /** The band over the range that is shown, and the phases of the whole life with their lengths. */
 export const Phases = memo(function Phases({ phases, range }: { phases: Found | null; range: Range }) {
-  if (!phases?.spans.length) return null;
+  // Of a job without any phase that can be told apart there is nothing to draw.
+  if (!phases?.spans.some((span) => span.phase !== "unattributed")) return null;
   const length = range.end - range.start;
   const share = (ms: number) => (ms - range.start) / length;
   const drawn = phases.spans
