@@ -22,7 +22,7 @@ def answered(answer: Callable[[], R]) -> R | None:
 
 
 def show_phases(out: Console, phases: JobPhases | None) -> None:
-    """Print how long each phase of a job took, and how often it had it; nothing where no phase can be told apart."""
+    """Print how long each phase of a job took, and how often it had it; nothing where no phase can be separated."""
     if phases is None or phases.totals.keys() <= {Phase.UNATTRIBUTED.value}:
         return
     whole = sum(phases.totals.values())

@@ -51,7 +51,7 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
 
     What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
     Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. The phases of
-    the job (queue, start, training, checkpoints, restarts, end) are those that can be told apart. Where samples
+    the job (queue, start, training, checkpoints, restarts, end) are those that can be separated. Where samples
     are missing, came late, or a clock was wrong, up to three lines say so (all of it with --json). Of a finished job it
     is told what happened, then what the diagnostic rules find, and of a failed one the end of its log.
     """

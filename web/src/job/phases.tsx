@@ -22,7 +22,7 @@ const titled = (phase: PhaseName): string => TITLES[phase] ?? phase;
 
 /** The band over the range that is shown, and the phases of the whole life with their lengths. */
 export const Phases = memo(function Phases({ phases, range }: { phases: Found | null; range: Range }) {
-  // Of a job without any phase that can be told apart there is nothing to draw.
+  // Of a job without any phase that can be separated there is nothing to draw.
   if (!phases?.spans.some((span) => span.phase !== "unattributed")) return null;
   const length = range.end - range.start;
   const share = (ms: number) => (ms - range.start) / length;

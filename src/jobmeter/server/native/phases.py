@@ -23,7 +23,7 @@ ENDPOINTS = tagged(
             "unattributed for time of which nothing says what it was. They come from the times of the job and its "
             "attempts, events of the scheduler, device utilization, reported steps, writes beside waiting devices, "
             "and log lines about checkpoints. The spans fill the time from the submission (else the start) to the end "
-            "(else now). `unknown` names phases that cannot be told apart, and why. A long job is read in at most "
+            "(else now). `unknown` names phases that cannot be separated, and why. A long job is read in at most "
             "720 steps: a phase that is shorter than a step may be part of its neighbour."
         ),
         queries=(PROJECT,),
