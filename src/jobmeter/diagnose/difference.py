@@ -18,6 +18,7 @@ _OF_PHASE: Mapping[Phase, Cause] = {
     Phase.FIRST_STEP: Cause.FIRST_STEP,
     Phase.CHECKPOINT: Cause.CHECKPOINT,
     Phase.RESTART: Cause.RESTART,
+    Phase.REPEAT: Cause.RESTART,
     Phase.END: Cause.END,
     Phase.UNATTRIBUTED: Cause.UNATTRIBUTED,
 }
@@ -107,7 +108,9 @@ def _folded(phases: JobPhases, missing: frozenset[str]) -> list[tuple[PhaseSpan,
 
 def _cause(span: PhaseSpan, missing: frozenset[str]) -> Cause | None:
     phase = span.phase
-    if phase is Phase.RESTART or (span.attempt and phase in _AGAIN):
+    if phase is Phase.REPEAT and phase in missing:
+        return None
+    if phase in {Phase.RESTART, Phase.REPEAT} or (span.attempt and phase in _AGAIN):
         return Cause.RESTART
     if Phase.TRAINING in missing and phase not in _BEFORE:
         return Cause.UNATTRIBUTED

@@ -22,6 +22,8 @@ class Phase(StrEnum):
     """Devices wait while the program writes a checkpoint."""
     RESTART = "restart"
     """From the last work of an attempt until the next attempt runs."""
+    REPEAT = "repeat"
+    """Work after a restart on steps that it had made before: those since the last checkpoint."""
     END = "end"
     """From its last work until its end."""
     UNATTRIBUTED = "unattributed"
@@ -30,7 +32,10 @@ class Phase(StrEnum):
     @property
     def label(self) -> str:
         """Its name for people."""
-        return "image pull or prolog" if self is Phase.PREPARE else self.value.replace("_", " ")
+        return _PHASES.get(self.value) or self.value.replace("_", " ")
+
+
+_PHASES = {"prepare": "image pull or prolog", "repeat": "repeated steps"}
 
 
 class PhaseSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +90,7 @@ class Cause(StrEnum):
     """The time that computing takes longer at a lower clock."""
     CHECKPOINT = "checkpoint"
     RESTART = "restart"
-    """Time between attempts, and the start of each attempt but the first."""
+    """Time between attempts, and of each attempt but the first its start and the steps that it repeats."""
     END = "end"
     UNATTRIBUTED = "unattributed"
 

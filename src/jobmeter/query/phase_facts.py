@@ -31,6 +31,8 @@ REPORTS = frozenset(
     f"app.{name}" for name in ("step", "global_step", "iteration", "loss", "train_loss", "step_time", "progress")
 )
 """Metrics by which a program reports its steps."""
+NUMBERS = ("app.step", "app.global_step", "app.iteration")
+"""Those of them that are numbers of steps: the first one that a program reports counts."""
 MOST_EVENTS, MOST_LINES = 1_000, 1_000
 _WORD = "checkpoint"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -55,13 +57,14 @@ def read_facts(source: Source, view: JobView, answer: Answering, meter: Meter, m
     job = view.job
     span = _run_span(view, meter.clock.now_ms())
     events = _events(job, answer)
-    courses, reports = _courses(job, answer, metrics, span), _reports(source, job, span, meter)
+    courses, (reports, steps) = _courses(job, answer, metrics, span), _reports(source, job, span, meter)
     # The search of the log is the last of all: it may take what is left of the caller's budget.
     said = checkpoint_reports([*_of_lines(_lines(job, answer)), *_of_events(events)])
     recorded = [one.created for one in job.checkpoints if one.created is not None]
     return PhaseFacts(
         courses=courses,
         reports=reports,
+        steps=steps,
         events=[event for event in events if event.reason in SCHEDULED | PREPARING],
         checkpoints=said._replace(moments=sorted([*said.moments, *recorded])),
     )
@@ -89,14 +92,19 @@ def _courses(job: Job, answer: Answering, metrics: Sequence[str], span: TimeRang
     }
 
 
-def _reports(source: Source, job: Job, span: TimeRange, meter: Meter) -> Int64s:
-    """Return the first and the last time in each step at which the program reported one of ``REPORTS``."""
+def _reports(source: Source, job: Job, span: TimeRange, meter: Meter) -> tuple[Int64s, Course | None]:
+    """Return when the program reported one of ``REPORTS`` first and last in each bucket; and numbers of steps."""
     series = own_series(source.store, job, REPORTS, meter.limits)
     counters = np.zeros(len(series), np.bool_)
     step_ms = default_step(span, STEPS)
     columns = buckets(source, SeriesKeys.of(series), counters, span, step_ms, owned_ms=0, meter=meter)
     found: Int64s = np.unique(np.concatenate([columns.first_time, columns.last_time]))
-    return found
+    names = {one.metric for one in series}
+    numbers = next((name for name in NUMBERS if name in names), None)
+    own = np.array([one.metric == numbers for one in series], np.bool_)[columns.index] & np.isfinite(columns.last)
+    order = np.lexsort((columns.last[own], columns.last_time[own]))
+    time, value = columns.last_time[own][order], columns.last[own][order]
+    return found, Course(time, time, value) if len(time) else None
 
 
 def _events(job: Job, answer: Answering) -> list[Event]:

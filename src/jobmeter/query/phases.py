@@ -20,6 +20,7 @@ from jobmeter.query.checkpoints import CheckpointReports, find_checkpoints
 from jobmeter.query.course import Course, Interval
 from jobmeter.query.defaults import job_end
 from jobmeter.query.idle import IDLE
+from jobmeter.query.repeated_steps import repeated_steps
 from jobmeter.query.request import JobRef
 from jobmeter.query.stretches import GAP_INTERVALS, steady_stretches, usual_interval
 
@@ -67,11 +68,12 @@ class PhaseFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The facts about a job besides its record.
 
     ``courses`` are lines of the job as a whole by metric. ``reports`` are times at which its program reported steps,
-    ascending.
+    ascending, ``steps`` the numbers of these steps, where it reported such.
     """
 
     courses: Mapping[str, Course] = msgspec.field(default_factory=dict)
     reports: Int64s = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
+    steps: Course | None = None
     events: Sequence[Event] = ()
     checkpoints: CheckpointReports = CheckpointReports()
 
@@ -191,8 +193,11 @@ def _run(view: JobView, facts: PhaseFacts, span: Interval, unknown: dict[str, st
     saves = find_checkpoints(facts.work, facts.writes, facts.checkpoints, training, rest)
     if saves is None:
         unknown[Phase.CHECKPOINT.value] = "neither writes nor lines about checkpoints were found"
-        return found
-    return [part for one in found for part in _cut(one, saves)]
+    repeats = repeated_steps(facts.steps, windows) if restarts else []
+    if repeats is None:
+        unknown[Phase.REPEAT.value] = "the program reports no numbers of steps: repeated ones are part of training"
+    found = [part for one in found for part in _cut(one, saves or (), Phase.CHECKPOINT)]
+    return [part for one in found for part in _cut(one, repeats or (), Phase.REPEAT)]
 
 
 def _intervals(spans: Iterable[PhaseSpan], phase: Phase) -> list[Interval]:
@@ -344,14 +349,18 @@ def _unmeasured(
     yield phase, until
 
 
-def _cut(span: PhaseSpan, saves: Sequence[Interval]) -> Iterator[PhaseSpan]:
-    """Yield a span with the checkpoints in it cut out, where it is one of training or of the time after it."""
+_CUT = {Phase.CHECKPOINT: frozenset({Phase.TRAINING, Phase.END}), Phase.REPEAT: frozenset({Phase.TRAINING})}
+"""The phases in which others are found."""
+
+
+def _cut(span: PhaseSpan, intervals: Sequence[Interval], phase: Phase) -> Iterator[PhaseSpan]:
+    """Yield a span with the intervals of another phase in it cut out, where that phase is found in it."""
     at = span.start
-    for start, end in saves if span.phase in {Phase.TRAINING, Phase.END} else ():
+    for start, end in intervals if span.phase in _CUT[phase] else ():
         begin, until = max(start, at), min(end, span.end)
         if begin >= until:
             continue
         yield msgspec.structs.replace(span, start=at, end=begin)
-        yield msgspec.structs.replace(span, phase=Phase.CHECKPOINT, start=begin, end=until)
+        yield msgspec.structs.replace(span, phase=phase, start=begin, end=until)
         at = until
     yield msgspec.structs.replace(span, start=at)

@@ -55,7 +55,7 @@ def test_the_injected_cause_has_the_largest_part_and_nearly_all_of_the_differenc
     assert found.parts[0].difference == pytest.approx(longer, rel=0.4)
     assert found.sentence.startswith("B took ")
     assert sum(part.difference for part in found.parts) == found.difference_ms
-    assert not found.unknown.keys() - {"first_step"}
+    assert not found.unknown.keys() - {"first_step", "restart"}
 
 
 @pytest.mark.parametrize("slower", [Plan(name="b", waits=3.0), Plan(name="b", computes=3.0)], ids=["waits", "computes"])
@@ -87,6 +87,21 @@ def test_the_sentence_names_the_parts_the_first_of_them_with_its_figures():
 def test_runs_that_take_as_long_say_so():
     found = explain_difference(measured(Plan()), measured(Plan(name="b", seed=1)))
     assert found.sentence.startswith("B took as long as A (")
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_repeated_steps_are_part_of_a_restart_where_both_can_say_it(numbered):
+    b = measured(Plan(name="b", fails_at=700, down=60.0))
+    last = b.phases.spans[-2]
+    assert last.phase is Phase.TRAINING
+    again = PhaseSpan(phase=Phase.REPEAT, start=last.start, end=last.start + 60_000, attempt=1)
+    rest = PhaseSpan(phase=Phase.TRAINING, start=again.end, end=last.end, attempt=1)
+    spans = [*b.phases.spans[:-2], again, rest, b.phases.spans[-1]]
+    unknown = {"first_step": "why"} if numbered else {"first_step": "why", "repeat": "no numbers"}
+    phases = JobPhases(job="b", start=b.phases.start, end=b.phases.end, spans=spans, unknown=unknown)
+    parts = explain_difference(measured(Plan()), MeasuredRun(job=b.job, phases=phases, courses=b.courses)).parts
+    (restart,) = [part for part in parts if part.cause is Cause.RESTART]
+    assert restart.b == pytest.approx(60_000 + 120_000 + (60_000 if numbered else 0), abs=25_000)
 
 
 WITHOUT = {

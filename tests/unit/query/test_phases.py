@@ -64,7 +64,8 @@ def test_each_phase_of_a_run_has_its_length_within_two_samples(plan):
         whole = sum(truth.get(kind, 0) for kind in kinds)
         pieces = len(run.of("save")) + len(run.of("down")) + len(run.of("start")) + 1
         assert found.totals.get(phase.value, 0) == pytest.approx(whole, abs=2 * plan.interval * 1000 * pieces), phase
-    assert set(found.unknown) == {"first_step"}
+    assert set(found.unknown) - {"repeat"} == {"first_step"}
+    assert ("repeat" in found.unknown) == (plan.fails_at is not None)
 
 
 def test_the_first_report_of_a_step_ends_the_first_step():
@@ -165,6 +166,39 @@ def test_an_attempt_whose_end_nobody_reported_ended_with_its_last_sample():
     sound(found)
     assert found.totals["restart"] == pytest.approx(400_000, abs=20_000)
     assert [span.attempt for span in found.of(Phase.START)] == [0, 1]
+
+
+def steps_of(run, saved):
+    """The numbers of steps as the program reports them, the second attempt from a checkpoint on."""
+    time, number = [], []
+    for attempt, first in enumerate((0, saved)):
+        own = [end for kind, _, end, of in run.pieces if kind == "communicate" and of == attempt]
+        time += own
+        number += [first + at + 1 for at in range(len(own))]
+    return Course(np.array(time), np.array(time), np.array(number, np.float64))
+
+
+@pytest.mark.parametrize("every", [1, 10, 50])
+def test_steps_made_before_a_restart_are_repeated_until_new_ones_begin(every):
+    run = make(Plan(fails_at=700, down=200.0))
+    known, steps = facts(run), steps_of(run, saved=400)
+    some = Course(steps.time[::every], steps.until[::every], steps.value[::every])
+    said = PhaseFacts(courses=known.courses, events=known.events, reports=some.time, steps=some)
+    found = phases_of(view(run), said, run.end)
+    sound(found)
+    assert found.totals["repeat"] == pytest.approx(300 * 2_500, abs=(every + 10) * 2_500)
+    assert {span.attempt for span in found.of(Phase.REPEAT)} == {1}
+    assert "repeat" not in found.unknown
+
+
+def test_numbers_that_start_again_with_each_epoch_do_not_show_repeated_steps():
+    run = make(Plan(fails_at=700, down=200.0))
+    known, steps = facts(run), steps_of(run, saved=400)
+    epochs = Course(steps.time, steps.until, steps.value % 250)
+    said = PhaseFacts(courses=known.courses, events=known.events, reports=epochs.time, steps=epochs)
+    found = phases_of(view(run), said, run.end)
+    assert "repeat" not in found.totals
+    assert "repeat" in found.unknown
 
 
 def test_very_many_restarts_are_bounded():

@@ -90,4 +90,18 @@ def test_every_phase_of_a_job_is_there_with_its_length(server, interval):
         assert one["end"] == pytest.approx(end, abs=2 * interval), name
     assert (body["start"], body["end"]) == (CREATED, END)
     assert sum(body["totals"].values()) == END - CREATED
-    assert set(body["unknown"]) == {"first_step"}
+    assert set(body["unknown"]) == {"first_step", "repeat"}
+
+
+def test_reported_steps_show_the_first_one_and_those_that_are_repeated(server):
+    """The second attempt begins with the step of the checkpoint, and makes new ones 30 minutes later."""
+    fill(server)
+    own = {"metric": "app.step", "job": "train", "replica": "worker-0"}
+    first = [(START + (6 + at) * MINUTE, 10.0 * at) for at in range(1, 53)]
+    again = [(START + (66 + at) * MINUTE, 220.0 + 10.0 * at) for at in range(30)]
+    steps = [({**own, "attempt": "0"}, first), ({**own, "attempt": "1"}, again)]
+    assert server.ingest(samples(steps)).status == 200
+    body = answered(server)
+    assert body["unknown"] == {}
+    assert body["totals"]["first_step"] == pytest.approx(2 * MINUTE, abs=20 * SECOND)
+    assert body["totals"]["repeat"] == pytest.approx(30 * MINUTE, abs=MINUTE)

@@ -10,8 +10,8 @@ type Span = Schemas["PhaseSpan"];
 export type PhaseName = Span["phase"];
 
 /** In the order in which a job goes through them. */
-const ORDER: readonly PhaseName[] = ["queued", "prepare", "start", "first_step", "training", "checkpoint", "restart", "end", "unattributed"];
-const TITLES: Partial<Record<PhaseName, string>> = { prepare: "image pull or prolog", first_step: "first step" };
+const ORDER: readonly PhaseName[] = ["queued", "prepare", "start", "first_step", "training", "checkpoint", "restart", "repeat", "end", "unattributed"];
+const TITLES: Partial<Record<PhaseName, string>> = { prepare: "image pull or prolog", first_step: "first step", repeat: "repeated steps" };
 /** A narrower part of the band cannot be made out. */
 const LEAST = 0.0005;
 

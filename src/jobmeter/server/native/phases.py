@@ -19,7 +19,8 @@ ENDPOINTS = tagged(
         _phases,
         details=(
             "Phases are queued, prepare (image pull, volumes, prolog), start (until its devices work for longer than a "
-            "moment), first_step (until the program reports a step), training, checkpoint, restart, end, and "
+            "moment), first_step (until the program reports a step), training, checkpoint, restart, repeat (steps made "
+            "before a restart), end, and "
             "unattributed for time of which nothing says what it was. They come from the times of the job and its "
             "attempts, events of the scheduler, device utilization, reported steps, writes beside waiting devices, "
             "and log lines about checkpoints. The spans fill the time from the submission (else the start) to the end "
