@@ -10,9 +10,12 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
 from jobmeter.cli.output import Course, cell, chart, console, duration, moment, print_json
-from jobmeter.cli.phases import answered, show_causes, show_sentence
+from jobmeter.cli.phases import show_causes, show_sentence
 from jobmeter.cli.use import began
+from jobmeter.client.api import Api
 from jobmeter.client.bodies import ComparedJob, Comparison
+from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
+from jobmeter.model.phase import Difference
 from jobmeter.model.quantity import quantity
 
 _MOST = 10
@@ -39,19 +42,31 @@ def command(
         raise click.UsageError(f"name 2 to {_MOST} different jobs, these are {len(found)}")
     api, ids = found[0].api, [one.id for one in found]
     answer = api.compare(ids, metrics, step, connection.project)
-    differences = answered(lambda: api.causes(ids, connection.project)) or []
+    differences, problem = _differences(api, ids, connection.project)
     if as_json:
         print_json({**msgspec.structs.asdict(answer), "differences": differences})
         return
     out = console()
     for one in differences:
         show_sentence(out, one)
+    if problem:
+        out.print(f"no explanation of the difference: {cell(problem)}")
     _columns(out, answer)
     for one in differences:
         show_causes(out, one)
     _used(out, answer)
     for name in metrics:
         _curves(out, answer, name)
+
+
+def _differences(api: Api, ids: Sequence[str], project: str | None) -> tuple[list[Difference], str]:
+    """Return the explanations of the server, and why it gives none."""
+    try:
+        return api.causes(ids, project), ""
+    except NotFoundError:  # a server of an older release
+        return [], ""
+    except (LimitExceededError, QueryTimeoutError) as error:
+        return [], error.message
 
 
 def _columns(out: Console, answer: Comparison) -> None:

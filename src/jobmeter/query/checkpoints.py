@@ -16,7 +16,7 @@ _BURST, _LEAST_BURST = 4.0, 2.0**20
 _WAITS, _STANDS = 0.15, 0.5
 """Share of a sample in which devices do less than usual: that counts beside a burst, and that alone extends one."""
 _ENDS = re.compile(r"(?i)\b(?:saved|wrote|written|finished|done|completed?|success\w*)\b")
-_BEGINS = re.compile(r"(?i)\b(?:saving|save|writing|write|begin\w*|start\w*)\b")
+_BEGINS = re.compile(r"(?i)\b(?:saving|writing|(?:begin\w*|start\w*) (?:to )?(?:sav|writ)\w*|checkpoint start\w*)\b")
 _LONGEST_MS = HOUR
 """A line that a checkpoint was written belongs to the one before that announced it, if that is no older than this."""
 
@@ -45,10 +45,22 @@ def find_checkpoints(
     """
     if not said.intervals and (work is None or not (writes or said.moments)):
         return None
-    found = list(said.intervals)
-    if work is not None and training:
-        found += _waits(work, writes, said.moments, _inside(work, training), _inside(work, after))
-    return _union(found)
+    if work is None or not training:
+        return _union(said.intervals)
+    inside = _inside(work, training)
+    # Devices that go on working do not wait for what the program writes beside.
+    found = [one for one in said.intervals if _rests(work, inside, one)]
+    return _union([*found, *_waits(work, writes, said.moments, inside, _inside(work, after))])
+
+
+def _rests(work: Course, training: Bools, interval: Interval) -> bool:
+    """Return True unless devices were measured to work as usual in an interval that is longer than a sample."""
+    width = np.minimum(work.until, interval[1]) - np.maximum(work.time, interval[0])
+    width = np.maximum(width, 0)
+    busy = work.value[training & (work.value > IDLE)]
+    if not width.any() or not len(busy) or interval[1] - interval[0] <= float(np.median(work.until - work.time)):
+        return True
+    return float(np.average(work.value, weights=width)) <= _STANDS * float(np.median(busy))
 
 
 def _waits(

@@ -65,3 +65,12 @@ def test_a_server_of_an_older_release_has_no_explanation(server, run):
     assert result.exit_code == 0
     assert "A  a" in result.stdout
     assert json.loads(run("compare", "a", "b", "--json").stdout)["differences"] == []
+
+
+def test_jobs_that_are_too_large_to_explain_say_so(server, run):
+    server.on("/compare", COMPARISON)
+    problem = {"error": {"code": "limit_exceeded", "message": "a query may read 5 rows", "field": "range"}}
+    server.on("/compare/causes", lambda _: (400, problem, {}))
+    text = run("compare", "a", "b").stdout
+    assert "no explanation of the difference: a query may read 5 rows" in text
+    assert "A  a" in text

@@ -254,6 +254,28 @@ def test_what_the_log_says_of_checkpoints_is_cut_out_of_the_training():
     sound(found)
 
 
+def test_a_checkpoint_that_is_written_beside_the_work_is_no_phase():
+    run = make(Plan(save_every=10_000))
+    known = facts(run)
+    at = run.of("compute")[300][1]
+    said = CheckpointReports([(at, at + 300_000)])
+    known = PhaseFacts(courses=known.courses, events=known.events, checkpoints=said)
+    assert "checkpoint" not in phases_of(view(run), known, run.end).totals
+
+
+def test_a_line_about_the_schedule_of_checkpoints_begins_none():
+    lines = [(0, "w0", "will save a checkpoint every 500 steps"), (1_800_000, "w0", "saved checkpoint 500")]
+    assert checkpoint_reports(lines) == ([], [1_800_000])
+
+
+@pytest.mark.parametrize(
+    "first", ["CheckpointStarted", "Checkpoint saving", "start to write checkpoint", "starting to save a checkpoint"]
+)
+def test_a_text_that_announces_a_checkpoint_begins_it(first):
+    text = first.replace("CheckpointStarted", "Checkpoint Started")
+    assert checkpoint_reports([(5, "", text), (9, "", "checkpoint written")]) == ([(5, 9)], [])
+
+
 @st.composite
 def records(draw):
     """Any record with any replicas, events and samples: none of it has to make sense."""
