@@ -28,7 +28,7 @@ WORK = ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active")
 """Metrics that say whether devices work: the first one that a job has decides."""
 WRITES = ("disk.write", "network.transmit")
 ALLOCATED = "Allocated"
-"""The reason of an event that a job has its place, with which its replicas are said to start: a prolog comes first."""
+"""The reason of an event that a job has its nodes. Its replicas start with it on record, its processes after a prolog."""
 SCHEDULED = frozenset({"Scheduled", ALLOCATED})
 """Reasons of events that a scheduler gave the job a place."""
 PREPARING = frozenset({"Pulling", "Configuring", "Prolog", "PrologStarted"})
@@ -68,7 +68,7 @@ class PhaseFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The facts about a job besides its record.
 
     ``courses`` are lines of the job as a whole by metric. ``reports`` are times at which its program reported steps,
-    ascending, ``steps`` the numbers of these steps, where it reported such.
+    ascending, ``steps`` the numbers of these steps, where it reported numbers.
     """
 
     courses: Mapping[str, Course] = msgspec.field(default_factory=dict)

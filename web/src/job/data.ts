@@ -29,7 +29,7 @@ export function life(job: Job): Range {
 
 const AGAIN = 5 * 60_000;
 
-/** An answer about the whole life of a job; asked once what is looked at first is there, and again as the job goes on. */
+/** An answer about the whole life of a job; read once the first charts are there, and again as the job goes on. */
 export function useOfLife<T>(url: string, due: boolean, running: boolean): T | null {
   // Each zoom asks for charts again; the life of the job stays what it is.
   const [ready, setReady] = useState(due);
@@ -44,7 +44,7 @@ export function useOfLife<T>(url: string, due: boolean, running: boolean): T | n
     const timer = setInterval(() => document.hidden || response.again(), AGAIN);
     return () => clearInterval(timer);
   }, [ready, running]);
-  // What could not be asked anew is not shown as if it were.
+  // An answer that could not be read again would pass for a new one.
   return response.error ? null : response.data;
 }
 
