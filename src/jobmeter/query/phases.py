@@ -28,7 +28,7 @@ WORK = ("gpu.utilization", "gpu.sm.active", "npu.utilization", "npu.sm.active")
 """Metrics that say whether devices work: the first one that a job has decides."""
 WRITES = ("disk.write", "network.transmit")
 ALLOCATED = "Allocated"
-"""The reason of an event that a job has its nodes. Its replicas start with it on record, its processes after a prolog."""
+"""The reason of an event that a job has its nodes: its record starts with it, its processes after a prolog."""
 SCHEDULED = frozenset({"Scheduled", ALLOCATED})
 """Reasons of events that a scheduler gave the job a place."""
 PREPARING = frozenset({"Pulling", "Configuring", "Prolog", "PrologStarted"})
