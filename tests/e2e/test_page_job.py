@@ -18,6 +18,24 @@ pytestmark = pytest.mark.slow
 TRAIN = "jobs/train-1"
 
 
+PHASED = "jobs/phased-1"
+START_MINUTES, WORK_MINUTES, END_MINUTES = 6, 30, 4
+
+
+def phased(now):
+    """A job that ended long ago: it was queued for 10 minutes, prepared for 2, and has the phases named above."""
+    start = now - 30 * HOUR
+    end = start + (START_MINUTES + WORK_MINUTES + END_MINUTES) * MINUTE
+    job = {"job_id": "phased-1", "state": "Succeeded", "created": start - 12 * MINUTE, "start": start, "end": end}
+    event = {"time": start - 2 * MINUTE, "job": "phased-1", "reason": "Scheduled", "message": "assigned"}
+    replica = {"name": "worker-0", "node": "node-0", "devices": ["gpu0"], "start": start, "end": end}
+    lines = []
+    for at in range(start, end, 10_000):
+        works = START_MINUTES <= (at - start) / MINUTE < START_MINUTES + WORK_MINUTES
+        lines.append(f"phased-1,worker-0,node-0,gpu0,gpu.utilization,{at},{0.9 if works else 0}")
+    return {"jobs": [{**job, "replicas": [replica]}], "events": [event]}, lines
+
+
 def found(now):
     """Findings as the server stores them, of jobs that ended too long ago for it to look at them by itself."""
     jobs = [
@@ -42,7 +60,9 @@ def server(tmp_path_factory):
         now = SystemClock().now_ms() // MINUTE * MINUTE
         assert made.request("POST", "/jobs", facts(now)).status == 200
         assert made.request("POST", "/jobs", found(now)).status == 200
-        import_samples(made, folder, samples(now))
+        records, lines = phased(now)
+        assert made.request("POST", "/jobs", records).status == 200
+        import_samples(made, folder, [*samples(now), *lines])
         lines = [
             {"text": f"step {n}", "time": now - 20 * MINUTE + n * MINUTE, "replica": f"worker-{n % 2}"}
             for n in range(10)
@@ -602,3 +622,46 @@ def test_what_opens_fits_its_width_and_has_no_serious_fault(browser, server, wid
     check_view(page, "share")
     assert server.request("DELETE", f"/jobs/train-1/links/{made['id']}").status == 200
     viewer.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_phases_of_a_job_are_a_band_on_the_time_axis_with_their_lengths(browser, server, width):
+    viewer = Viewer(browser, server, width)
+    page = viewer.open(PHASED, ".phases .band i")
+    texts = [text.strip() for text in page.locator(".phases li").all_inner_texts()]
+    assert texts == [
+        "queued 10 m 00 s",
+        "image pull or prolog 2 m 00 s",
+        "start 6 m 00 s",
+        "training 30 m 00 s",
+        "end 4 m 00 s",
+    ]
+    # The page begins at the start of the job: what was before it has its length, and no place on the axis.
+    parts = page.locator(".phases .band i")
+    classes = [part.get_attribute("class") for part in parts.all()]
+    assert classes == ["phase-start", "phase-training", "phase-end"]
+    band = page.locator(".phases .band").bounding_box()
+    boxes = [part.bounding_box() for part in parts.all()]
+    assert boxes[1]["x"] - band["x"] == pytest.approx(band["width"] * 6 / 40, abs=2)
+    assert boxes[1]["width"] == pytest.approx(band["width"] * 30 / 40, abs=2)
+    assert band["height"] <= 12
+    check_view(page, width)
+    viewer.close()
+
+
+def test_the_band_follows_the_range_that_is_shown(viewer):
+    page = viewer.open(PHASED, ".phases .band i")
+    assert page.locator(".phases .band .phase-end").count() == 1
+    page.click("button[aria-label='Zoom in']")
+    wait_for_page(page, "document.querySelectorAll('.phases .band i').length === 1")
+    width = page.evaluate("document.querySelector('.phases .band .phase-training').style.width")
+    assert width == "100%"
+    assert page.locator(".phases li").count() == 5
+
+
+def test_a_job_of_which_no_phase_is_separate_has_no_band(viewer):
+    with viewer.page.expect_response(lambda one: "/jobs/ended-1/phases" in one.url) as answer:
+        page = viewer.open("jobs/ended-1", "header.job h1")
+    assert set(answer.value.json()["totals"]) == {"unattributed"}
+    page.wait_for_selector("#events li, #events .hint")
+    assert page.locator(".phases").count() == 0

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import click
+import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
@@ -10,8 +11,12 @@ from jobmeter.cli.listing import show_listing
 from jobmeter.cli.named import metric_option
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import Trend, cell, chart, console, duration, moment, print_json
+from jobmeter.cli.phases import show_causes, show_sentence
 from jobmeter.cli.resource_columns import began
+from jobmeter.client.api import Api
 from jobmeter.client.bodies import ComparedJob, Comparison
+from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
+from jobmeter.model.phase import Difference
 from jobmeter.model.quantity import quantity
 
 _MOST = 10
@@ -23,27 +28,48 @@ _MOST = 10
 @click.argument("jobs", metavar="JOB JOB...", nargs=-1, required=True, shell_complete=completion.jobs)
 @metric_option("Also draw this metric over time.")
 @click.option("--step", metavar="DURATION", help="Length of a bucket, such as 1m.")
-@click.option("--json", "as_json", is_flag=True, help="An object: jobs, step, lines (times from each job's start).")
+@click.option("--json", "as_json", is_flag=True, help="jobs, step, lines (times from each job's start), differences.")
 @local.connection_options
 def command(
     jobs: Sequence[str], metrics: Sequence[str], step: str | None, as_json: bool, connection: local.Connection
 ) -> None:
-    """Compare two or more jobs side by side: their duration, and mean and peak of their usage.
+    """Compare two or more jobs side by side: their duration and why it differs, mean and peak of their usage.
 
-    With --metric, their values over time are drawn on one scale, each from the job's own start.
+    The first sentence says how much longer each took than the first one, and by what: queue, start, input,
+    communication, computing, a lower clock, checkpoints, restarts. The parts sum to the whole difference. Time without
+    a cause is unattributed, and a cause that was not measured in both jobs is named. With --metric, their values over
+    time are drawn on one scale, each from the job's own start.
     """
     found = connection.find_each(jobs)
     if not 2 <= len(found) <= _MOST:
         raise click.UsageError(f"name 2 to {_MOST} different jobs, got {len(found)}")
-    answer = found[0].api.compare([one.id for one in found], metrics, step, connection.project)
+    api, ids = found[0].api, [one.id for one in found]
+    answer = api.compare(ids, metrics, step, connection.project)
+    differences, problem = _differences(api, ids, connection.project)
     if as_json:
-        print_json(answer)
+        print_json({**msgspec.structs.asdict(answer), "differences": differences})
         return
     out = console()
+    for one in differences:
+        show_sentence(out, one)
+    if problem:
+        out.print(f"no explanation of the difference: {cell(problem)}")
     _columns(out, answer)
+    for one in differences:
+        show_causes(out, one)
     _used(out, answer)
     for name in metrics:
         _curves(out, answer, name)
+
+
+def _differences(api: Api, ids: Sequence[str], project: str | None) -> tuple[list[Difference], str]:
+    """Return the explanations of the server, and why it gives none."""
+    try:
+        return api.causes(ids, project), ""
+    except NotFoundError:  # a server of an older release
+        return [], ""
+    except (LimitExceededError, QueryTimeoutError) as error:
+        return [], error.message
 
 
 def _columns(out: Console, answer: Comparison) -> None:

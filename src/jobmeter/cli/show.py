@@ -1,7 +1,6 @@
 """``jobmeter show``: shows a job, its replicas and devices, and its usage."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 import click
 import msgspec
@@ -23,12 +22,12 @@ from jobmeter.cli.output import (
     sparkline,
     state_cell,
 )
+from jobmeter.cli.phases import answered, show_phases
 from jobmeter.cli.resource_columns import began, ended
-from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, JobSummary
-from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.answers import MetricSummary
 from jobmeter.model.job import Job
+from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.quantity import quantity
 
@@ -42,26 +41,32 @@ MOST_SENTENCES = 3
 @click.command(epilog=examples("jobmeter show last", "jobmeter show train-1 --json"))
 @click.argument("job", shell_complete=completion.jobs)
 @click.option(
-    "--json", "as_json", is_flag=True, help="One object: job, replicas, allocations, devices, nodes, summary, quality."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="job, replicas, allocations, devices, nodes, summary, quality, phases.",
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
     """Show JOB: its record, its replicas and devices, its usage over its life, and its problems.
 
     Usage is the sum over its replicas (or devices); of ratios and temperatures the mean. With several replicas or
-    devices, mean and peak of a single one are shown too. Sparklines begin at 0. If samples are missing or late, or a
+    devices, mean and peak of a single one are shown too. Sparklines begin at 0. The phases of the job (queue, start,
+    training, checkpoints, restarts, end) are shown where they can be separated. If samples are missing or late, or a
     clock was wrong, up to three lines report it (--json shows all). For a finished job the events and the findings of
     the diagnostic rules follow, for a failed one also the end of its log.
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)
-    quality = _quality(named.api, detail.job)
+    quality = answered(lambda: named.api.quality(named.id, detail.job.project))
+    phases = answered(lambda: named.api.phases(named.id, detail.job.project))
     if as_json:
-        print_json(_document(detail, quality))
+        print_json(_document(detail, quality, phases))
         return
     out = console()
     _head(out, detail.job, detail.summary)
     _missing(out, quality)
+    show_phases(out, phases)
     _replicas(out, detail)
     _devices(out, detail)
     if detail.summary.metrics:
@@ -74,20 +79,13 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
     show_history(out, named.api, detail.job)
 
 
-def _quality(api: Api, job: Job) -> JobQuality | None:
-    # Servers of earlier releases have no such endpoint, and a very large job exceeds the limits of a query.
-    with suppress(NotFoundError, LimitExceededError, QueryTimeoutError):
-        return api.quality(job.id, job.project)
-    return None
-
-
 def _missing(out: Console, quality: JobQuality | None) -> None:
     sentences = quality.sentences if quality else []
     for at, sentence in enumerate(sentences[:MOST_SENTENCES]):
         out.print(f"  {'' if at else 'data quality':<15}{cell(sentence)}")
 
 
-def _document(detail: JobDetail, quality: JobQuality | None) -> dict[str, object]:
+def _document(detail: JobDetail, quality: JobQuality | None, phases: JobPhases | None) -> dict[str, object]:
     return {
         "job": msgspec.structs.asdict(detail.job),
         "replicas": [msgspec.structs.asdict(replica) for replica in detail.replicas],
@@ -96,6 +94,7 @@ def _document(detail: JobDetail, quality: JobQuality | None) -> dict[str, object
         "nodes": detail.nodes,
         "summary": detail.summary,
         "quality": quality,
+        "phases": phases,
     }
 
 

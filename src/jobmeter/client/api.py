@@ -15,6 +15,7 @@ from jobmeter.model.answers import LatestValue, RuleBody, RuleList, Shared, Ship
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding
 from jobmeter.model.job import Job, Node
+from jobmeter.model.phase import Difference, JobPhases
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.retention import Retention
 from jobmeter.model.task import DiagnosticTask, NewTask, TaskPage
@@ -161,6 +162,14 @@ class Api:
         """Compare jobs side by side, aligned at their starts; ``metrics`` adds their values over time."""
         pairs = [*(("job", job) for job in jobs), *(("metric", metric) for metric in metrics)]
         return self.get("/compare", [*pairs, *given(step=step, project=project)], Comparison)
+
+    def causes(self, jobs: Sequence[str], project: str | None = None) -> list[Difference]:
+        """Why each job took longer or less long than the first one. Raises NotFoundError."""
+        return self.get("/compare/causes", [*(("job", job) for job in jobs), *given(project=project)], list[Difference])
+
+    def phases(self, job: str, project: str | None = None) -> JobPhases:
+        """The phases of a job. Raises NotFoundError."""
+        return self.get(f"{_of(job)}/phases", given(project=project), JobPhases)
 
     def delete(self, job: str, project: str | None = None) -> None:
         """Delete a job and all its data. Raises NotFoundError."""

@@ -15,6 +15,7 @@ from jobmeter.model.job import Job, JobFilter, JobPage, JobSize, JobView, Node, 
 from jobmeter.model.log import LogLine, LogPage
 from jobmeter.model.log_tree import Every
 from jobmeter.model.order import natural
+from jobmeter.model.phase import JobPhases
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.question import Question
 from jobmeter.model.series import NO_JOB, NamePart, job_key
@@ -36,7 +37,7 @@ from jobmeter.query.group import (
 from jobmeter.query.group_list import resource_groups
 from jobmeter.query.groups import Groups
 from jobmeter.query.idle import IdleQuestion, IdleTime, idle_time
-from jobmeter.query.inventory import Inventory
+from jobmeter.query.inventory import UNKNOWN, Inventory
 from jobmeter.query.latest import WINDOW_MS, newest, values, without_superseded
 from jobmeter.query.logs import pages, selector_of
 from jobmeter.query.measure import Measurements
@@ -50,6 +51,8 @@ from jobmeter.query.permitted import (
     permitted_series,
     projects_of_named,
 )
+from jobmeter.query.phase_facts import read_facts
+from jobmeter.query.phases import WORK, WRITES, MeasuredRun, PhasesQuestion, RunQuestion, phases_of
 from jobmeter.query.quality import QualityQuestion, quality
 from jobmeter.query.readings import Readings, ReadingsQuestion, readings
 from jobmeter.query.reported import Reported, ReportedQuestion, reported
@@ -129,6 +132,8 @@ class Executor:
             ResourceGroupsQuestion: lambda question, scope: resource_groups(registry, question, scope),
             QualityQuestion: self._quality,
             IdleQuestion: self._idle,
+            PhasesQuestion: self._phases,
+            RunQuestion: self._measured_run,
             **dict.fromkeys(
                 (GroupQuestion, CapacityQuestion, RequestsQuestion, GroupNodesQuestion, NodeLoadsQuestion),
                 self._groups.answer,
@@ -177,9 +182,25 @@ class Executor:
 
     def _idle(self, question: IdleQuestion, scope: Scope) -> IdleTime:
         view = self._subjects.view(question.ref, scope)
+        return idle_time(view, self._clock.now_ms(), lambda query: self.run(query, scope).lines, self._inventory(view))
+
+    def _phases(self, question: PhasesQuestion, scope: Scope) -> JobPhases:
+        return self._measured_run(RunQuestion(question.ref, (*WORK, *WRITES)), scope).phases
+
+    def _measured_run(self, question: RunQuestion, scope: Scope) -> MeasuredRun:
+        def answer(other: Question[R], /) -> R:
+            return self.run(other, scope)
+
+        view, meter = self._subjects.view(question.ref, scope), self._meter()
+        facts = read_facts(self._source, view, answer, meter, question.metrics)
+        types = self._inventory(view)
+        found = {types.type_of(one.node, one.device) for one in view.allocations} - {UNKNOWN}
+        phases = phases_of(view, facts, meter.clock.now_ms())
+        return MeasuredRun(job=view.job, phases=phases, courses=facts.courses, types=frozenset(found))
+
+    def _inventory(self, view: JobView) -> Inventory:
         names = frozenset(one.node for one in view.allocations if one.node)
-        types = Inventory(self._subjects.nodes_of(view.job.project, names) if names else ())
-        return idle_time(view, self._clock.now_ms(), lambda query: self.run(query, scope).lines, types)
+        return Inventory(self._subjects.nodes_of(view.job.project, names) if names else ())
 
     def _cached_job(self, question: JobQuestion, scope: Scope) -> JobView | None:
         view = self._subjects.cached_view(question.ref, scope)

@@ -57,11 +57,46 @@ def test_nothing_in_it_acts_on_the_terminal(server, run):
 def test_json_is_one_object_with_every_part(server, run):
     server.on("/jobs/b", DETAIL)
     found = json.loads(run("show", "b", "--json").stdout)
-    assert set(found) == {"job", "replicas", "allocations", "devices", "nodes", "summary", "quality"}
+    parts = {"job", "replicas", "allocations", "devices", "nodes", "summary", "quality", "phases"}
+    assert set(found) == parts
+
     assert found["quality"] is None
     assert found["job"]["exit_code"] == 3
     assert found["replicas"][1]["state"] is None
     assert found["summary"]["metrics"][0]["points"] == [1.0, None, 2.0]
+
+
+PHASES = {
+    "job": "b",
+    "start": 1_790_000_000_000 - 60_000,
+    "end": 1_790_000_065_000,
+    "spans": [
+        {"phase": "queued", "start": 1_789_999_940_000, "end": 1_790_000_000_000},
+        {"phase": "training", "start": 1_790_000_000_000, "end": 1_790_000_040_000},
+        {"phase": "checkpoint", "start": 1_790_000_040_000, "end": 1_790_000_045_000},
+        {"phase": "training", "start": 1_790_000_045_000, "end": 1_790_000_065_000},
+    ],
+    "totals": {"queued": 60_000, "training": 60_000, "checkpoint": 5_000},
+    "unknown": {"prepare": "no event says when it was scheduled"},
+}
+
+
+def test_phases_are_shown_and_unknown_ones_are_not(server, run):
+    server.on("/jobs/b", DETAIL)
+    server.on("/jobs/b/phases", PHASES)
+    text = run("show", "b").stdout
+    rows = [line.split() for line in text.splitlines()]
+    assert ["queued", "1m", "48%", "1"] in rows
+    assert ["training", "1m", "48%", "2"] in rows
+    assert ["checkpoint", "5s", "4%", "1"] in rows
+    assert "prolog" not in text
+    assert json.loads(run("show", "b", "--json").stdout)["phases"]["unknown"] == PHASES["unknown"]
+
+
+def test_a_job_of_which_no_phase_is_separate_has_no_table_of_phases(server, run):
+    server.on("/jobs/b", DETAIL)
+    server.on("/jobs/b/phases", {**PHASES, "totals": {"unattributed": 5_000}})
+    assert "unattributed" not in run("show", "b").stdout
 
 
 def test_missing_data_is_reported_in_at_most_three_lines(server, run):

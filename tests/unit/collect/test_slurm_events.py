@@ -1,7 +1,7 @@
 """Steps that ran out of memory, whatever became of their job."""
 
 from jobmeter.collect.scheduler.slurm.accounting import COLUMNS, DELIMITER, parse_accounting
-from jobmeter.collect.scheduler.slurm.records import job_events, oom_steps, records
+from jobmeter.collect.scheduler.slurm.records import allocation_events, job_events, oom_steps, records
 from jobmeter.collect.scheduler.slurm.source import Database, SlurmScheduler
 from jobmeter.model.job import JobState
 
@@ -36,7 +36,14 @@ def test_a_script_that_failed_for_it_says_so():
     assert records(facts, "c")[0].error == "FAILED: exit status 9; step 0 ran out of memory"
 
 
+def test_an_attempt_begins_with_the_event_that_it_got_its_nodes():
+    (facts,) = accounted("COMPLETED", "0:0").values()
+    (event,) = allocation_events(facts, "c")
+    assert (event.job, event.attempt, event.time, event.reason) == ("6", 0, 110_000, "Allocated")
+
+
 def test_an_event_is_sent_once():
     found = accounted("FAILED", "9:0")
     scheduler = SlurmScheduler("c", lambda: list(found.values()), Database(lambda _numbers: found, lambda _back: found))
-    assert [len(scheduler.poll(time).events) for time in (1_000, 2_000, 3_000)] == [1, 0, 0]
+    reasons = [[event.reason for event in scheduler.poll(time).events] for time in (1_000, 2_000, 3_000)]
+    assert reasons == [["Allocated", "OOMKilled"], [], []]

@@ -6,6 +6,7 @@ import type { Group } from "../charts/groups";
 import { merged, ordered } from "../charts/lines";
 import { step, stepText } from "../charts/steps";
 import { myTurn } from "../charts/turns";
+import { useRead } from "../parts/hooks";
 
 const BUCKETS = 300;
 const FEWER_BUCKETS = 180;
@@ -24,6 +25,27 @@ export function life(job: Job): Range {
   const end = job.state === "Running" || job.state === "Queued" ? now : (job.end ?? job.last_sample ?? now);
   const start = Math.min(job.start ?? job.first_sample ?? job.created ?? end, end - 1000);
   return { start, end: Math.max(end, job.end === null ? 0 : (job.last_sample ?? 0)) + 1 };
+}
+
+const AGAIN = 5 * 60_000;
+
+/** An answer about the whole life of a job; read once the first charts are there, and again as the job goes on. */
+export function useOfLife<T>(url: string, due: boolean, running: boolean): T | null {
+  // Each zoom asks for charts again; the life of the job stays what it is.
+  const [ready, setReady] = useState(due);
+  if (due && !ready) setReady(true);
+  const response = useRead<T>(ready ? url : null);
+  useEffect(() => {
+    if (!ready) return;
+    if (!running) {
+      if (response.data) response.again();
+      return;
+    }
+    const timer = setInterval(() => document.hidden || response.again(), AGAIN);
+    return () => clearInterval(timer);
+  }, [ready, running]);
+  // An answer that could not be read again would pass for a new one.
+  return response.error ? null : response.data;
 }
 
 /** About so many values are read at one time: more of them hold up whoever points at a chart meanwhile. */

@@ -1,35 +1,18 @@
 // How long the job's devices did nothing, and what that time cost: the server counts both.
-import { useEffect, useState } from "preact/hooks";
 import { type Schemas, address } from "../api/client";
 import { amount, quantity } from "../format";
-import { useRead } from "../parts/hooks";
+import { useOfLife } from "./data";
 
 export type Idle = Schemas["IdleBody"];
 
 /** An idle device is one after so long: a shorter job has nothing to say. */
 const HOLD = 15 * 60_000;
-const AGAIN = 5 * 60_000;
 /** From so much on what was not measured is said. */
 const UNMEASURED = 0.05;
 
-/** The idle time of a job that has devices; asked once what is looked at first is there, and again as the job goes on. */
-export function useIdle(job: { id: string; project: string }, due: boolean, running: boolean): Idle | null {
-  // Each zoom asks for charts again; the life of the job stays what it is.
-  const [ready, setReady] = useState(due);
-  if (due && !ready) setReady(true);
-  const response = useRead<Idle>(ready ? address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }) : null);
-  useEffect(() => {
-    if (!ready) return;
-    if (!running) {
-      if (response.data) response.again();
-      return;
-    }
-    const timer = setInterval(() => document.hidden || response.again(), AGAIN);
-    return () => clearInterval(timer);
-  }, [ready, running]);
-  // What could not be asked anew is not shown as if it were.
-  return response.error ? null : response.data;
-}
+/** The idle time of a job that has devices. */
+export const useIdle = (job: { id: string; project: string }, due: boolean, running: boolean): Idle | null =>
+  useOfLife<Idle>(address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }), due, running);
 
 /** "6.40 of 128 device hours, 16.00 CNY"; null where there is nothing to say. */
 export function describeIdle(idle: Idle): { text: string; hint: string; wasted: boolean } | null {

@@ -16,6 +16,7 @@ import { Logs } from "./logs";
 import { Members } from "./members";
 import { jobQuestions } from "./questions";
 import { Marked } from "./marked";
+import { Phases, usePhases } from "./phases";
 import { RankPanel } from "./rank";
 import { Ranks, useRanks } from "./ranks";
 import { TimeBar } from "./timebar";
@@ -96,6 +97,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
   const together = useRested(measured.lines, TOGETHER);
   const settled = !measured.error && (metrics.length ? measured.lines.size > 0 : names.data !== null);
   const idle = useIdle(ref, detail.devices.length > 0 && names.data !== null && !measured.busy, running);
+  const phases = usePhases(ref, names.data !== null && (!metrics.length || !measured.busy), running);
   const take = (update: LiveJob) => {
     setLatest(update);
     if (!isOver(zoomed, update.start)) measured.take(update, zoomed ? zoomed.start : update.now - window);
@@ -160,6 +162,7 @@ function Shown({ detail, names, query, again, guest }: ShownGiven) {
         choose={choose}
         guest={guest}
       />
+      <Phases phases={phases} range={shown} />
       {names.error && <Problem error={names.error} again={names.again} />}
       {measured.error && <Problem error={measured.error} again={measureAgain} />}
       {names.data && !metrics.length && <Unmeasured running={running} />}

@@ -94,6 +94,18 @@ def _lost(made: Made, replica: str, device: str) -> None:
 
 
 @whole(training)
+def _slow_start(made: Made) -> None:
+    """Devices that compute nothing while the program starts, some of it beside a full CPU."""
+    first = int(np.searchsorted(made.time, START + int(made.random.integers(25, 50)) * MINUTE))
+    loads = bool(made.random.random() < 0.5)
+    levels = {"gpu.utilization": 0.002, "gpu.sm.active": 0.001, "gpu.tensor.active": 0.001, "gpu.power": 90.0}
+    levels |= {"cpu.utilization": 0.97} if loads else {}
+    for (metric, _, _), value in made.series.items():
+        if metric in levels:
+            value[:first] = made.noise(levels[metric], 0.03 * levels[metric])[:first]
+
+
+@whole(training)
 def _lost_by_an_event(made: Made) -> None:
     message = "gpu3, NVIDIA H200, cannot be read (GPU is lost)."
     _warn(made, made.length // 2, node="n0", reason=GPU_LOST, message=message, subject="device gpu3")
@@ -246,6 +258,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
         ),
         devices(change_all(set_level("gpu.utilization", 0.97, 0.01), set_level("gpu.memory.utilization", 0.02, 0.002))),
     ),
+    "slow_start": (_slow_start,),
     "cpu_bound_input": (replicas(devices(_STARVED), set_level("cpu.utilization", 0.98, 0.01)),),
     "io_bound_input": (replicas(devices(_STARVED), _IO_BOUND), replicas(batch, _IO_BOUND)),
     "cpu_throttled": (replicas(batch, set_level("cpu.throttled.time", 1.2, 0.2)),),

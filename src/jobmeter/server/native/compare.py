@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from jobmeter.diagnose.difference import differences
 from jobmeter.errors import InvalidRequestError
 from jobmeter.model.answers import ComparedLine
 from jobmeter.model.catalog import Aggregate
 from jobmeter.model.job import Job
+from jobmeter.model.phase import Difference
 from jobmeter.model.series import check_job_id
 from jobmeter.model.time import TimeRange, floor_to
 from jobmeter.query.defaults import default_step, life
@@ -41,12 +43,9 @@ def _compare(context: CallContext) -> Comparison:
 
     Lines are aligned at the jobs' starts.
     """
-    names = context.arguments.texts("job")
-    if len(names) > MOST_JOBS:
-        raise InvalidRequestError(f"at most {MOST_JOBS} jobs can be compared, got {len(names)}", "job")
+    refs = _refs(context)
     metrics = requested_metrics(context.arguments.texts("metric"))
     executor, now_ms = context.services.executor, context.services.clock.now_ms()
-    refs = [JobRef(check_job_id(name, "job"), context.project) for name in names]
     jobs = [executor.head(ref, context.scope) for ref in refs]
     spans = [life(job, now_ms) for job in jobs]
     step_ms = context.arguments.duration("step") or max(map(default_step, spans))
@@ -62,6 +61,21 @@ def _compare(context: CallContext) -> Comparison:
             for line in (_lines(context, job, span, metrics, step_ms) if metrics else ())
         ],
     )
+
+
+def _refs(context: CallContext) -> list[JobRef]:
+    names = context.arguments.texts("job")
+    if len(names) > MOST_JOBS:
+        raise InvalidRequestError(f"at most {MOST_JOBS} jobs can be compared, got {len(names)}", "job")
+    return [JobRef(check_job_id(name, "job"), context.project) for name in names]
+
+
+def _causes(context: CallContext) -> list[Difference]:
+    """Why each job took longer or less long than the first one."""
+    refs = _refs(context)
+    if len(refs) < 2:
+        raise InvalidRequestError("name at least two jobs: each is compared with the first", "job")
+    return differences(context.services.executor, refs, context.scope)
 
 
 def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[str], step_ms: int) -> list[ComparedLine]:
@@ -88,6 +102,8 @@ def _lines(context: CallContext, job: Job, span: TimeRange, metrics: Sequence[st
     ]
 
 
+_JOBS = Query("job", "Ids of the jobs.", many=True, required=True, example="train-1")
+
 ENDPOINTS = tagged(
     "jobs",
     Endpoint(
@@ -100,13 +116,31 @@ ENDPOINTS = tagged(
             "in milliseconds since the step in which the job began."
         ),
         queries=(
-            Query("job", "Ids of the jobs.", many=True, required=True, example="train-1"),
+            _JOBS,
             Query(
                 "metric", "Catalogue names of the metrics to return over time.", many=True, example="gpu.utilization"
             ),
             Query("step", "Length of a bucket. Default: at most 240 buckets for the longest job.", example="5m"),
             PROJECT,
         ),
+        by_resource=True,
+    ),
+    Endpoint(
+        "explainDifference",
+        "GET /compare/causes",
+        "metrics:read",
+        _causes,
+        details=(
+            "For each job but the first, the difference of its run time from that of the first, split over queue, "
+            "prepare (image pull, prolog), start, first_step, input, communication, compute, clock, checkpoint, "
+            "restart, end and unattributed. The parts of A and of B are milliseconds and sum to `a_ms` and `b_ms`, "
+            "their differences to `difference_ms`. `sentence` has the largest parts. Training is split by what the "
+            "devices of both jobs were measured for: waiting beside busy CPU or storage is input; kernels on few "
+            "multiprocessors beside busy links are communication, against the highest activity that either job "
+            "showed; compute is cut by the ratio of the clocks. `unknown` names causes that were not measured in "
+            "both: their time is part of others. Up to 10 jobs."
+        ),
+        queries=(_JOBS, PROJECT),
         by_resource=True,
     ),
 )

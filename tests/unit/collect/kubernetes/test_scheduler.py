@@ -442,3 +442,38 @@ def test_incomplete_and_superseded_lists_are_discarded() -> None:
     *listed, end = watching.take()
     assert [change.uid for change in listed] == ["u0", "u1", "u2", "u3", "u4"]
     assert end.uids == frozenset({"u0", "u1", "u2", "u3", "u4"})
+
+
+def scheduled(pod: dict[str, Any], status: str = "True") -> dict[str, Any]:
+    """The pod with a condition that says when the scheduler gave it a node."""
+    condition = {"type": "PodScheduled", "status": status, "lastTransitionTime": "2026-11-22T18:50:00Z"}
+    return {**pod, "status": {**pod["status"], "conditions": [condition]}}
+
+
+def test_a_pod_that_gets_a_node_is_an_event_of_its_job_once() -> None:
+    waiting = pod("train")
+    feed = Fed(change(scheduled(waiting, "False")))
+    scheduler = KubernetesScheduler("c", feed, [])
+    assert scheduler.poll(NOW).events == []
+    feed.changes = [change(scheduled(waiting))]
+    found = scheduler.poll(NOW)
+    (event,) = found.events
+    assert [job.job_id for job in found.jobs] == [event.job]
+    assert (event.reason, event.replica, event.attempt, event.node, event.cluster) == (
+        "Scheduled",
+        "worker-0",
+        0,
+        "n1",
+        "c",
+    )
+    assert event.time == 1_795_373_400_000
+    ended = scheduled(waiting)
+    terminated = {"exitCode": 0, "startedAt": "2026-11-22T19:00:00Z", "finishedAt": "2026-11-22T19:10:00Z"}
+    ended["status"] |= {
+        "phase": "Succeeded",
+        "containerStatuses": [{"name": "main", "state": {"terminated": terminated}}],
+    }
+    feed.changes = [change(ended)]
+    later = scheduler.poll(NOW)
+    assert later.events == []
+    assert len(later.jobs) == 1

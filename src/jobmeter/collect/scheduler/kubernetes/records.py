@@ -10,8 +10,9 @@ from jobmeter.collect.scheduler.kubernetes.owners import Presence
 from jobmeter.collect.scheduler.kubernetes.quantity import PodRequests
 from jobmeter.collect.scheduler.kubernetes.runs import Run
 from jobmeter.collect.text import short_text, valid_text
+from jobmeter.model.event import EventSource
 from jobmeter.model.job import JobState
-from jobmeter.model.record import MAX_TEXT, JobRecord, ReplicaRecord
+from jobmeter.model.record import MAX_TEXT, EventRecord, JobRecord, ReplicaRecord
 
 _QUEUES = ("kueue.x-k8s.io/queue-name", "volcano.sh/queue-name", "scheduling.volcano.sh/queue-name")
 _MOST_LABELS = 32
@@ -69,6 +70,30 @@ def replica_records(job: Job, cluster: str) -> Iterator[ReplicaRecord]:
                 end=run.end,
                 exit_code=run.exit_code,
                 reason=short_text(run.reason),
+            )
+
+
+def scheduled_events(job: Job, cluster: str) -> Iterator[tuple[str, EventRecord]]:
+    """The uid of each pod that has a node, and the event that the scheduler gave it one, as its condition dates it."""
+    for uid, member in job.members.items():
+        times = {one.type: one for one in member.pod.status.conditions or () if one.status == "True"}
+        condition = times.get("PodScheduled")
+        moment = milliseconds(condition.last_transition_time) if condition else None
+        if moment is not None:
+            yield (
+                uid,
+                EventRecord(
+                    time=moment,
+                    project=job.project,
+                    job=job.job_id,
+                    replica=member.place.replica,
+                    attempt=member.place.first,
+                    cluster=cluster,
+                    node=member.pod.spec.node_name,
+                    source=EventSource.REPLICA,
+                    reason="Scheduled",
+                    message="Kubernetes gave its pod a node.",
+                ),
             )
 
 

@@ -12,13 +12,14 @@ from jobmeter.collect.scheduler.kubernetes.informer import Informer
 from jobmeter.collect.scheduler.kubernetes.kinds import OwnerKind
 from jobmeter.collect.scheduler.kubernetes.objects import Pod, Workload
 from jobmeter.collect.scheduler.kubernetes.owners import Presence
-from jobmeter.collect.scheduler.kubernetes.records import job_record, replica_records
+from jobmeter.collect.scheduler.kubernetes.records import job_record, replica_records, scheduled_events
 from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedState, saved_state_file
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.model.job import JobState
-from jobmeter.model.record import JobRecord, Records, ReplicaRecord, check_record
+from jobmeter.model.record import EventRecord, JobRecord, Records, ReplicaRecord, check_record
 
 _log = logging.getLogger(__name__)
+_Sent = JobRecord | ReplicaRecord | EventRecord
 
 
 class KubernetesScheduler(Scheduler):
@@ -55,12 +56,15 @@ class KubernetesScheduler(Scheduler):
         self._take_pods(now_ms)
         jobs = [] if self._listed else [_unknown_job(lost) for lost in self._cluster_state.lost()]
         self._listed = True
+        events: list[EventRecord] = []
         for job in list(self._cluster_state.touched()):
-            jobs += self._changes(job)
+            changes = self._changes(job)
+            jobs += changes.jobs
+            events += changes.events
         if not jobs and self._pods.problem:
             # The informers have their own backoff, so the poll does not slow down.
             raise UnavailableError(self._pods.problem, retry_after_ms=0)
-        return Records(jobs=jobs)
+        return Records(jobs=jobs, events=events)
 
     def problem(self) -> str:
         """Return the reason of missing data; empty if it is complete."""
@@ -112,30 +116,37 @@ class KubernetesScheduler(Scheduler):
                 self._cluster_state.pod_deleted(change.uid, Presence.DELETED)
         self._cluster_state.pods(together, now_ms, behind)
 
-    def _changes(self, job: Job) -> list[JobRecord]:
-        """Return the unreported part of a job: its record, and the replicas that changed."""
+    def _fresh_events(self, job: Job) -> list[EventRecord]:
+        """Return the unreported events of the pods of a job."""
+        sent = self._sent.setdefault(job.root.key, {})
+        found = scheduled_events(job, self._cluster)
+        return [event for uid, event in found if _changed(sent, (f"scheduled {uid}", 0), event)]
+
+    def _changes(self, job: Job) -> Records:
+        """Return the unreported part of a job: its record, the replicas that changed, and events of its pods."""
         key = job.root.key
         sent = self._sent.setdefault(key, {})
         head = job_record(job, self._cluster, self._user_label)
         fresh = [one for one in replica_records(job, self._cluster) if _changed(sent, (one.name, one.attempt), one)]
+        events = self._fresh_events(job)
         changed = _changed(sent, ("", 0), head)
         if head.state is not None and head.state.finished:
             self._cluster_state.forget(job)
             if key not in self._cluster_state.jobs:
                 del self._sent[key]
         record = msgspec.structs.replace(head, replicas=list(fresh))
-        if not changed and not fresh:
-            return []
+        if not changed and not fresh and not events:
+            return Records()
         try:
-            return [check_record(record)]
+            return Records(jobs=[check_record(record)], events=events)
         except InvalidRequestError as error:
             _log.warning(
                 "%s %s/%s cannot be reported: %s", job.root.kind, job.root.namespace, job.root.name, error.message
             )
-            return []
+            return Records()
 
 
-def _changed(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: JobRecord | ReplicaRecord) -> bool:
+def _changed(sent: dict[tuple[str, int], bytes], key: tuple[str, int], record: _Sent) -> bool:
     body = msgspec.json.encode(record)
     if sent.get(key) == body:
         return False

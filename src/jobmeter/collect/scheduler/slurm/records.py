@@ -233,6 +233,20 @@ def oom_steps(attempt: Attempt) -> list[str]:
     return [step.id for step in attempt.steps if step.state == _OUT_OF_MEMORY]
 
 
+def allocation_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
+    """An event for each attempt: the job got its nodes, on which a prolog runs before its processes."""
+    for number, attempt in _numbered(facts):
+        if attempt.start is not None:
+            yield EventRecord(
+                time=attempt.start * 1000,
+                job=str(facts.number),
+                attempt=number,
+                cluster=cluster,
+                reason="Allocated",
+                message="Slurm gave the job its nodes.",
+            )
+
+
 def job_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
     """Yield an event for each step that ran out of memory: the script may continue, whatever its job's state."""
     for attempt in facts.attempts:

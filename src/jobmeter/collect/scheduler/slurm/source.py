@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from jobmeter.collect.scheduler.base import Scheduler
 from jobmeter.collect.scheduler.slurm.components import Components
-from jobmeter.collect.scheduler.slurm.records import job_events, records
+from jobmeter.collect.scheduler.slurm.records import allocation_events, job_events, records
 from jobmeter.collect.scheduler.slurm.slurm_job import Attempt, SlurmJob
 from jobmeter.collect.state_file import StateFile
 from jobmeter.errors import UnavailableError
@@ -49,8 +49,8 @@ class _Job:
     accounted: SlurmJob | None = None
     tries: int = _TRIES_RUNNING
     sent: bytes = b""
-    events: int = 0
-    """Number of its events that were sent."""
+    events: set[bytes] = field(default_factory=set)
+    """The events of the job that were sent."""
 
     @property
     def final(self) -> bool:
@@ -167,9 +167,10 @@ class SlurmScheduler(Scheduler):
 
     def _events(self, job: _Job, facts: SlurmJob) -> list[EventRecord]:
         """Return new events; a step's state comes from the accounting and is final."""
-        events = list(job_events(facts, self._cluster))
-        fresh, job.events = events[job.events :], len(events)
-        return fresh
+        events = [*allocation_events(facts, self._cluster), *job_events(facts, self._cluster)]
+        fresh = {body: event for event in events if (body := msgspec.json.encode(event)) not in job.events}
+        job.events |= fresh.keys()
+        return list(fresh.values())
 
     def _forget(self, listed: Mapping[int, SlurmJob]) -> None:
         for number in self._jobs.keys() - listed.keys():

@@ -1,0 +1,66 @@
+"""The phases of a job, and the causes of a difference between jobs, as tables of the terminal."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from rich.console import Console
+
+from jobmeter.cli.listing import show_listing
+from jobmeter.cli.output import cell, duration
+from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
+from jobmeter.model.phase import Difference, JobPhases, Phase
+
+R = TypeVar("R")
+
+
+def answered(answer: Callable[[], R]) -> R | None:
+    """Return an answer; None from a server without that operation, and for a job that is too large for one query."""
+    with suppress(NotFoundError, LimitExceededError, QueryTimeoutError):
+        return answer()
+    return None
+
+
+def show_phases(out: Console, phases: JobPhases | None) -> None:
+    """Print how long each phase of a job took, and how often it had it; nothing where no phase can be separated."""
+    if phases is None or phases.totals.keys() <= {Phase.UNATTRIBUTED.value}:
+        return
+    whole = sum(phases.totals.values())
+    rows = [
+        (phase.label, duration(length), f"{length / whole:.0%}", str(len(phases.of(phase))))
+        for phase in Phase
+        if (length := phases.totals.get(phase.value))
+    ]
+    out.print()
+    show_listing(out, ("phase", "length", "share", "times"), rows, right=("length", "share", "times"))
+
+
+def show_sentence(out: Console, difference: Difference) -> None:
+    """Print the difference and its largest causes as a sentence."""
+    out.print(f"[bold]{cell(difference.sentence)}[/]")
+
+
+def show_causes(out: Console, difference: Difference) -> None:
+    """Print the difference by causes, and causes that were not measured in both jobs."""
+    a, b = difference.labels
+    rows = [
+        (part.cause.label, _length(part.a), _length(part.b), _signed(part.difference), part.text)
+        for part in difference.parts
+    ]
+    rows.append(("whole", duration(difference.a_ms), duration(difference.b_ms), _signed(difference.difference_ms), ""))
+    out.print()
+    columns = ("cause", a, b, "difference", "figures")
+    show_listing(out, columns, rows, right=columns[1:4], spare=("figures",), folded="figures")
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in difference.unknown.items():
+        by_reason.setdefault(reason, []).append(name.replace("_", " "))
+    for reason, names in by_reason.items():
+        out.print(f"unknown: {cell(', '.join(names))} ({cell(reason)})")
+
+
+def _length(length_ms: int) -> str:
+    return duration(length_ms) if length_ms else "0s"
+
+
+def _signed(length_ms: int) -> str:
+    return "-" if not length_ms else f"{'+' if length_ms > 0 else '-'}{duration(abs(length_ms))}"

@@ -1,0 +1,72 @@
+"""The devices of a job wait long before they work for the first time."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, measured, together
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import minutes
+from jobmeter.model.finding import Severity
+from jobmeter.model.phase import Phase, PhaseSpan
+from jobmeter.model.time import SECOND
+from jobmeter.query.course import Course
+from jobmeter.query.phases import WORK, PhaseFacts, phases_of
+
+_WORKS = frozenset({Phase.FIRST_STEP, Phase.TRAINING})
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """A start phase that took longer than the limit, and that devices worked after."""
+    metric = next((name for name in WORK if case.means.get(name)), "")
+    if not metric:
+        return
+    work = _course(case.means[metric])
+    spans = phases_of(case.view, PhaseFacts(courses={metric: work}, events=case.events), case.now_ms).spans
+    slow = [
+        span
+        for span, then in pairwise(spans)
+        # Devices that never work are idle: another rule says so.
+        if span.phase is Phase.START
+        and then.phase in _WORKS
+        and span.length >= numbers["hold"]
+        and _covered(work, span) >= numbers["coverage"]
+    ]
+    for span in sorted(slow, key=lambda span: -span.length)[:1]:
+        after = f"after restart {span.attempt}" if span.attempt else "of the job"
+        text = f"no device worked for the first {minutes(span.length)} {after}"
+        seconds, limit = span.length / SECOND, numbers["hold"] / SECOND
+        evidence = measured(metric, text, seconds, limit, "s", time=span.start)
+        yield rule.finding(case.subject, Severity.WARNING, (span.start, span.end), [evidence], 0.9)
+
+
+def _course(signals: Sequence[Signal]) -> Course:
+    """Return the mean of the devices as one line, at the times of the one with the most samples."""
+    own = list(signals)
+    time, values = together(own)
+    valid = ~np.isnan(values).all(axis=0)
+    until = max(own, key=len).until
+    return Course(time[valid], until[valid], np.nanmean(values[:, valid], axis=0))
+
+
+def _covered(work: Course, span: PhaseSpan) -> float:
+    """Return the share of a span in which devices were measured."""
+    width = np.minimum(work.until, span.end) - np.maximum(work.time, span.start)
+    return float(np.maximum(width, 0).sum()) / span.length
+
+
+RULE = Rule(
+    name="slow_start",
+    sees="The devices of a job wait long before they work for the first time, or after a restart.",
+    advice=(
+        "See what it does meanwhile: loading data or a model (read from a local copy), compiling (cache it), "
+        "waiting for other replicas."
+    ),
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#max-initialization-time",
+    find=find,
+    metrics=WORK,
+    hides=frozenset({"gpu_idle_allocated", "cpu_bound_input", "io_bound_input"}),
+)

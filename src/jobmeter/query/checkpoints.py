@@ -1,0 +1,151 @@
+"""When a job wrote checkpoints: what it said of them, and where its devices wait beside a burst of writes."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jobmeter.model.batch import Bools
+from jobmeter.model.time import HOUR
+from jobmeter.query.course import Course, Interval
+from jobmeter.query.idle import IDLE
+
+_BURST, _LEAST_BURST = 4.0, 2.0**20
+"""Writes are a burst at so many times their usual rate, and at so many bytes a second."""
+_WAITS, _STANDS = 0.15, 0.5
+"""Share of a sample in which devices do less than usual: that counts beside a burst, and that alone extends one."""
+_ENDS = re.compile(r"(?i)\b(?:saved|wrote|written|finished|done|completed?|success\w*)\b")
+_BEGINS = re.compile(r"(?i)\b(?:saving|writing|(?:begin\w*|start\w*) (?:to )?(?:sav|writ)\w*|checkpoint start\w*)\b")
+_LONGEST_MS = HOUR
+"""A line that a checkpoint was written belongs to the one before that announced it, if that is no older than this."""
+
+Saying = tuple[int, str, str]
+"""When a replica said something about a checkpoint, in ms; the replica; and the text."""
+
+
+class CheckpointReports(NamedTuple):
+    """Intervals in which replicas said that they wrote a checkpoint, and moments at which they said that they had."""
+
+    intervals: Sequence[Interval] = ()
+    moments: Sequence[int] = ()
+
+
+def find_checkpoints(
+    work: Course | None,
+    writes: Sequence[Course],
+    said: CheckpointReports,
+    training: Sequence[Interval],
+    after: Sequence[Interval],
+) -> list[Interval] | None:
+    """Return when a job wrote checkpoints; None where nothing can say it.
+
+    ``work`` and ``writes`` are how much its devices work and what it writes, ``training`` the intervals of its work,
+    ``after`` those of the time after its last work.
+    """
+    if not said.intervals and (work is None or not (writes or said.moments)):
+        return None
+    if work is None or not training:
+        return _union(said.intervals)
+    inside = _inside(work, training)
+    # Devices that go on working do not wait for what the program writes beside.
+    found = [one for one in said.intervals if _rests(work, inside, one)]
+    return _union([*found, *_waits(work, writes, said.moments, inside, _inside(work, after))])
+
+
+def _rests(work: Course, training: Bools, interval: Interval) -> bool:
+    """Return True unless devices were measured to work as usual in an interval that is longer than a sample."""
+    width = np.minimum(work.until, interval[1]) - np.maximum(work.time, interval[0])
+    width = np.maximum(width, 0)
+    busy = work.value[training & (work.value > IDLE)]
+    if not width.any() or not len(busy) or interval[1] - interval[0] <= float(np.median(work.until - work.time)):
+        return True
+    return float(np.average(work.value, weights=width)) <= _STANDS * float(np.median(busy))
+
+
+def _waits(
+    work: Course, written: Sequence[Course], moments: Sequence[int], training: Bools, after: Bools
+) -> Iterator[Interval]:
+    """Yield the intervals in which devices do less than usual beside a burst of writes, or at a reported moment.
+
+    ``training`` and ``after`` are the points of the training, and of the time after the last work, bool[n].
+    """
+    inside = training | after
+    busy = work.value[training & (work.value > IDLE)]
+    if not len(busy):
+        return
+    waits = np.clip(1.0 - work.value / float(np.median(busy)), 0.0, 1.0) * inside
+    writes = _marked(work, moments)
+    for course in written:
+        rate = course.at(work.time)
+        valid = inside & np.isfinite(rate)
+        if valid.any():
+            usual = float(np.quantile(rate[valid], 0.25))
+            writes |= valid & (rate > max(_BURST * usual, _LEAST_BURST))
+    # A counter shows in a sample what was written before it, and the kernel may write later than the program.
+    beside = writes.copy()
+    beside[1:] |= writes[:-1]
+    beside[:-1] |= writes[1:]
+    chosen = _extended((writes | (beside & training)) & (waits >= _WAITS), training & (waits >= _STANDS))
+    firsts = np.flatnonzero(chosen & ~np.append(False, chosen[:-1]))
+    lasts = np.flatnonzero(chosen & ~np.append(chosen[1:], False))
+    width = work.until - work.time
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        # A wait that begins within a sample lies at its end, one that ends within a sample at its beginning.
+        start = int(work.until[first] - width[first] * waits[first]) if last > first else int(work.time[first])
+        yield start, int(work.time[last] + width[last] * waits[last])
+
+
+def _inside(work: Course, spans: Iterable[Interval]) -> Bools:
+    """Return which points lie in some intervals, at least in part."""
+    inside = np.zeros(len(work.time), np.bool_)
+    for start, end in spans:
+        inside |= (work.until > start) & (work.time < end)
+    return inside
+
+
+def _marked(work: Course, moments: Sequence[int]) -> Bools:
+    """Return which points have one of the moments in them."""
+    marked = np.zeros(len(work.time), np.bool_)
+    place = np.searchsorted(work.time, np.asarray(moments, np.int64), side="right") - 1
+    marked[place[place >= 0]] = True
+    return marked
+
+
+def _extended(chosen: Bools, more: Bools) -> Bools:
+    """Return the points that are chosen, and runs of ``more`` that touch them."""
+    either = chosen | more
+    number = np.cumsum(either & ~np.append(False, either[:-1]))
+    return either & np.isin(number, number[chosen])
+
+
+def _union(intervals: Iterable[Interval]) -> list[Interval]:
+    found: list[Interval] = []
+    for start, end in sorted(intervals):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        elif end > start:
+            found.append((start, end))
+    return found
+
+
+def checkpoint_reports(sayings: Iterable[Saying]) -> CheckpointReports:
+    """Return the intervals in which replicas said that they wrote a checkpoint, and the moments of other sayings.
+
+    An interval goes from a text that announces a checkpoint to the next one of that replica that says it was written.
+    """
+    begun: dict[str, int] = {}
+    intervals: list[Interval] = []
+    moments: list[int] = []
+    for time, replica, text in sorted(sayings):
+        if _ENDS.search(text):
+            start = begun.pop(replica, None)
+            if start is not None and time - start <= _LONGEST_MS:
+                intervals.append((start, time))
+            else:
+                moments.append(time)
+        elif _BEGINS.search(text):
+            if replica in begun:
+                moments.append(begun[replica])
+            begun[replica] = time
+    return CheckpointReports(intervals, sorted([*moments, *begun.values()]))

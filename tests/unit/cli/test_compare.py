@@ -1,0 +1,76 @@
+"""The output of ``jobmeter compare``: the explanation of the server first, then tables."""
+
+import json
+
+from tests.unit.cli.test_jobs import SUMMARY
+
+JOB = {"name": "train", "project": "p", "state": "Succeeded", "start": 1_790_000_000_000, "recorded": True}
+COMPARISON = {
+    "jobs": [{"job": {"id": name, **JOB}, "summary": SUMMARY} for name in ("a", "b")],
+    "step": 1000,
+    "lines": [],
+}
+SENTENCE = "B took 42 min longer than A: 31 min of it input, 8 min restarts, 3 min unattributed [bold]\x1b[2J"
+DIFFERENCE = {
+    "a": "a",
+    "b": "b",
+    "labels": ["A", "B"],
+    "a_ms": 3_600_000,
+    "b_ms": 6_120_000,
+    "difference_ms": 2_520_000,
+    "sentence": SENTENCE,
+    "parts": [
+        {"cause": "input", "a": 60_000, "b": 1_920_000, "text": "utilization: 92 % in A, 61 % in B"},
+        {"cause": "restart", "a": 0, "b": 480_000, "text": "number: 0 in A, 1 in B"},
+        {"cause": "unattributed", "a": 0, "b": 180_000},
+        {"cause": "compute", "a": 3_540_000, "b": 3_540_000},
+    ],
+    "unknown": {"first_step": "a: the program reports no steps", "end": "b: gone", "start": "b: gone"},
+}
+
+
+def test_the_sentence_comes_first_and_the_table_has_every_part_and_the_whole(server, run):
+    server.on("/compare", COMPARISON)
+    server.on("/compare/causes", [DIFFERENCE])
+    text = run("compare", "a", "b").stdout
+    assert text.startswith(SENTENCE.partition("\x1b")[0])
+    assert "\x1b" not in text
+    rows = [line.split("  ") for line in text.splitlines()]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert ["input", "1m", "32m", "+31m", "utilization: 92 % in A, 61 % in B"] in cells
+    assert ["restarts", "0s", "8m", "+8m", "number: 0 in A, 1 in B"] in cells
+    assert ["compute", "59m", "59m", "-"] in cells
+    assert ["whole", "1h", "1h 42m", "+42m"] in cells
+    assert "unknown: first step (a: the program reports no steps)" in text
+    assert "unknown: end, start (b: gone)" in text
+    asked = [one for one in server.asked if one.path.endswith("/causes")]
+    assert [one.parameters["job"] for one in asked] == [["a", "b"]]
+
+
+def test_json_has_the_explanation_too(server, run):
+    server.on("/compare", COMPARISON)
+    server.on("/compare/causes", [DIFFERENCE])
+    found = json.loads(run("compare", "a", "b", "--json").stdout)
+    assert set(found) == {"jobs", "step", "lines", "differences"}
+    (difference,) = found["differences"]
+    assert {name: difference[name] for name in DIFFERENCE if name != "parts"} == {
+        name: value for name, value in DIFFERENCE.items() if name != "parts"
+    }
+    assert sum(part["b"] - part["a"] for part in difference["parts"]) == difference["difference_ms"]
+
+
+def test_a_server_of_an_older_release_has_no_explanation(server, run):
+    server.on("/compare", COMPARISON)
+    result = run("compare", "a", "b")
+    assert result.exit_code == 0
+    assert "A  a" in result.stdout
+    assert json.loads(run("compare", "a", "b", "--json").stdout)["differences"] == []
+
+
+def test_jobs_that_are_too_large_to_explain_say_so(server, run):
+    server.on("/compare", COMPARISON)
+    problem = {"error": {"code": "limit_exceeded", "message": "a query may read 5 rows", "field": "range"}}
+    server.on("/compare/causes", lambda _: (400, problem, {}))
+    text = run("compare", "a", "b").stdout
+    assert "no explanation of the difference: a query may read 5 rows" in text
+    assert "A  a" in text

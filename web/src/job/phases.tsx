@@ -1,0 +1,60 @@
+// The phases of the job as a thin band on the time axis, with how long each took.
+import { type Schemas, address } from "../api/client";
+import type { Range } from "../charts/axis";
+import { duration, quantity } from "../format";
+import { memo } from "../parts/memo";
+import { useOfLife } from "./data";
+
+type Found = Schemas["JobPhases"];
+type Span = Schemas["PhaseSpan"];
+export type PhaseName = Span["phase"];
+
+/** In the order in which a job goes through them. */
+const ORDER: readonly PhaseName[] = ["queued", "prepare", "start", "first_step", "training", "checkpoint", "restart", "repeat", "end", "unattributed"];
+const TITLES: Partial<Record<PhaseName, string>> = { prepare: "image pull or prolog", first_step: "first step", repeat: "repeated steps" };
+/** A narrower part of the band cannot be made out. */
+const LEAST = 0.0005;
+
+export const usePhases = (job: { id: string; project: string }, due: boolean, running: boolean): Found | null =>
+  useOfLife<Found>(address("/api/jobmeter/v1/jobs/{job}/phases", { job: job.id }, { project: job.project }), due, running);
+
+const titled = (phase: PhaseName): string => TITLES[phase] ?? phase;
+
+/** The band over the range that is shown, and the phases of the whole life with their lengths. */
+export const Phases = memo(function Phases({ phases, range }: { phases: Found | null; range: Range }) {
+  // Of a job without any phase that can be separated there is nothing to draw.
+  if (!phases?.spans.some((span) => span.phase !== "unattributed")) return null;
+  const length = range.end - range.start;
+  const share = (ms: number) => (ms - range.start) / length;
+  const drawn = phases.spans
+    .map((span) => ({ span, from: Math.max(share(span.start), 0), to: Math.min(share(span.end), 1) }))
+    .filter(({ from, to }) => to - from > LEAST);
+  const whole = phases.end - phases.start;
+  return (
+    <div class="phases" role="region" aria-label="Phases">
+      <div class="band" aria-hidden="true">
+        {drawn.map(({ span, from, to }) => (
+          <i
+            key={`${span.start}`}
+            class={`phase-${span.phase}`}
+            style={{ left: `${100 * from}%`, width: `${100 * (to - from)}%` }}
+            title={`${titled(span.phase)}, ${duration(span.end - span.start)}${span.attempt ? `, after restart ${span.attempt}` : ""}`}
+          />
+        ))}
+      </div>
+      <ul>
+        {ORDER.filter((phase) => phases.totals[phase]).map((phase) => (
+          <li key={phase} title={described(phases, phase, whole)}>
+            <i class={`phase-${phase}`} /> {titled(phase)} <b>{duration(phases.totals[phase]!)}</b>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+});
+
+/** "3 times, 12 % of the time from its submission". */
+function described(phases: Found, phase: PhaseName, whole: number): string {
+  const times = phases.spans.filter((span) => span.phase === phase).length;
+  return `${times === 1 ? "once" : `${times} times`}, ${quantity(phases.totals[phase]! / whole, "1")} of the time`;
+}
