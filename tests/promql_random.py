@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.install import program
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.promql.evaluate import evaluate
+from jobmeter.promql.evaluate import Reader, evaluate
 from jobmeter.promql.parse import parse
 from jobmeter.promql.values import Scalar, String
 from tests.clusters import free_port
@@ -280,7 +280,7 @@ def rows_of(data: dict[str, Any]) -> Rows:
     }
 
 
-def ours(memory: Memory, query: str, start: int, end: int, step: int) -> Rows | str:
+def ours(memory: Reader, query: str, start: int, end: int, step: int) -> Rows | str:
     """Return our answer, or its error."""
     times = np.arange(start, end + 1, step, dtype=np.int64)
     try:
