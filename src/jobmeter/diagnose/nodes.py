@@ -96,4 +96,5 @@ def _values(series: Series, columns: BucketColumns, rows: slice) -> tuple[Presen
 
 def _part(series: Series) -> str:
     labels = dict(series.labels)
-    return next((labels[name] for name in _PARTS if name in labels), "")
+    part = next((labels[name] for name in _PARTS if name in labels), "")
+    return f"{part} {labels['direction']}" if "direction" in labels else part
