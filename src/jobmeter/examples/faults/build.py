@@ -1,20 +1,22 @@
 """Builds cases out of nothing: a healthy job's series with noise and gaps, which a fault then changes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.case import Case, Signals
+from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.running import STEPS as RUNNING_STEPS
 from jobmeter.diagnose.signal import Signal
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.examples.faults.steps import Steps
+from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.event import Event, Level
 from jobmeter.model.job import Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import HOUR, MINUTE, NS_PER_MS, SECOND, TimeRange
 from jobmeter.query.defaults import default_step
-from jobmeter.query.gaps import Presence
 
 START = 1_767_225_600_000
 STEP = 10 * SECOND
@@ -24,7 +26,9 @@ _POINTS = 250_000
 """Samples of one metric of a drawn job, at most."""
 _INTERVALS = (1, 2, 5, 10, 15, 20, 30, 60)
 
-_Join = Callable[..., float]
+_MISSED = 0.025
+"""Share of the readings of a replica that are missing."""
+
 Key = tuple[str, str, str]
 """(metric, replica, device)."""
 
@@ -113,6 +117,10 @@ class Made:
     last_sample: int | None = None
     gap: tuple[str, int, int] | None = None
     shape: Shape = USUAL
+    began: int = START
+    """When the fault began, in epoch ms."""
+    dropped: dict[str, Bools] = field(default_factory=dict)
+    """Of each replica the moments at which it was read."""
 
     @cached_property
     def time(self) -> Int64s:
@@ -167,49 +175,90 @@ class Made:
             self.say(text, end - 200, replica, Level.ERROR)
         self.ends[replica] = (START + end, code, reason)
 
+    def begin(self, share: float) -> int:
+        """Note that the fault begins at a share of the job's life; return the index of its first sample."""
+        self.began = START + int(share * self.length)
+        return self.at(share)
+
     def case(self) -> Case:
-        """Return the rules' view of the job: about one sample in 40 is missing, the others are joined into steps."""
+        """Return the rules' view of the job: about one reading in 40 is missing, the others are joined into steps."""
         span = TimeRange(START, START + self.length)
         step_ms = max(default_step(span, _STEPS), STEP) if self.shape is USUAL else default_step(span, _STEPS)
         return Case(
-            view=self._view(),
+            view=self._view(self.state),
             span=span,
             now_ms=span.end_ms,
             step_ms=step_ms,
-            means=_grouped(self._signals(self.series, step_ms, np.mean)),
-            increases=_grouped(self._signals(self.increases, step_ms, np.sum)),
-            nodes=_grouped(self._of_nodes(step_ms)),
             events=self.events,
             lines=sorted(self.lines, key=lambda line: line.order),
             kernel=sorted(self.kernel, key=lambda line: line.order),
+            **self._measured(span, step_ms),
         )
 
-    def _signals(self, series: dict[Key, Float64s], step_ms: int, join: _Join) -> Iterator[Signal]:
-        for (metric, replica, device), value in series.items():
-            time = self.time[: len(value)]
-            selected = np.ones(len(time), np.bool_)
-            if join is np.mean:
-                selected = self.random.random(len(time)) > 0.025
-            if self.gap and self.gap[0] == replica:
-                selected &= (time < START + self.gap[1]) | (time >= START + self.gap[2])
-            node = f"node-{replica}" if device or join is np.sum else ""
-            found, joined, presence = _in_steps(time[selected], value[selected], step_ms, join)
-            signal = Signal(metric, found, joined, replica, node, device)
-            yield signal.sampled_until(presence.until)
+    def running_case(self, now_ms: int, window_ms: int, which: Rule) -> Case:
+        """Return the view that the evaluation of running jobs had of the job for one rule at a time of its life."""
+        span = TimeRange(max(START, now_ms - window_ms), now_ms)
+        step_ms = default_step(span, RUNNING_STEPS)
+        return Case(
+            view=self._view(JobState.RUNNING),
+            span=span,
+            now_ms=now_ms,
+            step_ms=step_ms,
+            events=[event for event in self.events if event.time <= now_ms],
+            began_ms=START,
+            **self._measured(span, step_ms, which),
+        )
 
-    def _of_nodes(self, step_ms: int) -> Iterator[Signal]:
+    def _measured(self, span: TimeRange, step_ms: int, which: Rule | None = None) -> dict[str, Signals]:
+        """Return the signals of a time: means and increases of members, and those of nodes."""
+        steps: dict[tuple[str, int], Steps] = {}
+
+        def joined(member: str, size: int, selected: Bools) -> Steps:
+            # What one agent reads at a time has one presence, as in an answer.
+            if (member, size) not in steps:
+                time = self.time[:size]
+                inside = (time >= span.start_ms) & (time < span.end_ms)
+                steps[member, size] = Steps(time, np.flatnonzero(selected[:size] & inside), step_ms)
+            return steps[member, size]
+
+        means, increases, nodes = [], [], []
+        for (metric, replica, device), value in self.series.items():
+            if which is None or metric in which.metrics:
+                found = joined(replica, len(value), self._read(replica))
+                means.append(
+                    found.signal(metric, found.means(value), replica, f"node-{replica}" if device else "", device)
+                )
+        for (metric, replica, device), value in self.increases.items():
+            if which is None or metric in which.counters:
+                found = joined("+" + replica, len(value), self._attended(replica))
+                increases.append(found.signal(metric, found.sums(value), replica, f"node-{replica}", device))
         for (metric, node, part), value in self.nodes.items():
-            found, joined, presence = _in_steps(self.time[: len(value)], value, step_ms, np.mean)
-            yield Signal(metric, found, joined, node=node, part=part).sampled_until(presence.until)
+            if which is None or metric in which.nodes:
+                found = joined(node, len(value), np.ones(len(self.time), np.bool_))
+                nodes.append(found.signal(metric, found.means(value), node=node, part=part))
+        return {"means": _grouped(means), "increases": _grouped(increases), "nodes": _grouped(nodes)}
 
-    def _view(self) -> JobView:
-        ended = self.state.finished
+    def _attended(self, replica: str) -> Bools:
+        """Return at which moments the agent of a replica ran."""
+        time = self.time
+        if self.gap is None or self.gap[0] != replica:
+            return np.ones(len(time), np.bool_)
+        return (time < START + self.gap[1]) | (time >= START + self.gap[2])
+
+    def _read(self, replica: str) -> Bools:
+        """Return at which moments a replica was read."""
+        if replica not in self.dropped:
+            self.dropped[replica] = self.random.random(len(self.time)) > _MISSED
+        return self.dropped[replica] & self._attended(replica)
+
+    def _view(self, state: JobState) -> JobView:
+        ended = state.finished
         end = START + self.length if ended else None
-        replicas = [self._replica(name, end) for name in self.names]
+        replicas = [self._replica(name, end, state) for name in self.names]
         codes = [code for _, code, _ in sorted(self.ends.values()) if code]
         job = Job(
             id="made",
-            state=self.state,
+            state=state,
             start=START,
             end=end,
             error=self.error,
@@ -220,10 +269,10 @@ class Made:
         )
         return JobView(job=job, replicas=replicas, allocations=[])
 
-    def _replica(self, name: str, end: int | None) -> Replica:
-        own = self.ends.get(name)
+    def _replica(self, name: str, end: int | None, job_state: JobState) -> Replica:
+        own = self.ends.get(name) if job_state is self.state else None
         code = own[1] if own else 0 if end else None
-        state = JobState.FAILED if code else self.state if not end else JobState.SUCCEEDED
+        state = JobState.FAILED if code else job_state if not end else JobState.SUCCEEDED
         return Replica(
             name=name,
             rank=int(name.rpartition("-")[2]),
@@ -234,18 +283,6 @@ class Made:
             exit_code=code,
             reason=own[2] if own else "",
         )
-
-
-def _in_steps(time: Int64s, value: Float64s, step_ms: int, join: _Join) -> tuple[Int64s, Float64s, Presence]:
-    """Join the samples of each step, as an answer does: first times, values, and when the samples were taken."""
-    if not len(time):
-        return time, value, Presence.of_samples(time)
-    starts = np.flatnonzero(np.append(True, np.diff(time // step_ms) > 0))
-    count = np.diff(np.append(starts, len(time)))
-    total = np.add.reduceat(value, starts)
-    last = time[np.append(starts[1:], len(time)) - 1]
-    presence = Presence(time[starts], last, count)
-    return time[starts], total / count if join is np.mean else total, presence
 
 
 def _grouped(signals: Iterable[Signal]) -> dict[str, list[Signal]]:
