@@ -35,15 +35,23 @@ def rank_findings(
 def _without_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
     """Leave out the findings that another one explains: those of rules that it hides, mostly in the same time.
 
-    A finding about the job explains those about its members, any other one those about the same subject.
+    A finding about the job explains those about its members, one about a node those about its members there, any other
+    one those about the same subject.
     """
     hiding = [one for one in found if by_name[one.rule].hides]
+    nodes = {one.name: one.node for one in case.view.replicas}
+
+    def places(subject: Subject) -> set[Subject]:
+        """The subjects a finding about which may explain one about this subject."""
+        node = subject.name.partition("/")[0] if subject.kind == "device" else nodes.get(subject.name, "")
+        return {subject, case.subject, Subject("node", node)}
+
     return [
         one
         for one in found
         if not any(
             one.rule in by_name[other.rule].hides
-            and other.subject in {one.subject, case.subject}
+            and other.subject in places(one.subject)
             and _shared(one, other) >= _MOSTLY
             for other in hiding
         )

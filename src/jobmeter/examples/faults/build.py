@@ -328,7 +328,10 @@ def _host(made: Made, cores: float, limit: float) -> None:
     made.put("memory.limit", lambda: np.full(len(made.time), 64 * GIB))
     made.put("memory.utilization", lambda: made.noise(20 / 64, 0.005))
     made.put("pressure.io", lambda: made.noise(0.03, 0.02))
+    made.put("pressure.cpu", lambda: made.noise(0.02, 0.01))
     made.put("network.receive", lambda: made.noise(2e8, 2e7))
+    made.put("network.transmit", lambda: made.noise(2e8, 2e7))
+    made.put("disk.write", lambda: made.noise(1e6, 2e5))
     made.put("disk.read", lambda: made.noise(5e7, 5e6))
     for at in range(0, made.length, 60 * SECOND):
         made.say(f"step {at // 1000} loss {2.0 / (1 + at / HOUR):.3f}", at)
@@ -336,4 +339,29 @@ def _host(made: Made, cores: float, limit: float) -> None:
         node = f"node-{name}"
         made.nodes["node.filesystem.size", node, "/data"] = np.full(len(made.time), 1e12)
         made.nodes["node.filesystem.available", node, "/data"] = made.noise(6e11, 1e9)
+        _of_node(made, node, cores, limit)
         made.nodes["node.processes.blocked", node, ""] = (made.random.random(len(made.time)) < 0.03).astype(np.float64)
+
+
+def _of_node(made: Made, node: str, cores: float, limit: float) -> None:
+    """Add what an agent measures of a healthy node, of which the job has half: rates of counters, and levels."""
+    one, count = np.ones(len(made.time)), 2 * limit
+    busy = made.noise(cores + 0.1 * limit, 0.1 * cores)
+    for metric, part, value in (
+        ("node.cpu.count", "", count * one),
+        ("node.cpu.time", "user", busy),
+        ("node.cpu.time", "idle", np.maximum(count - busy, 0.0)),
+        ("node.memory.total", "", 256 * GIB * one),
+        ("node.memory.major.faults", "", made.noise(5, 10)),
+        ("node.swap.out", "", 0.0 * one),
+        ("node.network.speed", "eth0", 25e9 / 8 * one),
+        ("node.network.receive", "eth0", made.noise(2e8, 2e7)),
+        ("node.network.transmit", "eth0", made.noise(2e8, 2e7)),
+        ("node.network.packets", "eth0 receive", made.noise(4e4, 4e3)),
+        ("node.network.packets", "eth0 transmit", made.noise(4e4, 4e3)),
+        ("node.network.errors", "eth0 receive", 0.0 * one),
+        ("node.network.dropped", "eth0 receive", made.noise(0.5, 0.5)),
+        ("node.tcp.sent", "", made.noise(4e4, 4e3)),
+        ("node.tcp.retransmitted", "", made.noise(20, 20)),
+    ):
+        made.nodes[metric, node, part] = value

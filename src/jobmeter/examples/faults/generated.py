@@ -1,7 +1,7 @@
 """Generated jobs with one fault each."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from jobmeter.examples.faults.changes import (
     set_level,
     whole,
 )
+from jobmeter.examples.faults.shortages import SHORTAGES
 from jobmeter.examples.faults.wordings import CHATTER, WORDINGS, draw_line
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import ALLOCATION_MISMATCH, GPU_LOST, Event, EventSource, Level
@@ -64,8 +65,13 @@ def _leak(metric: str, total: float) -> Change:
 @whole(batch)
 def _hang(made: Made) -> None:
     stop = made.at(float(made.random.uniform(0.3, 0.7)))
-    for metric in ("cpu.usage", "network.receive", "disk.read", "cpu.utilization", "pressure.io"):
-        for name in made.names:
+    _stand_still(made, stop, made.names)
+
+
+def _stand_still(made: Made, stop: int, names: Sequence[str]) -> None:
+    flows = ("network.receive", "network.transmit", "disk.read", "disk.write")
+    for metric in ("cpu.usage", *flows, "cpu.utilization", "pressure.io", "pressure.cpu"):
+        for name in names:
             made.series[metric, name, ""][stop:] = 0.001
 
 
@@ -234,6 +240,7 @@ def _misplaced(made: Made) -> None:
 _NCCL = "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)"
 
 FAULTS: Mapping[str, tuple[Fault, ...]] = {
+    **SHORTAGES,
     "allocation_mismatch": (_misplaced,),
     "gpu_idle_allocated": (devices(_idle()),),
     "gpu_partly_unused": (devices(_idle(always=True), only=True),),
@@ -357,6 +364,8 @@ FAULTS = {rule: (*makes, *([_worded(rule)] if rule in WORDINGS else ())) for rul
 
 
 COMPANIONS: Mapping[str, frozenset[str]] = {
+    "load_imbalance_gpu": frozenset({"straggler_gpu", "gpu_busy_but_empty"}),
+    "dataloader_starved": frozenset({"gpu_low_util", "gpu_fluctuating"}),
     "gpu_partly_unused": frozenset({"gpu_idle_allocated"}),
     "gpu_idle_allocated": frozenset({"gpu_low_util"}),
     "straggler_gpu": frozenset({"gpu_busy_but_empty"}),

@@ -6,6 +6,7 @@ import numpy as np
 
 from jobmeter.examples.faults.build import GIB, START, Made, batch, training
 from jobmeter.examples.faults.changes import FRAME, TRACE, Fault, kernel_lines, whole
+from jobmeter.examples.faults.shortages import NEAR_MISSES
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
@@ -106,5 +107,6 @@ CLEAN: Mapping[str, Fault] = {
     "caught errors": _caught,
     "a kernel that starts": _boots,
     "texts of faults": _talks_of_faults,
+    **NEAR_MISSES,
 }
 """Healthy jobs: no rule may find anything in them."""
