@@ -20,6 +20,8 @@ from jobmeter.query.series import BucketsQuestion, SeriesQuestion
 
 MOST_NODES = 64
 """Nodes of a job that are read, those of replicas that failed first."""
+_CPU = "cpu"
+"""Label of series of single CPUs, which are too many to be read."""
 _PARTS = ("mountpoint", "mount", "device", "disk", "interface", "mode")
 
 
@@ -50,7 +52,7 @@ def measured_of_nodes(
 ) -> Iterator[tuple[Series, Signal]]:
     """The same of any nodes, (cluster, node), each signal with its series."""
     question = SeriesQuestion(metrics=frozenset(names), jobs=(NO_JOB,), nodes=tuple(nodes))
-    own = executor.run(question, scope).series
+    own = [one for one in executor.run(question, scope).series if not any(name == _CPU for name, _ in one.labels)]
     if not own:
         return
     columns = executor.run(BucketsQuestion(series=tuple(own), range=span, step_ms=step_ms), scope).columns

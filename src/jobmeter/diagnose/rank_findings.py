@@ -28,7 +28,8 @@ def rank_findings(
     """
     facts = _without_hidden(case, facts, by_name)
     ranked = _causes(case, causes, by_name, numbers)
-    folded = _folded(case, [*_explained(ranked, facts, by_name, numbers), *facts])
+    explained = _explained(ranked, facts, by_name, numbers)
+    folded = _folded(case, [*explained, *_after_ends(case, facts, ranked, by_name, numbers)])
     return in_order(folded)
 
 
@@ -122,6 +123,20 @@ def _explained(
         and one.start <= moment + numbers["together"]
     ]
     return [_followed(one, faults[0]) for one in ranked] if faults else ranked
+
+
+def _after_ends(
+    case: Case, facts: Sequence[Finding], ranked: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
+) -> list[Finding]:
+    """The facts, those as consequences that follow from the rank that ended or was lost first: the others wait for it.
+
+    A rank that ended later may have been ended because the job hung.
+    """
+    root = ranked[0] if ranked else None
+    if root is None or root.subject == case.subject or _weight(root, by_name) is Weight.CONSEQUENCE:
+        return list(facts)
+    latest = _moment(root) - numbers["vanished"]
+    return [_followed(one, root) if by_name[one.rule].waits and one.start >= latest else one for one in facts]
 
 
 def _moment(one: Finding) -> int:

@@ -62,6 +62,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a node's kernel count too that name no job and come when SIGKILL ended a replica of the job there."""
     cause: Weight | None = None
     explains: bool = False
+    waits: bool = False
+    """Its finding about the job follows where a rank ended, or was lost, before it began."""
     hides: frozenset[str] = frozenset()
     """Rules whose findings about the same subject (the job: about any) follow from this one: left out in its time."""
     running: bool = False

@@ -4,16 +4,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.diagnosed import Sampled
+from tests.fakes import NOW
 
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.rule import rules
 from jobmeter.diagnose.thresholds import load
 from jobmeter.examples.faults.build import START, Shape
 from jobmeter.examples.faults.shortages import NEAR_MISSES, NO_DEVICE, RDMA_LINES, SHORTAGES, SOCKET_LINES
+from jobmeter.model.batch import SampleBatch
 from jobmeter.model.finding import Role, Severity, Subject
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.log_tree import matches
+from jobmeter.model.series import Series
 from jobmeter.model.time import MINUTE, SECOND
 
 THRESHOLDS = load()
@@ -78,7 +82,19 @@ def test_a_shortage_is_found_while_the_job_runs(rule, number, shape, seed):
 @pytest.mark.parametrize("text", [*NO_DEVICE, *(text for texts in (*SOCKET_LINES, *RDMA_LINES) for text in texts)])
 def test_what_nccl_says_of_its_network_is_found_in_a_long_log(text):
     query = parse_log_query(RULES["rdma_fallback"].lines)
+    assert query is not None
     for prefix in ("node-1:123:456 [0] NCCL INFO ", "[1,3]<stdout>:node-1:77:78 [3] NCCL INFO "):
         line = LogLine(time_ns=1, text=prefix + text, job="j")
         assert matches(query, line) or text.startswith("P2P plugin")  # which decides nothing
     assert not matches(query, LogLine(time_ns=1, text="step 3 of 10, network ok", job="j"))
+
+
+def test_series_of_single_cpus_are_too_many_to_be_read():
+    time = np.arange(NOW - 20 * MINUTE, NOW, 20 * SECOND)
+    job = Sampled({("cpu.usage", "worker-0"): (time, np.ones(len(time)))}, NOW - 20 * MINUTE)
+    labels = ((("cpu", "0"), ("mode", "user")), (("mode", "user"),))
+    series = [Series("node.cpu.time", "lab", node="node-0", labels=one) for one in labels]
+    index = np.repeat(np.arange(2, dtype=np.uint32), len(time))
+    job.store.append(SampleBatch(series, index, np.tile(time, 2), np.tile(time / SECOND, 2)))
+    [signal] = job.case.nodes["node.cpu.time"]
+    assert (signal.node, signal.part) == ("node-0", "user")

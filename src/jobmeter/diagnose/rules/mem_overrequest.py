@@ -12,13 +12,18 @@ _USED, _PEAK, _LIMIT, _TOTAL = "memory.usage", "memory.peak", "memory.limit", "n
 
 
 def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Replicas whose peak stays far below a limit that somebody set: one as large as the node is no request."""
+    """Replicas whose peak stays far below a limit that somebody set.
+
+    A limit as large as the node's memory is no request. Where that memory is unknown, nothing is said.
+    """
     whole, peaks = case.by_member(_USED), case.by_member(_PEAK)
-    smallest = min((float(one.value.max()) for one in case.nodes.get(_TOTAL, ()) if len(one)), default=float("inf"))
+    totals = {one.node: float(one.value.max()) for one in case.nodes.get(_TOTAL, ()) if len(one)}
+    nodes = {one.name: one.node for one in case.view.replicas}
     for signal in case.signals(_USED, numbers):
         limit = limit_of(case.means.get(_LIMIT, ()), signal, case.job.limits.get(_LIMIT)) or 0.0
         start, end = signal.span
-        if not numbers["bytes"] <= limit < numbers["node"] * smallest or end - start < numbers["hold"]:
+        total = totals.get(nodes.get(signal.replica, ""), 0.0)
+        if not numbers["bytes"] <= limit < numbers["node"] * total or end - start < numbers["hold"]:
             continue
         measured = (whole[signal.member], peaks.get(signal.member))
         most = max(float(one.value.max()) for one in measured if one is not None and len(one))

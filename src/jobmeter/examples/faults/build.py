@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec.structs import replace
 
-from jobmeter.diagnose.case import Case, Signals
+from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.running import STEPS as RUNNING_STEPS
 from jobmeter.diagnose.signal import Signal
@@ -184,7 +185,7 @@ class Made:
         """Return the rules' view of the job: about one reading in 40 is missing, the others are joined into steps."""
         span = TimeRange(START, START + self.length)
         step_ms = max(default_step(span, _STEPS), STEP) if self.shape is USUAL else default_step(span, _STEPS)
-        return Case(
+        case = Case(
             view=self._view(self.state),
             span=span,
             now_ms=span.end_ms,
@@ -192,33 +193,32 @@ class Made:
             events=self.events,
             lines=sorted(self.lines, key=lambda line: line.order),
             kernel=sorted(self.kernel, key=lambda line: line.order),
-            **self._measured(span, step_ms),
         )
+        return self._measured(case)
 
     def running_case(self, now_ms: int, window_ms: int, which: Rule) -> Case:
         """Return the view that the evaluation of running jobs had of the job for one rule at a time of its life."""
         span = TimeRange(max(START, now_ms - window_ms), now_ms)
-        step_ms = default_step(span, RUNNING_STEPS)
-        return Case(
+        case = Case(
             view=self._view(JobState.RUNNING),
             span=span,
             now_ms=now_ms,
-            step_ms=step_ms,
+            step_ms=default_step(span, RUNNING_STEPS),
             events=[event for event in self.events if event.time <= now_ms],
             began_ms=START,
-            **self._measured(span, step_ms, which),
         )
+        return self._measured(case, which)
 
-    def _measured(self, span: TimeRange, step_ms: int, which: Rule | None = None) -> dict[str, Signals]:
-        """Return the signals of a time: means and increases of members, and those of nodes."""
+    def _measured(self, case: Case, which: Rule | None = None) -> Case:
+        """Add what was measured in the case's time: of one rule, what it needs."""
         steps: dict[tuple[str, int], Steps] = {}
 
         def joined(member: str, size: int, selected: Bools) -> Steps:
             # What one agent reads at a time has one presence, as in an answer.
             if (member, size) not in steps:
                 time = self.time[:size]
-                inside = (time >= span.start_ms) & (time < span.end_ms)
-                steps[member, size] = Steps(time, np.flatnonzero(selected[:size] & inside), step_ms)
+                inside = (time >= case.span.start_ms) & (time < case.span.end_ms)
+                steps[member, size] = Steps(time, np.flatnonzero(selected[:size] & inside), case.step_ms)
             return steps[member, size]
 
         means, increases, nodes = [], [], []
@@ -236,7 +236,7 @@ class Made:
             if which is None or metric in which.nodes:
                 found = joined(node, len(value), np.ones(len(self.time), np.bool_))
                 nodes.append(found.signal(metric, found.means(value), node=node, part=part))
-        return {"means": _grouped(means), "increases": _grouped(increases), "nodes": _grouped(nodes)}
+        return replace(case, means=_grouped(means), increases=_grouped(increases), nodes=_grouped(nodes))
 
     def _attended(self, replica: str) -> Bools:
         """Return at which moments the agent of a replica ran."""
@@ -335,33 +335,37 @@ def _host(made: Made, cores: float, limit: float) -> None:
     made.put("disk.read", lambda: made.noise(5e7, 5e6))
     for at in range(0, made.length, 60 * SECOND):
         made.say(f"step {at // 1000} loss {2.0 / (1 + at / HOUR):.3f}", at)
+    levels = _node_levels(made, cores, limit)
     for name in made.names:
-        node = f"node-{name}"
-        made.nodes["node.filesystem.size", node, "/data"] = np.full(len(made.time), 1e12)
-        made.nodes["node.filesystem.available", node, "/data"] = made.noise(6e11, 1e9)
-        _of_node(made, node, cores, limit)
-        made.nodes["node.processes.blocked", node, ""] = (made.random.random(len(made.time)) < 0.03).astype(np.float64)
+        moved = int(made.random.integers(len(made.time)))  # nodes are alike, each at its own moments
+        for (metric, part), value in levels.items():
+            made.nodes[metric, f"node-{name}", part] = np.roll(value, moved)
 
 
-def _of_node(made: Made, node: str, cores: float, limit: float) -> None:
-    """Add what an agent measures of a healthy node, of which the job has half: rates of counters, and levels."""
+def _node_levels(made: Made, cores: float, limit: float) -> dict[tuple[str, str], Float64s]:
+    """Return what an agent measures of a healthy node, of which the job has half, by metric and part.
+
+    Rates of counters, and levels.
+    """
     one, count = np.ones(len(made.time)), 2 * limit
     busy = made.noise(cores + 0.1 * limit, 0.1 * cores)
-    for metric, part, value in (
-        ("node.cpu.count", "", count * one),
-        ("node.cpu.time", "user", busy),
-        ("node.cpu.time", "idle", np.maximum(count - busy, 0.0)),
-        ("node.memory.total", "", 256 * GIB * one),
-        ("node.memory.major.faults", "", made.noise(5, 10)),
-        ("node.swap.out", "", 0.0 * one),
-        ("node.network.speed", "eth0", 25e9 / 8 * one),
-        ("node.network.receive", "eth0", made.noise(2e8, 2e7)),
-        ("node.network.transmit", "eth0", made.noise(2e8, 2e7)),
-        ("node.network.packets", "eth0 receive", made.noise(4e4, 4e3)),
-        ("node.network.packets", "eth0 transmit", made.noise(4e4, 4e3)),
-        ("node.network.errors", "eth0 receive", 0.0 * one),
-        ("node.network.dropped", "eth0 receive", made.noise(0.5, 0.5)),
-        ("node.tcp.sent", "", made.noise(4e4, 4e3)),
-        ("node.tcp.retransmitted", "", made.noise(20, 20)),
-    ):
-        made.nodes[metric, node, part] = value
+    return {
+        ("node.cpu.count", ""): count * one,
+        ("node.cpu.time", "user"): busy,
+        ("node.cpu.time", "idle"): np.maximum(count - busy, 0.0),
+        ("node.memory.total", ""): 256 * GIB * one,
+        ("node.memory.major.faults", ""): made.noise(5, 10),
+        ("node.swap.out", ""): 0.0 * one,
+        ("node.network.speed", "eth0"): 25e9 / 8 * one,
+        ("node.network.receive", "eth0"): made.noise(2e8, 2e7),
+        ("node.network.transmit", "eth0"): made.noise(2e8, 2e7),
+        ("node.network.packets", "eth0 receive"): made.noise(4e4, 4e3),
+        ("node.network.packets", "eth0 transmit"): made.noise(4e4, 4e3),
+        ("node.network.errors", "eth0 receive"): 0.0 * one,
+        ("node.network.dropped", "eth0 receive"): made.noise(0.5, 0.5),
+        ("node.tcp.sent", ""): made.noise(4e4, 4e3),
+        ("node.tcp.retransmitted", ""): made.noise(20, 20),
+        ("node.filesystem.size", "/data"): 1e12 * one,
+        ("node.filesystem.available", "/data"): made.noise(6e11, 1e9),
+        ("node.processes.blocked", ""): (made.random.random(len(made.time)) < 0.03).astype(np.float64),
+    }

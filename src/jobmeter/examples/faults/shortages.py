@@ -323,7 +323,7 @@ def _uses_rdma(made: Made) -> None:
 
 
 @whole(training)
-def _asked_for_sockets(made: Made) -> None:
+def _sockets_by_choice(made: Made) -> None:
     """A cluster without InfiniBand, whose jobs say so."""
     version = _pick(made, SOCKET_LINES)
     for name in made.names:
@@ -354,6 +354,6 @@ NEAR_MISSES: Mapping[str, Fault] = {
     "full of other jobs": _beside_others,
     "nobody waits": _nobody_waits,
     "RDMA": _uses_rdma,
-    "sockets by choice": _asked_for_sockets,
+    "sockets by choice": _sockets_by_choice,
 }
 """Healthy jobs beside them."""
