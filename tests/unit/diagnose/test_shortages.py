@@ -14,6 +14,7 @@ from jobmeter.examples.faults.build import START, Shape
 from jobmeter.examples.faults.shortages import NEAR_MISSES, NO_DEVICE, RDMA_LINES, SHORTAGES, SOCKET_LINES
 from jobmeter.model.batch import SampleBatch
 from jobmeter.model.finding import Role, Severity, Subject
+from jobmeter.model.job import JobState
 from jobmeter.model.log import LogLine
 from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.log_tree import matches
@@ -89,12 +90,42 @@ def test_what_nccl_says_of_its_network_is_found_in_a_long_log(text):
     assert not matches(query, LogLine(time_ns=1, text="step 3 of 10, network ok", job="j"))
 
 
+def measured_on_a_node(rates, state, interval=20, length=60):
+    """A job of one rank on ``node-0``, whose counters grow at rates, by metric and labels."""
+    time = np.arange(NOW - length * MINUTE, NOW, interval * SECOND)
+    job = Sampled({("cpu.usage", "worker-0"): (time, np.ones(len(time)))}, NOW - length * MINUTE, state=state)
+    series = [Series(metric, "lab", node="node-0", labels=labels) for metric, labels in rates]
+    index = np.repeat(np.arange(len(series), dtype=np.uint32), len(time))
+    passed = (time - time[0]) / SECOND
+    values = np.concatenate([rate * passed for rate in rates.values()])
+    job.store.append(SampleBatch(series, index, np.tile(time, len(series)), values))
+    return job
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUCCEEDED])
+@pytest.mark.parametrize("interval", [5, 20, 60])
+def test_what_a_node_counts_is_read_as_rates(interval, state):
+    received, sent = ((("direction", way), ("interface", "eth0")) for way in ("receive", "transmit"))
+    rates = {
+        ("node.network.packets", received): 10_000.0,
+        ("node.network.packets", sent): 10_000.0,
+        ("node.network.errors", received): 5.0,
+        ("node.network.errors", sent): 500.0,
+        ("node.swap.out", ()): 5e6,
+        ("node.memory.major.faults", ()): 10.0,
+    }
+    job = measured_on_a_node(rates, state, interval)
+    findings = job.findings_while_running() if state is JobState.RUNNING else job.findings()
+    own = {one.rule: one for one in findings}
+    assert set(own) == {"net_errors", "swap"}
+    assert own["net_errors"].subject == Subject("link", "node-0/eth0")
+    assert "4.8 % of the packets sent are lost to errors" in own["net_errors"].sentence
+    assert "node-0 writes to swap" in own["swap"].sentence
+    assert "5.0 MB/s" in own["swap"].sentence
+
+
 def test_series_of_single_cpus_are_too_many_to_be_read():
-    time = np.arange(NOW - 20 * MINUTE, NOW, 20 * SECOND)
-    job = Sampled({("cpu.usage", "worker-0"): (time, np.ones(len(time)))}, NOW - 20 * MINUTE)
     labels = ((("cpu", "0"), ("mode", "user")), (("mode", "user"),))
-    series = [Series("node.cpu.time", "lab", node="node-0", labels=one) for one in labels]
-    index = np.repeat(np.arange(2, dtype=np.uint32), len(time))
-    job.store.append(SampleBatch(series, index, np.tile(time, 2), np.tile(time / SECOND, 2)))
+    job = measured_on_a_node({("node.cpu.time", one): 1.0 for one in labels}, JobState.SUCCEEDED)
     [signal] = job.case.nodes["node.cpu.time"]
     assert (signal.node, signal.part) == ("node-0", "user")
