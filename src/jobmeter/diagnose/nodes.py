@@ -57,9 +57,11 @@ def measured_of_nodes(
         return
     columns = executor.run(BucketsQuestion(series=tuple(own), range=span, step_ms=step_ms), scope).columns
     bounds = np.searchsorted(columns.index, np.arange(len(own) + 1)).tolist()
+    known: dict[bytes, Presence] = {}
     for at, series in enumerate(own):
         presence, value = _values(series, columns, slice(bounds[at], bounds[at + 1]))
         if len(value):
+            presence = known.setdefault(presence.key, presence)  # most series of a node were sampled alike
             signal = Signal(
                 series.metric, presence.first, value, node=series.node, device=series.device, part=_part(series)
             )
