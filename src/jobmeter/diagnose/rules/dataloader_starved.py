@@ -35,18 +35,19 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if gpu is None or len(gpu) < _FEWEST:
             continue
         low, high = np.quantile(gpu.value, (_TAIL, 1 - _TAIL)).tolist()
-        lost = 1 - gpu.mean / high if high > 0 else 0.0
+        lost = 1 - gpu.mean / float(np.median(gpu.value[gpu.value >= high / 2])) if high > 0 else 0.0
         if low > numbers["low"] or high < numbers["high"] or lost < numbers["lost"]:
             continue
         # A wave that is shifted by half of its length rises where it fell.
         lag = min(int(numbers["lag"]), int(_SHIFT * length / max(gpu.interval, 1)))
         against = [(_against(gpu, one[name], lag), one[name]) for one in loads.values() if name in one]
         strength, load = max(against, key=lambda one: one[0], default=(0.0, gpu))
-        if strength > numbers["correlation"]:
+        then, otherwise = _levels(gpu, load, high / 2)
+        if strength > numbers["correlation"] and then > numbers["more"] * otherwise:
             verb = "prepares" if load.metric == "cpu.usage" else "reads"
             text = f"{case.name_of(gpu)} loses {amount(lost, '1')} of its devices' time: they wait while it {verb} data"
             head = gpu.evidence(text, lost, numbers["lost"], "1", time=gpu.span[0])
-            evidence = [head, _evidence(gpu, load, high / 2)]
+            evidence = [head, _evidence(load, then, otherwise)]
             yield rule.finding(replica(gpu), Severity.WARNING, gpu.span, evidence, min(0.95, strength))
 
 
@@ -86,9 +87,16 @@ def _correlation(first: Float64s, second: Float64s) -> float:
     return float(np.corrcoef(first, second)[0, 1])
 
 
-def _evidence(gpu: Signal, load: Signal, half: float) -> Evidence:
+def _levels(gpu: Signal, load: Signal, half: float) -> tuple[float, float]:
+    """Return the mean of a load while the devices wait, and while they work."""
     beside = load.at(gpu.time)
-    then, otherwise = float(np.nanmean(beside[gpu.value < half])), float(np.nanmean(beside[gpu.value >= half]))
+    waits, valid = gpu.value < half, ~np.isnan(beside)
+    parts = (beside[waits & valid], beside[~waits & valid])
+    first, second = (float(one.mean()) if len(one) else 0.0 for one in parts)
+    return first, second
+
+
+def _evidence(load: Signal, then: float, otherwise: float) -> Evidence:
     unit = CATALOG[load.metric].answer_unit
     text = f"{title(load.metric)}: {amount(then, unit)} while they wait, {amount(otherwise, unit)} while they work"
     return load.evidence(text, then, otherwise, unit)
