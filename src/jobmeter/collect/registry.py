@@ -17,6 +17,7 @@ from jobmeter.collect.ends import EndWatch
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.disk import DiskCollector
 from jobmeter.collect.host.filesystem import FilesystemCollector
+from jobmeter.collect.host.links import LinkCollector
 from jobmeter.collect.host.load import LoadCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import NetworkCollector
@@ -55,6 +56,7 @@ HOST: tuple[tuple[Callable[[Place], Collector], int], ...] = (
     (DiskCollector, 0),
     (NetworkCollector, 0),
     (FilesystemCollector, _SLOW_MS),
+    (LinkCollector, _SLOW_MS),
 )
 """Collectors of the whole node."""
 

@@ -98,6 +98,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """As ``signals``, of the nodes that the job was on."""
         return list(self._enough(self.nodes, metric, numbers))
 
+    def levels_of_nodes(self, metric: str, numbers: Numbers) -> dict[tuple[str, str], Signal]:
+        """Return ``of_nodes`` averaged as ``levels`` are, by node and part."""
+        length = numbers["hold"] / _WINDOWS
+        return {(one.node, one.part): one.averaged(length) for one in self._enough(self.nodes, metric, numbers)}
+
     def stretch(self, signal: Signal, true: Bools, numbers: Numbers, hold: str = "hold") -> Stretch | None:
         """The time in which a condition on a signal's points held for as long as the threshold ``hold`` says.
 

@@ -11,11 +11,13 @@ from jobmeter.diagnose.mounts import used_mounts
 from jobmeter.diagnose.nodes import signals_of_nodes
 from jobmeter.diagnose.rule import Rule
 from jobmeter.diagnose.signal import Signal
+from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.catalog import CATALOG, with_derived
 from jobmeter.model.catalog import Scope as MetricScope
 from jobmeter.model.event import Event, EventFilter, Level
 from jobmeter.model.job import JobView
 from jobmeter.model.log import LogLine
+from jobmeter.model.log_query import parse_log_query
 from jobmeter.model.time import Clock, TimeRange
 from jobmeter.query.defaults import default_step, life
 from jobmeter.query.execute import Executor
@@ -25,7 +27,7 @@ from jobmeter.query.sampled import SampledLine, SampledQuestion
 STEPS = 720
 """Steps of a job's life that rules see at most; of a job with many devices fewer."""
 _FEWEST, _POINTS, _POINTS_A_QUESTION = 30, 4_000_000, 1_000_000
-MOST_EVENTS, TAIL_LINES, WARNING_LINES = 1_000, 2_000, 2_000
+MOST_EVENTS, TAIL_LINES, WARNING_LINES, SEARCHED_LINES = 1_000, 2_000, 2_000, 1_000
 _NS = 1_000_000
 
 
@@ -60,7 +62,7 @@ def gather(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, which: S
         nodes=of_nodes,
         mounts=used_mounts(executor, scope, view, of_nodes, span),
         events=_events(executor, own, scope),
-        lines=log_lines(executor, own, scope),
+        lines=log_lines(executor, own, scope, which),
         kernel=kernel,
         faults=faults,
     )
@@ -92,8 +94,8 @@ def signals_of(lines: Iterable[SampledLine]) -> Iterator[Signal]:
         yield signal.sampled_until(presence.until)
 
 
-def log_lines(executor: Executor, ref: JobRef, scope: Scope) -> list[LogLine]:
-    """The last lines of a job, its first and last warnings and errors, in order of time."""
+def log_lines(executor: Executor, ref: JobRef, scope: Scope, which: Sequence[Rule]) -> list[LogLine]:
+    """The last lines of a job, its first and last warnings and errors, and what rules search, in order of time."""
     questions = (
         LogQuestion(ref=ref, descending=True, limit=TAIL_LINES),
         LogQuestion(ref=ref, descending=True, limit=WARNING_LINES, min_level=Level.WARNING),
@@ -104,7 +106,19 @@ def log_lines(executor: Executor, ref: JobRef, scope: Scope) -> list[LogLine]:
     if len(tail) == TAIL_LINES:
         for question in questions[1:]:
             found.update((line.order, line) for line in executor.run(question, scope).lines)
+        found.update((line.order, line) for line in _searched(executor, ref, scope, which))
     return [found[order] for order in sorted(found)]
+
+
+def _searched(executor: Executor, ref: JobRef, scope: Scope, which: Sequence[Rule]) -> Sequence[LogLine]:
+    """Return the first lines that rules search a job's log for; none where there is too much to search."""
+    query = parse_log_query(" OR ".join(f"({rule.lines})" for rule in which if rule.lines))
+    if query is None:
+        return ()
+    try:
+        return executor.run(LogQuestion(ref=ref, query=query, limit=SEARCHED_LINES), scope).lines
+    except (LimitExceededError, QueryTimeoutError):
+        return ()
 
 
 def _events(executor: Executor, ref: JobRef, scope: Scope) -> list[Event]:

@@ -20,6 +20,8 @@ from jobmeter.query.series import BucketsQuestion, SeriesQuestion
 
 MOST_NODES = 64
 """Nodes of a job that are read, those of replicas that failed first."""
+_CPU = "cpu"
+"""Label of series of single CPUs, which are too many to be read."""
 _PARTS = ("mountpoint", "mount", "device", "disk", "interface", "mode")
 
 
@@ -50,14 +52,16 @@ def measured_of_nodes(
 ) -> Iterator[tuple[Series, Signal]]:
     """The same of any nodes, (cluster, node), each signal with its series."""
     question = SeriesQuestion(metrics=frozenset(names), jobs=(NO_JOB,), nodes=tuple(nodes))
-    own = executor.run(question, scope).series
+    own = [one for one in executor.run(question, scope).series if not any(name == _CPU for name, _ in one.labels)]
     if not own:
         return
     columns = executor.run(BucketsQuestion(series=tuple(own), range=span, step_ms=step_ms), scope).columns
     bounds = np.searchsorted(columns.index, np.arange(len(own) + 1)).tolist()
+    known: dict[bytes, Presence] = {}
     for at, series in enumerate(own):
         presence, value = _values(series, columns, slice(bounds[at], bounds[at + 1]))
         if len(value):
+            presence = known.setdefault(presence.key, presence)  # most series of a node were sampled alike
             signal = Signal(
                 series.metric, presence.first, value, node=series.node, device=series.device, part=_part(series)
             )
@@ -96,4 +100,5 @@ def _values(series: Series, columns: BucketColumns, rows: slice) -> tuple[Presen
 
 def _part(series: Series) -> str:
     labels = dict(series.labels)
-    return next((labels[name] for name in _PARTS if name in labels), "")
+    part = next((labels[name] for name in _PARTS if name in labels), "")
+    return f"{part} {labels['direction']}" if "direction" in labels else part

@@ -105,8 +105,9 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
     def outliers(self, apart: Bools, numbers: Numbers, least: int = 1) -> list[Outlier]:
         """Return the members for which a condition, bool[member, window], lasted for the hold time, few as they are.
 
-        ``share`` is how much of that time it has to be seen. More members than a share ``most`` of all differ by
-        design; of those that were like the others before, more than a third. ``least`` of few members may differ.
+        ``share`` is how much of that time it has to be seen. More members than a share ``most`` of all that always
+        differed do so by design. If more than a third of the members differ, nobody can say which are odd.
+        ``least`` of few members may differ.
         """
         rows = np.flatnonzero(apart.any(axis=1)).tolist()
         found = [one for row in rows if (one := self._outlier(row, apart, numbers))]
@@ -116,7 +117,8 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         changed = [one for one in found if one.changed]
         if len(lasting) > max(least, numbers["most"] * len(self)) and not self._of_one_node(lasting):
             lasting = []
-        return [*lasting, *(changed if len(changed) <= max(1.0, len(self) / 3) else [])]
+        odd = [*lasting, *changed]
+        return odd if len(odd) <= max(1.0, len(self) / 3) else []
 
     def _height(self, one: Outlier) -> float:
         """Return how far an outlier is above the others, all metrics taken together."""

@@ -28,22 +28,31 @@ def rank_findings(
     """
     facts = _without_hidden(case, facts, by_name)
     ranked = _causes(case, causes, by_name, numbers)
-    folded = _folded(case, [*_explained(ranked, facts, by_name, numbers), *facts])
+    explained = _explained(ranked, facts, by_name, numbers)
+    folded = _folded(case, [*explained, *_after_ends(case, facts, ranked, by_name, numbers)])
     return in_order(folded)
 
 
 def _without_hidden(case: Case, found: Sequence[Finding], by_name: Mapping[str, Rule]) -> list[Finding]:
     """Leave out the findings that another one explains: those of rules that it hides, mostly in the same time.
 
-    A finding about the job explains those about its members, any other one those about the same subject.
+    A finding about the job explains those about its members, one about a node those about its members there, any other
+    one those about the same subject.
     """
     hiding = [one for one in found if by_name[one.rule].hides]
+    nodes = {one.name: one.node for one in case.view.replicas}
+
+    def places(subject: Subject) -> set[Subject]:
+        """The subjects a finding about which may explain one about this subject."""
+        node = subject.name.partition("/")[0] if subject.kind == "device" else nodes.get(subject.name, "")
+        return {subject, case.subject, Subject("node", node)}
+
     return [
         one
         for one in found
         if not any(
             one.rule in by_name[other.rule].hides
-            and other.subject in {one.subject, case.subject}
+            and other.subject in places(one.subject)
             and _shared(one, other) >= _MOSTLY
             for other in hiding
         )
@@ -114,6 +123,20 @@ def _explained(
         and one.start <= moment + numbers["together"]
     ]
     return [_followed(one, faults[0]) for one in ranked] if faults else ranked
+
+
+def _after_ends(
+    case: Case, facts: Sequence[Finding], ranked: Sequence[Finding], by_name: Mapping[str, Rule], numbers: Numbers
+) -> list[Finding]:
+    """The facts, those as consequences that follow from the rank that ended or was lost first: the others wait for it.
+
+    A rank that ended later may have been ended because the job hung.
+    """
+    root = ranked[0] if ranked else None
+    if root is None or root.subject == case.subject or _weight(root, by_name) is Weight.CONSEQUENCE:
+        return list(facts)
+    latest = _moment(root) - numbers["vanished"]
+    return [_followed(one, root) if by_name[one.rule].waits and one.start >= latest else one for one in facts]
 
 
 def _moment(one: Finding) -> int:

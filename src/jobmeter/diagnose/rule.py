@@ -41,7 +41,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     ``metrics`` and ``counters`` (read as their increase in each step) of the job and ``nodes``, metrics of the nodes
     that it was on, are what it needs. ``kernel`` is the search for the lines of the kernels of these nodes that it
     looks at, as ``model.log_query`` reads it: of the job alone, unless the rule is one ``of_nodes``, or, where the job
-    had devices there, one ``of_devices``. ``cause`` is set for a rule about why a replica ended. ``sees`` is a sentence
+    had devices there, one ``of_devices``. ``lines`` is the search for lines of the job that it looks at, wherever
+    they stand in its log. ``cause`` is set for a rule about why a replica ended. ``sees`` is a sentence
     about what it detects, ``advice`` about what to do; ``source`` is the origin of the rule.
     """
 
@@ -54,12 +55,15 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     counters: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     kernel: str = ""
+    lines: str = ""
     of_nodes: bool = False
     of_devices: bool = False
     of_kills: bool = False
     """Lines of a node's kernel count too that name no job and come when SIGKILL ended a replica of the job there."""
     cause: Weight | None = None
     explains: bool = False
+    waits: bool = False
+    """Its finding about the job follows where a rank ended, or was lost, before it began."""
     hides: frozenset[str] = frozenset()
     """Rules whose findings about the same subject (the job: about any) follow from this one: left out in its time."""
     running: bool = False

@@ -10,6 +10,7 @@ from jobmeter.collect.base import Place
 from jobmeter.collect.host.cpu import CpuCollector
 from jobmeter.collect.host.disk import DiskCollector
 from jobmeter.collect.host.filesystem import FilesystemCollector, mount_points
+from jobmeter.collect.host.links import LinkCollector
 from jobmeter.collect.host.load import LoadCollector
 from jobmeter.collect.host.memory import MemoryCollector
 from jobmeter.collect.host.network import NetworkCollector
@@ -62,6 +63,8 @@ class TestMemory(CollectorContract):
         assert values["node.memory.available",] == 22450440 * 1024
         assert values["node.memory.oom.kills",] == 3
         assert values["node.swap.total",] == 0
+        page = os.sysconf("SC_PAGE_SIZE")
+        assert (values["node.swap.in",], values["node.swap.out",]) == (7 * page, 11 * page)
 
 
 class TestLoad(CollectorContract):
@@ -106,15 +109,47 @@ class TestNetwork(CollectorContract):
         assert values["node.network.transmit", "eth0"] == 2978760
         assert values["node.network.errors", "receive", "eth0"] == 1
         assert values["node.network.dropped", "transmit", "eth0"] == 4
+        assert values["node.network.packets", "receive", "eth0"] == 55483
+        assert values["node.network.packets", "transmit", "eth0"] == 28305
+        assert (values.pop(("node.tcp.sent",)), values.pop(("node.tcp.retransmitted",))) == (529301, 37)
         assert {key[-1] for key in values} == {"eth0"}
+
+    @pytest.mark.parametrize("text", ["", "Tcp: OutSegs RetransSegs\n", "Tcp: OutSegs\nTcp: 5\nTcp: 7\n", "Udp: 1\n"])
+    def test_a_kernel_that_counts_no_segments_gives_none(self, root, text):
+        plant(root, {"proc/net/snmp": text})
+        assert not any(key[0].startswith("node.tcp") for key in found(NetworkCollector(PLACE, f"{root}/proc")))
 
     def test_in_a_container_everything_but_the_loopback_counts(self, root):
         collector = NetworkCollector(PLACE, f"{root}/proc", f"{root}/no-sys")
-        assert {key[-1] for key in found(collector)} == {"eth0", "br0"}
+        assert {key[-1] for key in found(collector) if "network" in key[0]} == {"eth0", "br0"}
 
     def test_the_first_process_is_in_the_machines_own_namespace(self, root):
         plant(root, {"proc/1/net/dev": HOST["proc/net/dev"].replace("1162244620", "5")})
         assert found(NetworkCollector(PLACE, f"{root}/proc", f"{root}/sys"))["node.network.receive", "eth0"] == 5
+
+
+class TestLinks(CollectorContract):
+    @pytest.fixture
+    def collector(self, root):
+        return LinkCollector(PLACE, f"{root}/sys")
+
+    def test_links_that_are_up_have_a_speed(self, collector):
+        assert found(collector) == {
+            ("node.network.speed", "eth0"): 25e9 / 8,
+            ("node.rdma.speed", "mlx5_0:1"): 400e9 / 8,
+            ("node.rdma.receive", "mlx5_0:1"): 4000,
+            ("node.rdma.transmit", "mlx5_0:1"): 1000,
+            ("node.rdma.receive", "mlx5_1:1"): 0,
+            ("node.rdma.transmit", "mlx5_1:1"): 0,
+        }
+
+    @pytest.mark.parametrize("speed", ["-1\n", "", "unknown\n"])
+    def test_an_interface_that_does_not_say_its_speed_has_none(self, root, speed):
+        plant(root, {"sys/class/net/eth0/speed": speed})
+        assert ("node.network.speed", "eth0") not in found(LinkCollector(PLACE, f"{root}/sys"))
+
+    def test_a_machine_without_links_has_none(self, tmp_path):
+        assert found(LinkCollector(PLACE, f"{tmp_path}/sys")) == {}
 
 
 class TestFilesystem(CollectorContract):

@@ -33,7 +33,7 @@ Dirty:              3120 kB
 Slab:             114204 kB
 HugePages_Total:       0
 """,
-    "proc/vmstat": "nr_free_pages 1303422\npgmajfault 5123\noom_kill 3\n",
+    "proc/vmstat": "nr_free_pages 1303422\npgmajfault 5123\npswpin 7\npswpout 11\noom_kill 3\n",
     "proc/loadavg": "12.79 9.70 5.82 11/515 26259\n",
     "proc/pressure/cpu": "some avg10=82.27 avg60=79.80 avg300=69.34 total=999541473\nfull avg10=0.00 total=0\n",
     "proc/pressure/io": "some avg10=1.62 avg60=4.24 avg300=3.84 total=68704450\nfull avg10=0.11 total=22987596\n",
@@ -54,7 +54,24 @@ Inter-|   Receive                                                |  Transmit
   br0:      70       1    0    0    0     0          0         0       70       1    0    0    0     0       0       0
   eth0: 1162244620  55483    1    2    0     0          0         0  2978760   28305    3    4    0     0       0     0
 """,
+    "proc/net/snmp": """\
+Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails EstabResets CurrEstab InSegs OutSegs \
+RetransSegs InErrs OutRsts InCsumErrors
+Tcp: 1 200 120000 -1 1290 811 52 22 16 531442 529301 37 0 102 0
+Udp: InDatagrams NoPorts InErrors OutDatagrams
+Udp: 14 0 0 14
+""",
     "sys/class/net/eth0/device/vendor": "",
+    "sys/class/net/eth0/speed": "25000\n",
+    "sys/class/net/br0/speed": "10000\n",
+    "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
+    "sys/class/infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)\n",
+    "sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data": "1000\n",
+    "sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data": "250\n",
+    "sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN\n",
+    "sys/class/infiniband/mlx5_1/ports/1/rate": "10 Gb/sec (4X SDR)\n",
+    "sys/class/infiniband/mlx5_1/ports/1/counters/port_rcv_data": "0\n",
+    "sys/class/infiniband/mlx5_1/ports/1/counters/port_xmit_data": "0\n",
     "sys/class/net/br0/bridge/root_id": "",
     "proc/self/mountinfo": """\
 22 27 0:21 / /proc rw,relatime - proc proc rw

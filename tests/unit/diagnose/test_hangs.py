@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.diagnosed import found
+from tests.diagnosed import THRESHOLDS, found
 from tests.training import Training
 
-from jobmeter.model.finding import Severity
+from jobmeter.diagnose.examine import examine
+from jobmeter.examples.faults.generated import FAULTS
+from jobmeter.model.finding import Role, Severity
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
 
@@ -110,3 +112,22 @@ def test_a_job_that_works_does_not_hang(name, data, state):
     if name == "evaluates on the CPU" and "gpu.tensor.active" in metrics:
         return  # devices that stop, without anything that shows the CPU at work
     assert "hang_hw" not in dict(found(phases(job, name).findings()))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rank_that_was_lost_before_a_hang_is_its_cause(number, seed):
+    findings = examine(FAULTS["rank_lost"][number](np.random.default_rng(seed)).case(), THRESHOLDS)
+    lost = next(one for one in findings if one.rule == "rank_lost")
+    hang = next(one for one in findings if one.rule == "hang_hw")
+    assert (lost.role, hang.role) == (Role.ROOT, Role.CASCADE)
+    assert findings.index(lost) < findings.index(hang)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rank_that_was_lost_long_after_a_hang_began_is_not_its_cause(seed):
+    made = FAULTS["hang_hw"][0](np.random.default_rng(seed))
+    stop = made.at(0.9)
+    made.series = {key: value[:stop] if key[1] == "worker-2" else value for key, value in made.series.items()}
+    hang = next(one for one in examine(made.case(), THRESHOLDS) if one.rule == "hang_hw")
+    assert hang.role is Role.ROOT

@@ -1,5 +1,7 @@
 """Memory and swap, major faults and out-of-memory kills: /proc/meminfo and /proc/vmstat."""
 
+import os
+
 from jobmeter.collect import files
 from jobmeter.collect.base import Place, Samples
 from jobmeter.model.sample import Sample
@@ -15,13 +17,15 @@ _MEMINFO = {
     b"SwapFree": "node.swap.free",
 }
 _VMSTAT = {b"pgmajfault": "node.memory.major.faults", b"oom_kill": "node.memory.oom.kills"}
+_SWAPPED = {b"pswpin": "node.swap.in", b"pswpout": "node.swap.out"}
+"""Counters of pages."""
 
 
 class MemoryCollector:
     """Collector of memory and swap."""
 
     name = "host.memory"
-    metrics = (*_MEMINFO.values(), *_VMSTAT.values())
+    metrics = (*_MEMINFO.values(), *_VMSTAT.values(), *_SWAPPED.values())
 
     def __init__(self, place: Place, proc_root: str = "/proc") -> None:
         self._place = place
@@ -30,12 +34,16 @@ class MemoryCollector:
     def collect(self, now_ms: int) -> Samples:
         """Read /proc/meminfo and /proc/vmstat."""
         samples: Samples = []
-        for name, table, scale in (("meminfo", _MEMINFO, 1024), ("vmstat", _VMSTAT, 1)):
+        for name, tables in (
+            ("meminfo", ((_MEMINFO, 1024),)),
+            ("vmstat", ((_VMSTAT, 1), (_SWAPPED, os.sysconf("SC_PAGE_SIZE")))),
+        ):
             values = files.read_pairs(f"{self._root}/{name}")
             if values is None:
                 raise OSError(f"{self._root}/{name} cannot be read")
             samples += [
                 Sample(self._place.of_node(metric), now_ms, float(values[key] * scale))
+                for table, scale in tables
                 for key, metric in table.items()
                 if key in values
             ]

@@ -170,5 +170,6 @@ RULE = Rule(
     find=find,
     metrics=tuple(metric for metrics in _KINDS.values() for metric in metrics),
     running=True,
+    waits=True,
     hides=frozenset({"gpu_busy_but_empty", "gpu_idle_allocated", "gpu_low_util", "cpu_bound_input", "cpu_overrequest"}),
 )

@@ -27,4 +27,5 @@ RULE = Rule(
     advice="Look at what the processes wait for (py-spy dump, /proc/PID/stack); see hang_hw.",
     source="https://help.aliyun.com/zh/pai/user-guide/aimaster-elastic-automatic-fault-tolerance-engine",
     find=find,
+    waits=True,
 )

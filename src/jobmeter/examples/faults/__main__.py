@@ -6,15 +6,19 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import numpy as np
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.thresholds import load
+from jobmeter.diagnose.thresholds import Thresholds, load
+from jobmeter.diagnose.wording import minutes
 from jobmeter.examples.faults.build import draw_shape
-from jobmeter.examples.faults.changes import Fault
+from jobmeter.examples.faults.delays import detection_delay, quantiles
 from jobmeter.examples.faults.generated import FAULTS
 from jobmeter.examples.faults.healthy import CLEAN
 from jobmeter.examples.faults.real import SCRIPTS, THRESHOLDS, run
@@ -22,24 +26,49 @@ from jobmeter.examples.faults.score import Trial, interval, scores
 from jobmeter.examples.server import own_server
 
 LEAST = 0.95
+_CHUNK = 8
+"""Jobs that a worker draws at a time."""
 
 
-def generated(seed: int, count: int) -> Iterator[Trial]:
-    """Draw each fault so many times, and as many healthy jobs: shape, sampling, levels, place and wording vary."""
-    thresholds = load()
-    seeds = np.random.SeedSequence(seed)
+class _Drawn(NamedTuple):
+    """One job to draw: the rule and number of its fault, or the name of a healthy one with the number -1."""
 
-    def trial(name: str, rule: str, make: Fault) -> Trial:
-        random = np.random.default_rng(seeds.spawn(1)[0])
-        return Trial(name, rule, examine(make(random, draw_shape(random)).case(), thresholds))
+    name: str
+    number: int
+    seed: np.random.SeedSequence
+    timed: bool
 
-    faults = [(rule, make) for rule, makes in FAULTS.items() for make in makes]
-    for _ in range(count):
-        yield from (trial(rule, rule, make) for rule, make in faults)
-    clean = list(CLEAN.items())
-    for at in range(len(faults) * count):
-        name, make = clean[at % len(clean)]
-        yield trial(name, "", make)
+
+def generated(seed: int, count: int, workers: int = 1, timed: int = 0) -> Iterator[Trial]:
+    """Draw each fault so many times, and as many healthy jobs: shape, sampling, levels, place and wording vary.
+
+    Of the first ``timed`` jobs of each fault the delay of the finding is measured, too.
+    """
+    faults = [(rule, number) for rule, makes in FAULTS.items() for number in range(len(makes))]
+    names = list(CLEAN)
+    jobs = [(*fault, at < timed) for at in range(count) for fault in faults]
+    jobs += [(names[at % len(names)], -1, False) for at in range(len(faults) * count)]
+    seeds = np.random.SeedSequence(seed).spawn(len(jobs))
+    drawn = [_Drawn(name, number, own, is_timed) for (name, number, is_timed), own in zip(jobs, seeds, strict=True)]
+    if workers == 1:
+        yield from map(_trial, drawn)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(_trial, drawn, chunksize=_CHUNK)
+
+
+def _trial(drawn: _Drawn) -> Trial:
+    thresholds = _thresholds()
+    random = np.random.default_rng(drawn.seed)
+    rule = drawn.name if drawn.number >= 0 else ""
+    made = (FAULTS[rule][drawn.number] if rule else CLEAN[drawn.name])(random, draw_shape(random))
+    delay = detection_delay(made, rule, thresholds) if drawn.timed else None
+    return Trial(drawn.name, rule, examine(made.case(), thresholds), delay)
+
+
+@lru_cache(maxsize=1)
+def _thresholds() -> Thresholds:
+    return load()
 
 
 def real(say: Callable[[str], None]) -> Iterator[Trial]:
@@ -65,12 +94,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m jobmeter.examples.faults", description=__doc__)
     parser.add_argument("--seed", type=int, help="seed of the draw (default: a new one, which is printed)")
     parser.add_argument("--jobs", type=int, default=5, help="drawn jobs of each fault (default 5)")
+    parser.add_argument("--delays", type=int, default=2, help="jobs of each fault that are watched (default 2)")
     parser.add_argument("--no-real", action="store_true", help="leave out the real jobs")
     given = parser.parse_args()
     seed = secrets.randbelow(2**32) if given.seed is None else given.seed
-    trials = list(generated(seed, max(given.jobs, 1)))
+    workers = len(os.sched_getaffinity(0))
+    trials = list(generated(seed, max(given.jobs, 1), workers, max(given.delays, 0)))
     click.echo(f"Drawn jobs with known truth, {len(trials)} of them, half of them healthy (--seed {seed}):")
     good = _table(trials)
+    _print_delays(trials)
     if not given.no_real:
         click.echo("\nReal jobs on this machine, a minute of each threshold being a quarter of a second:")
         found = list(real(click.echo))
@@ -99,6 +131,22 @@ def _table(trials: list[Trial]) -> bool:
             click.echo(f"  not as it should be: {trial.name} gave {names or 'nothing'}")
     whole = table[""]
     return whole.precision >= LEAST and whole.recall >= LEAST
+
+
+def _print_delays(trials: list[Trial]) -> None:
+    """Print how long the faults that are found while jobs run lasted until then."""
+    delays: dict[str, list[int]] = {}
+    for trial in trials:
+        if trial.delay is not None:
+            delays.setdefault(trial.rule, []).append(trial.delay)
+    if not delays:
+        return
+    click.echo("\nFrom the beginning of a fault until its finding opens while the job runs:")
+    click.echo(f"\n  {'rule':<22}{'jobs':>7}{'median':>10}{'90 %':>10}")
+    everything = [one for own in delays.values() for one in own]
+    for rule, own in [*sorted(delays.items()), ("all", everything)]:
+        middle, late = quantiles(own)
+        click.echo(f"  {rule:<22}{len(own):>7}{minutes(middle):>10}{minutes(late):>10}")
 
 
 def _share(right: int, wrong: int) -> str:

@@ -1,6 +1,6 @@
 """Builds cases out of nothing: a healthy job's series with noise and gaps, which a fault then changes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -8,14 +8,16 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Rule
+from jobmeter.diagnose.running import STEPS as RUNNING_STEPS
 from jobmeter.diagnose.signal import Signal
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.examples.faults.steps import Steps
+from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.event import Event, Level
 from jobmeter.model.job import Allocation, Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import HOUR, MINUTE, NS_PER_MS, SECOND, TimeRange
 from jobmeter.query.defaults import default_step
-from jobmeter.query.gaps import Presence
 
 START = 1_767_225_600_000
 STEP = 10 * SECOND
@@ -25,7 +27,9 @@ _POINTS = 250_000
 """Samples of one metric of a drawn job, at most."""
 _INTERVALS = (1, 2, 5, 10, 15, 20, 30, 60)
 
-_Join = Callable[..., float]
+_MISSED = 0.025
+"""Share of the readings of a replica that are missing."""
+
 Key = tuple[str, str, str]
 """(metric, replica, device)."""
 
@@ -97,6 +101,26 @@ def draw_shape(random: np.random.Generator) -> Shape:
     )
 
 
+class _Joined:
+    """The steps of each reader within a case's time."""
+
+    def __init__(self, time: Int64s, case: Case) -> None:
+        self._time, self._span, self._step_ms = time, case.span, case.step_ms
+        self._found: dict[tuple[str, int, int], Steps] = {}
+
+    def steps(self, member: str, size: int, selected: Bools, begin: int = 0) -> Steps:
+        """Return the steps of a reader's first ``size`` samples, from the sample ``begin`` on.
+
+        Samples that one agent reads at a time have one presence, as in an answer.
+        """
+        key = member, size, begin
+        if key not in self._found:
+            time = self._time[:size]
+            inside = (time >= self._span.start_ms) & (time < self._span.end_ms) & (np.arange(size) >= begin)
+            self._found[key] = Steps(time, np.flatnonzero(selected[:size] & inside), self._step_ms)
+        return self._found[key]
+
+
 @dataclass(eq=False)
 class Made:
     """A job in the making. Series are float64[n] at ``time``; a fault changes them, then ``case`` drops some points."""
@@ -122,6 +146,10 @@ class Made:
     begins: dict[Key, int] = field(default_factory=dict)
     """From which sample on a series of a member is measured for the job; by default from the first one."""
     shape: Shape = USUAL
+    began: int = START
+    """When the fault began, in epoch ms."""
+    dropped: dict[str, Bools] = field(default_factory=dict)
+    """Of each replica the moments at which it was read."""
 
     @cached_property
     def time(self) -> Int64s:
@@ -176,55 +204,86 @@ class Made:
             self.say(text, end - 200, replica, Level.ERROR)
         self.ends[replica] = (START + end, code, reason)
 
+    def begin(self, share: float) -> int:
+        """Note that the fault begins at a share of the job's life; return the index of its first sample."""
+        self.began = START + int(share * self.length)
+        return self.at(share)
+
     def case(self) -> Case:
-        """Return the rules' view of the job: about one sample in 40 is missing, the others are joined into steps."""
+        """Return the rules' view of the job: about one reading in 40 is missing, the others are joined into steps."""
         span = TimeRange(START, START + self.length)
         step_ms = max(default_step(span, _STEPS), STEP) if self.shape is USUAL else default_step(span, _STEPS)
-        return Case(
-            view=self._view(),
+        case = Case(
+            view=self._view(self.state),
             span=span,
             now_ms=span.end_ms,
             step_ms=step_ms,
-            means=_grouped(self._signals(self.series, step_ms, np.mean)),
-            increases=_grouped(self._signals(self.increases, step_ms, np.sum)),
-            nodes=_grouped([*self._of_nodes(step_ms), *self._of_devices(step_ms)]),
             events=self.events,
             lines=sorted(self.lines, key=lambda line: line.order),
             kernel=sorted(self.kernel, key=lambda line: line.order),
         )
+        return self._measured(case)
 
-    def _signals(self, series: dict[Key, Float64s], step_ms: int, join: _Join) -> Iterator[Signal]:
-        for (metric, replica, device), value in series.items():
-            time = self.time[: len(value)]
-            selected = np.ones(len(time), np.bool_)
-            if join is np.mean:
-                selected = self.random.random(len(time)) > 0.025
-            if self.gap and self.gap[0] == replica:
-                selected &= (time < START + self.gap[1]) | (time >= START + self.gap[2])
-            selected[: self.begins.get((metric, replica, device), 0)] = False
-            node = f"node-{replica}" if device or join is np.sum else ""
-            found, joined, presence = _in_steps(time[selected], value[selected], step_ms, join)
-            signal = Signal(metric, found, joined, replica, node, device)
-            yield signal.sampled_until(presence.until)
+    def running_case(self, now_ms: int, window_ms: int, which: Rule) -> Case:
+        """Return the view that the evaluation of running jobs had of the job for one rule at a time of its life."""
+        span = TimeRange(max(START, now_ms - window_ms), now_ms)
+        case = Case(
+            view=self._view(JobState.RUNNING),
+            span=span,
+            now_ms=now_ms,
+            step_ms=default_step(span, RUNNING_STEPS),
+            events=[event for event in self.events if event.time <= now_ms],
+            began_ms=START,
+        )
+        return self._measured(case, which)
 
-    def _of_nodes(self, step_ms: int) -> Iterator[Signal]:
+    def _measured(self, case: Case, which: Rule | None = None) -> Case:
+        """Add what was measured in the case's time: of one rule, what it needs."""
+        joined = _Joined(self.time, case).steps
+        means, increases, nodes = [], [], []
+        for (metric, replica, device), value in self.series.items():
+            if which is None or metric in which.metrics:
+                found = joined(replica, len(value), self._read(replica), self.begins.get((metric, replica, device), 0))
+                means.append(
+                    found.signal(metric, found.means(value), replica, f"node-{replica}" if device else "", device)
+                )
+        for (metric, replica, device), value in self.increases.items():
+            if which is None or metric in which.counters:
+                begin = self.begins.get((metric, replica, device), 0)
+                found = joined("+" + replica, len(value), self._attended(replica), begin)
+                increases.append(found.signal(metric, found.sums(value), replica, f"node-{replica}", device))
         for (metric, node, part), value in self.nodes.items():
-            found, joined, presence = _in_steps(self.time[: len(value)], value, step_ms, np.mean)
-            yield Signal(metric, found, joined, node=node, part=part).sampled_until(presence.until)
-
-    def _of_devices(self, step_ms: int) -> Iterator[Signal]:
+            if which is None or metric in which.nodes:
+                found = joined(node, len(value), np.ones(len(self.time), np.bool_))
+                nodes.append(found.signal(metric, found.means(value), node=node, part=part))
         for one in self.of_nodes:
-            found, joined, presence = _in_steps(one.time, one.value, step_ms, np.mean)
-            yield replace(one, time=found, value=joined).sampled_until(presence.until)
+            if which is None or one.metric in which.nodes:
+                size = len(one.value)
+                found = joined(f"{one.node}/{one.device}", size, np.ones(size, np.bool_))
+                nodes.append(found.signal(one.metric, found.means(one.value), node=one.node, device=one.device))
+        return replace(case, means=_grouped(means), increases=_grouped(increases), nodes=_grouped(nodes))
 
-    def _view(self) -> JobView:
-        ended = self.state.finished
+    def _attended(self, replica: str) -> Bools:
+        """Return at which moments the agent of a replica ran."""
+        time = self.time
+        if self.gap is None or self.gap[0] != replica:
+            return np.ones(len(time), np.bool_)
+        return (time < START + self.gap[1]) | (time >= START + self.gap[2])
+
+    def _read(self, replica: str) -> Bools:
+        """Return at which moments a replica was read."""
+        if replica not in self.dropped:
+            self.dropped[replica] = self.random.random(len(self.time)) > _MISSED
+        return self.dropped[replica] & self._attended(replica)
+
+    def _view(self, state: JobState) -> JobView:
+        ended = state.finished
         end = START + self.length if ended else None
-        replicas = [self._replica(name, end) for name in self.names]
+        replicas = [self._replica(name, end, state) for name in self.names]
         codes = [code for _, code, _ in sorted(self.ends.values()) if code]
         job = Job(
             id="made",
-            state=self.state,
+            state=state,
             start=START,
             end=end,
             error=self.error,
@@ -235,10 +294,10 @@ class Made:
         )
         return JobView(job=job, replicas=replicas, allocations=self.allocations)
 
-    def _replica(self, name: str, end: int | None) -> Replica:
-        own = self.ends.get(name)
+    def _replica(self, name: str, end: int | None, job_state: JobState) -> Replica:
+        own = self.ends.get(name) if job_state is self.state else None
         code = own[1] if own else 0 if end else None
-        state = JobState.FAILED if code else self.state if not end else JobState.SUCCEEDED
+        state = JobState.FAILED if code else job_state if not end else JobState.SUCCEEDED
         return Replica(
             name=name,
             rank=int(name.rpartition("-")[2]),
@@ -249,18 +308,6 @@ class Made:
             exit_code=code,
             reason=own[2] if own else "",
         )
-
-
-def _in_steps(time: Int64s, value: Float64s, step_ms: int, join: _Join) -> tuple[Int64s, Float64s, Presence]:
-    """Join the samples of each step, as an answer does: first times, values, and when the samples were taken."""
-    if not len(time):
-        return time, value, Presence.of_samples(time)
-    starts = np.flatnonzero(np.append(True, np.diff(time // step_ms) > 0))
-    count = np.diff(np.append(starts, len(time)))
-    total = np.add.reduceat(value, starts)
-    last = time[np.append(starts[1:], len(time)) - 1]
-    presence = Presence(time[starts], last, count)
-    return time[starts], total / count if join is np.mean else total, presence
 
 
 def _grouped(signals: Iterable[Signal]) -> dict[str, list[Signal]]:
@@ -316,12 +363,44 @@ def _host(made: Made, cores: float, limit: float) -> None:
     _always(made, "memory.limit", 64 * GIB)
     made.put("memory.utilization", lambda: made.noise(20 / 64, 0.005))
     made.put("pressure.io", lambda: made.noise(0.03, 0.02))
+    made.put("pressure.cpu", lambda: made.noise(0.02, 0.01))
     made.put("network.receive", lambda: made.noise(2e8, 2e7))
+    made.put("network.transmit", lambda: made.noise(2e8, 2e7))
+    made.put("disk.write", lambda: made.noise(1e6, 2e5))
     made.put("disk.read", lambda: made.noise(5e7, 5e6))
     for at in range(0, made.length, 60 * SECOND):
         made.say(f"step {at // 1000} loss {2.0 / (1 + at / HOUR):.3f}", at)
+    levels = _node_levels(made, cores, limit)
     for name in made.names:
-        node = f"node-{name}"
-        made.nodes["node.filesystem.size", node, "/data"] = np.full(len(made.time), 1e12)
-        made.nodes["node.filesystem.available", node, "/data"] = made.noise(6e11, 1e9)
-        made.nodes["node.processes.blocked", node, ""] = (made.random.random(len(made.time)) < 0.03).astype(np.float64)
+        moved = int(made.random.integers(len(made.time)))  # nodes are alike, each at its own moments
+        for (metric, part), value in levels.items():
+            made.nodes[metric, f"node-{name}", part] = np.roll(value, moved)
+
+
+def _node_levels(made: Made, cores: float, limit: float) -> dict[tuple[str, str], Float64s]:
+    """Return what an agent measures of a healthy node, of which the job has half, by metric and part.
+
+    Rates of counters, and levels.
+    """
+    one, count = np.ones(len(made.time)), 2 * limit
+    busy = made.noise(cores + 0.1 * limit, 0.1 * cores)
+    return {
+        ("node.cpu.count", ""): count * one,
+        ("node.cpu.time", "user"): busy,
+        ("node.cpu.time", "idle"): np.maximum(count - busy, 0.0),
+        ("node.memory.total", ""): 256 * GIB * one,
+        ("node.memory.major.faults", ""): made.noise(5, 10),
+        ("node.swap.out", ""): 0.0 * one,
+        ("node.network.speed", "eth0"): 25e9 / 8 * one,
+        ("node.network.receive", "eth0"): made.noise(2e8, 2e7),
+        ("node.network.transmit", "eth0"): made.noise(2e8, 2e7),
+        ("node.network.packets", "eth0 receive"): made.noise(4e4, 4e3),
+        ("node.network.packets", "eth0 transmit"): made.noise(4e4, 4e3),
+        ("node.network.errors", "eth0 receive"): 0.0 * one,
+        ("node.network.dropped", "eth0 receive"): made.noise(0.5, 0.5),
+        ("node.tcp.sent", ""): made.noise(4e4, 4e3),
+        ("node.tcp.retransmitted", ""): made.noise(20, 20),
+        ("node.filesystem.size", "/data"): 1e12 * one,
+        ("node.filesystem.available", "/data"): made.noise(6e11, 1e9),
+        ("node.processes.blocked", ""): (made.random.random(len(made.time)) < 0.03).astype(np.float64),
+    }

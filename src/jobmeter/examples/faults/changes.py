@@ -67,7 +67,7 @@ def set_level(metric: str, mean: float, spread: float, *, always: bool = False) 
         if before is None and metric in _PROFILED and not always:
             return  # this job's devices have no such counter
         if before is not None and not always:
-            first = made.at(made.shape.onset)
+            first = made.begin(made.shape.onset)
             value[:first] = before[:first]
         made.series[metric, replica, device] = value
 
@@ -83,7 +83,7 @@ def scale_level(metric: str, factor: float) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
         own = made.series.get((metric, replica, device))
         if own is not None:
-            own[made.at(made.shape.onset) :] *= factor
+            own[made.begin(made.shape.onset) :] *= factor
 
     return change
 

@@ -1,7 +1,7 @@
 """Generated jobs with one fault each."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,12 @@ from jobmeter.examples.faults.changes import (
     whole,
 )
 from jobmeter.examples.faults.gpu_faults import GPU_COMPANIONS, GPU_FAULTS, SLOW_CLOCK, idle
+from jobmeter.examples.faults.shortages import SHORTAGES
 from jobmeter.examples.faults.wordings import CHATTER, WORDINGS, draw_line
 from jobmeter.model.device import DeviceState
 from jobmeter.model.event import ALLOCATION_MISMATCH, GPU_LOST, Event, EventSource, Level
 from jobmeter.model.job import JobState
-from jobmeter.model.time import MINUTE
+from jobmeter.model.time import MINUTE, NS_PER_MS
 
 _STARVED = change_all(set_level("gpu.utilization", 0.05, 0.01), set_level("gpu.sm.active", 0.04, 0.01))
 _IO_BOUND = change_all(set_level("pressure.io", 0.8, 0.05), set_level("cpu.utilization", 0.1, 0.02))
@@ -58,10 +59,51 @@ def _leak(metric: str, total: float) -> Change:
 
 @whole(batch)
 def _hang(made: Made) -> None:
-    stop = made.at(float(made.random.uniform(0.3, 0.7)))
-    for metric in ("cpu.usage", "network.receive", "disk.read", "cpu.utilization", "pressure.io"):
-        for name in made.names:
+    stop = made.begin(float(made.random.uniform(0.3, 0.7)))
+    _stand_still(made, stop, made.names)
+
+
+def _stand_still(made: Made, stop: int, names: Sequence[str]) -> None:
+    flows = ("network.receive", "network.transmit", "disk.read", "disk.write")
+    for metric in ("cpu.usage", *flows, "cpu.utilization", "pressure.io", "pressure.cpu"):
+        for name in names:
             made.series[metric, name, ""][stop:] = 0.001
+
+
+def _lose(made: Made) -> int:
+    """Let one rank vanish without a trace; return the index of the first sample without it."""
+    stop = made.begin(float(made.random.uniform(0.3, 0.7)))
+    lost = made.names[int(made.random.integers(made.replicas))]
+    made.series = {key: value[:stop] if key[1] == lost else value for key, value in made.series.items()}
+    made.lines = [line for line in made.lines if line.replica != lost or line.time_ns < made.began * NS_PER_MS]
+    return stop
+
+
+def _wait(made: Made) -> None:
+    """Let one rank vanish and the others wait for it: at the next step they all do."""
+    stop = _lose(made) + int(made.random.integers(0, 2))
+    names = [name for name in made.names if len(made.series["cpu.usage", name, ""]) == len(made.time)]
+    _stand_still(made, stop, names)
+    made.lines = [line for line in made.lines if line.time_ns // NS_PER_MS < made.time[stop]]
+    for (metric, name, device), value in made.series.items():
+        if device and name in names and metric in _SPINNING:
+            value[stop:] = made.noise(_SPINNING[metric] * value[:stop].mean(), 0.0)[stop:]
+    for name in names if made.devices else ():
+        for place in range(made.devices):
+            made.series["gpu.utilization", name, f"gpu{place}"][stop:] = 1.0
+
+
+_SPINNING = {"gpu.sm.active": 0.15, "gpu.tensor.active": 0.0, "gpu.power": 0.4}
+"""What is left of the levels of devices that wait in a collective."""
+
+
+@whole(batch)
+def _vanishes(made: Made) -> None:
+    _lose(made)
+
+
+_vanishes_and_others_wait = whole(batch)(_wait)
+_vanishes_and_devices_spin = whole(training)(_wait)
 
 
 @whole(batch)
@@ -73,7 +115,7 @@ def _silence(made: Made) -> None:
 def _counter(metric: str, count: int, each: float) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
         grown = np.zeros(len(made.time))
-        places = np.linspace(made.at(0.3), len(grown) - 1, count).astype(int)
+        places = np.linspace(made.begin(0.3), len(grown) - 1, count).astype(int)
         np.add.at(grown, places, each)
         made.increases[metric, replica, device] = grown
 
@@ -82,14 +124,14 @@ def _counter(metric: str, count: int, each: float) -> Change:
 
 def _flag(metric: str) -> Change:
     def change(made: Made, replica: str, device: str) -> None:
-        made.series[metric, replica, device] = (np.arange(len(made.time)) > made.at(0.4)).astype(np.float64)
+        made.series[metric, replica, device] = (np.arange(len(made.time)) > made.begin(0.4)).astype(np.float64)
 
     return change
 
 
 def _lost(made: Made, replica: str, device: str) -> None:
     state = DeviceState(made.random.choice([DeviceState.LOST, DeviceState.RESET_REQUIRED, DeviceState.HANGS]))
-    since = made.at(float(made.random.uniform(0.1, 0.9)))
+    since = made.begin(float(made.random.uniform(0.1, 0.9)))
     made.series["gpu.state", replica, device] = np.where(np.arange(len(made.time)) > since, float(state.code), 0.0)
 
 
@@ -107,6 +149,7 @@ def _slow_start(made: Made) -> None:
 
 @whole(training)
 def _lost_by_an_event(made: Made) -> None:
+    made.begin(0.5)
     message = "gpu3, NVIDIA H200, cannot be read (GPU is lost)."
     _warn(made, made.length // 2, node="n0", reason=GPU_LOST, message=message, subject="device gpu3")
 
@@ -114,6 +157,7 @@ def _lost_by_an_event(made: Made) -> None:
 @whole(batch)
 def _full(made: Made) -> None:
     free = np.linspace(5e11, 5e9, len(made.time))
+    made.begin(0.707)  # then less than 15 % are left
     made.nodes["node.filesystem.available", "node-worker-1", "/data"] = free
 
 
@@ -241,6 +285,7 @@ def _misplaced(made: Made) -> None:
 _NCCL = "[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)"
 
 FAULTS: Mapping[str, tuple[Fault, ...]] = {
+    **SHORTAGES,
     "allocation_mismatch": (_misplaced,),
     "gpu_idle_allocated": (devices(idle()),),
     "gpu_partly_unused": (devices(idle(always=True), only=True),),
@@ -357,7 +402,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "gpu_hardware": (_raises("RuntimeError: CUDA error: uncorrectable ECC error encountered"),),
     "gpu_peer_access": (_raises("RuntimeError: CUDA error: peer access is not supported between these two devices"),),
     "nccl_timeout": (_dies(134, _NCCL),),
-    "rank_lost": (),
+    "rank_lost": (_vanishes, _vanishes_and_others_wait, _vanishes_and_devices_spin),
     "unknown_exit": (_dies(3), _dies(1, "bye")),
     **GPU_FAULTS,
 }
@@ -366,6 +411,8 @@ FAULTS = {rule: (*makes, *([_worded(rule)] if rule in WORDINGS else ())) for rul
 
 
 COMPANIONS: Mapping[str, frozenset[str]] = {
+    "load_imbalance_gpu": frozenset({"straggler_gpu", "gpu_busy_but_empty"}),
+    "dataloader_starved": frozenset({"gpu_low_util", "gpu_fluctuating"}),
     "gpu_partly_unused": frozenset({"gpu_idle_allocated"}),
     "gpu_idle_allocated": frozenset({"gpu_low_util"}),
     "straggler_gpu": frozenset({"gpu_busy_but_empty"}),
@@ -381,5 +428,5 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
     **GPU_COMPANIONS,
 }
 """What is true beside a fault: a device that is never used is idle, too."""
-CONSEQUENCES = frozenset({"nccl_timeout", "rank_lost"})
+CONSEQUENCES = frozenset({"nccl_timeout", "rank_lost", "hang_hw", "hang_log"})
 """Rules that may be reported of any failure as its cascade."""

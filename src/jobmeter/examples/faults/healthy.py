@@ -7,6 +7,7 @@ import numpy as np
 from jobmeter.examples.faults.build import GIB, START, Made, batch, training
 from jobmeter.examples.faults.changes import FRAME, TRACE, Fault, kernel_lines, whole
 from jobmeter.examples.faults.gpu_faults import GPU_CLEAN
+from jobmeter.examples.faults.shortages import NEAR_MISSES
 from jobmeter.model.event import Level
 from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
@@ -108,5 +109,6 @@ CLEAN: Mapping[str, Fault] = {
     "a kernel that starts": _boots,
     "texts of faults": _talks_of_faults,
     **GPU_CLEAN,
+    **NEAR_MISSES,
 }
 """Healthy jobs: no rule may find anything in them."""

@@ -18,6 +18,8 @@ class Trial:
     name: str
     rule: str
     findings: Sequence[Finding]
+    delay: int | None = None
+    """Time from when the fault began until its finding opened while the job ran, in ms; None where unknown."""
 
     @property
     def hit(self) -> bool:

@@ -20,6 +20,8 @@ _PLAIN = {
     "node_procs_blocked": "node.processes.blocked",
     "node_vmstat_pgmajfault": "node.memory.major.faults",
     "node_vmstat_oom_kill": "node.memory.oom.kills",
+    "node_netstat_Tcp_OutSegs": "node.tcp.sent",
+    "node_netstat_Tcp_RetransSegs": "node.tcp.retransmitted",
     "node_pressure_cpu_waiting_seconds_total": "node.pressure.cpu",
     "node_pressure_memory_waiting_seconds_total": "node.pressure.memory",
     "node_pressure_io_waiting_seconds_total": "node.pressure.io",
@@ -42,8 +44,13 @@ WIRE = re.compile(
 _NETWORK = {
     "node_network_receive_bytes_total": "node.network.receive",
     "node_network_transmit_bytes_total": "node.network.transmit",
+    "node_network_speed_bytes": "node.network.speed",
 }
-_LOST = {"errs": "node.network.errors", "drop": "node.network.dropped"}
+_COUNTED = {
+    "packets": "node.network.packets",
+    "errs": "node.network.errors",
+    "drop": "node.network.dropped",
+}
 _INTERFACE = {"device": "interface"}
 _FILESYSTEMS = {
     "node_filesystem_size_bytes": "node.filesystem.size",
@@ -51,7 +58,7 @@ _FILESYSTEMS = {
 }
 
 
-def _lost(metric: str, direction: str) -> tuple[Rule, ...]:
+def _counted(metric: str, direction: str) -> tuple[Rule, ...]:
     fixed = (("direction", direction),)
     return (Rule(metric=metric, subject=Subject.NODE, keep=_INTERFACE, fixed=fixed, only={"device": WIRE}),)
 
@@ -62,9 +69,9 @@ RULES: Rules = {
     **table(Subject.NODE, _DISKS, {"device": "disk"}, {"device": WHOLE_DISK}),
     **table(Subject.NODE, _NETWORK, _INTERFACE, {"device": WIRE}),
     **{
-        f"node_network_{direction}_{theirs}_total": _lost(ours, direction)
+        f"node_network_{direction}_{theirs}_total": _counted(ours, direction)
         for direction in ("receive", "transmit")
-        for theirs, ours in _LOST.items()
+        for theirs, ours in _COUNTED.items()
     },
     **table(Subject.NODE, _FILESYSTEMS, {"mountpoint": "mount"}),
 }

@@ -27,7 +27,7 @@ _DISKS = {"read": "node.disk.read", "write": "node.disk.write"}
 _DISK, _INTERFACE, _FILESYSTEM = {DEVICE: "disk"}, {INTERFACE: "interface"}, {MOUNT: "mount"}
 
 
-def _lost(metric: str) -> tuple[Rule, ...]:
+def _packets(metric: str) -> tuple[Rule, ...]:
     return tuple(
         replace(rule, metric=metric, fixed=(("direction", direction),))
         for rule, direction in zip(split(Subject.NODE, DIRECTION, _NETWORK, _INTERFACE, _WIRE), _NETWORK, strict=True)
@@ -54,9 +54,10 @@ RULES: Rules = {
     "system.disk.io": split(Subject.NODE, DIRECTION, _DISKS, _DISK, _WHOLE_DISK),
     **table(Subject.NODE, {"system.disk.io_time": "node.disk.time"}, _DISK, _WHOLE_DISK),
     "system.network.io": split(Subject.NODE, DIRECTION, _NETWORK, _INTERFACE, _WIRE),
-    "system.network.errors": _lost("node.network.errors"),
-    "system.network.dropped": _lost("node.network.dropped"),
-    "system.network.packet.dropped": _lost("node.network.dropped"),
+    "system.network.errors": _packets("node.network.errors"),
+    "system.network.packets": _packets("node.network.packets"),
+    "system.network.dropped": _packets("node.network.dropped"),
+    "system.network.packet.dropped": _packets("node.network.dropped"),
     "system.filesystem.usage": split(Subject.NODE, STATE, _AVAILABLE, _FILESYSTEM),
     **table(Subject.NODE, {"system.filesystem.limit": "node.filesystem.size"}, _FILESYSTEM),
 }

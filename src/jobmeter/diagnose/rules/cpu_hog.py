@@ -1,0 +1,127 @@
+"""Processes outside the job take the CPUs that it asked for."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal, measured
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
+from jobmeter.model.batch import Float64s
+from jobmeter.model.finding import Finding, Severity, Subject
+
+_TIME, _COUNT, _USED, _LIMIT = "node.cpu.time", "node.cpu.count", "cpu.usage", "cpu.limit"
+_WAITS, _NODE_WAITS, _RUNNABLE = "pressure.cpu", "node.pressure.cpu", "node.processes.running"
+_REST = frozenset({"idle", "iowait"})
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """A full node on which others use more CPUs than the job left them, while the job gets less and waits for more."""
+    counts = {one.node: float(one.value.max()) for one in case.nodes.get(_COUNT, ()) if len(one)}
+    totals = {
+        node: total
+        for node, total in _totals(case, numbers).items()
+        if float(total.value.max()) > numbers["full"] * counts.get(node, np.inf)
+    }
+    if not totals:
+        return
+    places = {one.name: one.node for one in case.view.replicas}
+    used, pressure = _by_node(case.levels(_USED, numbers), places), _by_node(case.levels(_WAITS, numbers), places)
+    limits = {one.replica: float(one.value.max()) for one in case.means.get(_LIMIT, ()) if len(one)}
+    for node, total in totals.items():
+        own = used.get(node, [])
+        limit = sum(limits.get(one.replica, case.job.limits.get(_LIMIT, 0.0)) for one in own)
+        if own and limit:
+            waits = _waits(case, total, pressure.get(node, []), counts[node], numbers)
+            found = _hog(rule, case, total, own, (counts[node], min(limit, counts[node])), waits, numbers)
+            if found is not None:
+                yield found
+
+
+def _hog(
+    rule: Rule,
+    case: Case,
+    total: Signal,
+    own: Sequence[Signal],
+    cpus: tuple[float, float],
+    waits: Float64s,
+    numbers: Numbers,
+) -> Finding | None:
+    """Return the finding of one node, of which ``cpus`` are all there are and those that the job may use."""
+    count, limit = cpus
+    mine = np.sum([np.nan_to_num(one.at(total.time)) for one in own], axis=0)
+    outside = total.value - mine
+    taken = outside - (count - limit)
+    full = total.value > numbers["full"] * count
+    true = full & (taken > max(numbers["taken"] * limit, numbers["cores"])) & (waits > numbers["waiting"])
+    longest = case.stretch(total, true & (mine < limit), numbers)
+    if longest is None:
+        return None
+    inside = slice(longest.first, longest.last + 1)
+    others, got = float(outside[inside].mean()), float(mine[inside].mean())
+    text = (
+        f"processes outside the job use {others:.1f} of the {count:g} CPUs of {total.node}; the job gets {got:.1f} of "
+        f"the {limit:.3g} that it may use"
+    )
+    share = float(waits[inside].mean())
+    waiting = f"tasks wait for a CPU in {amount(share, '1')} of the time"
+    evidence = [
+        total.evidence(text, others, count - limit, "{core}", time=longest.start),
+        measured(_WAITS, waiting, share, numbers["waiting"], "1"),
+    ]
+    subject = Subject("node", total.node)
+    return rule.finding(subject, Severity.WARNING, (longest.start, longest.end), evidence, 0.85)
+
+
+def _totals(case: Case, numbers: Numbers) -> dict[str, Signal]:
+    """Return the CPUs in use of each node: the sum of its modes but those in which it rests."""
+    modes: dict[str, list[Signal]] = {}
+    for (node, mode), signal in case.levels_of_nodes(_TIME, numbers).items():
+        if mode not in _REST:
+            modes.setdefault(node, []).append(signal)
+    return {node: _sum(own) for node, own in modes.items()}
+
+
+def _sum(modes: Sequence[Signal]) -> Signal:
+    first = modes[0]
+    value = np.sum([np.nan_to_num(one.at(first.time)) for one in modes], axis=0)
+    return replace(first, value=value, part="").sampled_until(first.until)
+
+
+def _by_node(signals: Sequence[Signal], places: Mapping[str, str]) -> dict[str, list[Signal]]:
+    found: dict[str, list[Signal]] = {}
+    for one in signals:
+        found.setdefault(places.get(one.replica, ""), []).append(one)
+    return found
+
+
+def _waits(case: Case, total: Signal, pressure: Sequence[Signal], count: float, numbers: Numbers) -> Float64s:
+    """Return for which share of the time tasks of the job wait for a CPU, at the times of a signal.
+
+    Without pressure of its own that of the node counts; without any, runnable processes beyond the number of CPUs.
+    """
+    of_node = case.levels_of_nodes(_NODE_WAITS, numbers).get((total.node, ""))
+    own = pressure or ([] if of_node is None else [of_node])
+    if own:
+        found: Float64s = np.max([np.nan_to_num(one.at(total.time)) for one in own], axis=0)
+        return found
+    runnable = case.levels_of_nodes(_RUNNABLE, numbers).get((total.node, ""))
+    if runnable is None:
+        return np.zeros(len(total))
+    return np.clip(np.nan_to_num(runnable.at(total.time)) / count - 1, 0.0, 1.0)
+
+
+RULE = Rule(
+    name="cpu_hog",
+    sees="Processes outside the job take CPUs of a node that the job asked for, while it waits for them.",
+    advice="Look on the node for who that is (top, systemd-cgtop); ask for the node alone, or for CPUs that are bound.",
+    source="https://docs.kernel.org/accounting/psi.html",
+    find=find,
+    metrics=(_USED, _LIMIT, _WAITS),
+    nodes=(_TIME, _COUNT, _NODE_WAITS, _RUNNABLE),
+    hides=frozenset({"straggler_rank", "straggler_gpu", "cpu_bound_input", "cpu_overrequest"}),
+    running=True,
+)

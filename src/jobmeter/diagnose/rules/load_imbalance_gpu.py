@@ -1,0 +1,84 @@
+"""The devices of a job share its work unevenly."""
+
+import numpy as np
+from msgspec.structs import replace
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.devices import PREFIXES
+from jobmeter.diagnose.peers import Peers, peers_of
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import median
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount, title
+from jobmeter.model.batch import Float64s
+from jobmeter.model.catalog import CATALOG
+from jobmeter.model.finding import Finding, Severity
+from jobmeter.query.stretches import steady_stretches
+
+_TAIL = 1 / 16
+"""Share of the devices at either end that do not count, at least one: a single slow device is a straggler."""
+_NAMED = 4
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Devices of one role of which always the same ones do much less than the others.
+
+    Active multiprocessors are compared where all devices have them: a device that waits in a collective is utilized.
+    """
+    for prefix in PREFIXES:
+        busy = case.signals(f"{prefix}.utilization", numbers)
+        active = case.signals(f"{prefix}.sm.active", numbers)
+        signals = active if active and len(active) >= len(busy) else busy
+        metric = signals[0].metric if signals else ""
+        for scales in peers_of(
+            {metric: signals} if signals else {}, [metric], numbers["devices"], {metric: 0}, numbers
+        ):
+            found = _imbalance(rule, case, scales[0], metric, numbers)
+            if found is not None:
+                yield found
+
+
+def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbers) -> Finding | None:
+    value = peers.metrics[metric].value
+    order = _by_level(value)
+    tail = max(1, int(_TAIL * len(order)))
+    low, high = order[tail : tail + max(1, len(order) // 8)], order[len(order) // 2 : len(order) - tail]
+    measured = ~(np.isnan(value[low]).all(axis=0) | np.isnan(value[high]).all(axis=0))
+    less, more = median(value[low][:, measured]), median(value[high][:, measured])
+    # Devices that are idle, or that all wait, do not share work unevenly.
+    apart = (more - less > numbers["apart"] * more) & (less > numbers["idle"]) & (more > numbers["waiting"])
+    begin = peers.length * np.flatnonzero(measured)
+    stretches = steady_stretches(begin, begin + peers.length, apart, numbers["hold"], numbers["share"])
+    taking_turns = float(np.mean(less - more > numbers["apart"] * less)) > 1 - numbers["share"]
+    if not stretches or taking_turns:
+        return None
+    longest = max(stretches, key=lambda one: one.length)
+    inside = slice(longest.first, longest.last + 1)
+    mine, usual = float(less[inside].mean()), float(more[inside].mean())
+    time = peers.time[measured]
+    span = int(time[longest.first]), int(time[longest.last]) + peers.length
+    names = ", ".join(case.name_of(peers.signals[row]) for row in order[:_NAMED])
+    text = (
+        f"{len(order)} devices share the work unevenly: the least busy ones ({names}, ...) are at {amount(mine, '1')}, "
+        f"the busier half at {amount(usual, '1')} ({title(metric)})"
+    )
+    evidence = peers.signals[order[0]].evidence(text, mine, usual, CATALOG[metric].answer_unit, time=span[0])
+    return rule.finding(case.subject, Severity.WARNING, span, [replace(evidence, replica="")], 0.8)
+
+
+def _by_level(value: Float64s) -> list[int]:
+    """Return the rows of float64[device, window] that have values, least busy first."""
+    rows = np.flatnonzero(~np.isnan(value).all(axis=1))
+    level = np.nanmedian(value[rows], axis=1)
+    return [int(row) for row in rows[np.argsort(level, kind="stable")]]
+
+
+RULE = Rule(
+    name="load_imbalance_gpu",
+    sees="A good part of the job's devices always does much less than the others of their role.",
+    advice="Give each rank as much work: equal shards, balanced pipeline stages, sequences sorted by length.",
+    source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#load-balancing",
+    find=find,
+    metrics=tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active")),
+    running=True,
+)

@@ -1,0 +1,44 @@
+"""A replica was given far more memory than it uses."""
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.memory import limit_of
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import replica
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
+from jobmeter.model.finding import Severity
+
+_USED, _PEAK, _LIMIT, _TOTAL = "memory.usage", "memory.peak", "memory.limit", "node.memory.total"
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Replicas whose peak stays far below a limit that somebody set.
+
+    A limit as large as the node's memory is no request. Where that memory is unknown, nothing is said.
+    """
+    whole, peaks = case.by_member(_USED), case.by_member(_PEAK)
+    totals = {one.node: float(one.value.max()) for one in case.nodes.get(_TOTAL, ()) if len(one)}
+    nodes = {one.name: one.node for one in case.view.replicas}
+    for signal in case.signals(_USED, numbers):
+        limit = limit_of(case.means.get(_LIMIT, ()), signal, case.job.limits.get(_LIMIT)) or 0.0
+        start, end = signal.span
+        total = totals.get(nodes.get(signal.replica, ""), 0.0)
+        if not numbers["bytes"] <= limit < numbers["node"] * total or end - start < numbers["hold"]:
+            continue
+        measured = (whole[signal.member], peaks.get(signal.member))
+        most = max(float(one.value.max()) for one in measured if one is not None and len(one))
+        if most < numbers["use"] * limit:
+            text = f"{case.name_of(signal)} used {amount(most, 'By')} at most and may use {amount(limit, 'By')}"
+            evidence = signal.evidence(text, most, limit, "By")
+            yield rule.finding(replica(signal), Severity.INFO, (start, end), [evidence], 0.9)
+
+
+RULE = Rule(
+    name="mem_overrequest",
+    sees="A memory limit lies far above the most that the replica ever uses.",
+    advice="Ask for less memory: others wait for it. Leave room for the file cache where the job reads files again.",
+    source="https://github.com/PrincetonUniversity/job_defense_shield",
+    find=find,
+    metrics=(_USED, _PEAK, _LIMIT),
+    nodes=(_TOTAL,),
+)

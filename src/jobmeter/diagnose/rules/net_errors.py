@@ -1,0 +1,86 @@
+"""A node of the job loses packets, or sends many of them again."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec.structs import replace
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount
+from jobmeter.model.finding import Evidence, Severity, Subject
+from jobmeter.query.stretches import Stretch
+
+_PACKETS, _SENT, _AGAIN = "node.network.packets", "node.tcp.sent", "node.tcp.retransmitted"
+_LOST = {"node.network.errors": "lost to errors", "node.network.dropped": "dropped"}
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Each link that loses more than a share of its packets; a node that sends more again, where no link of it does."""
+    links: dict[Subject, list[tuple[Stretch, Evidence]]] = {}
+    for name, stretch, evidence, node in _of_links(case, numbers):
+        links.setdefault(Subject("link", f"{node}/{name}"), []).append((stretch, evidence))
+    nodes = {subject.name.partition("/")[0] for subject in links}
+    for (node, _), (signal, total) in _pairs(case, _AGAIN, _SENT, numbers).items():
+        if node in nodes:
+            continue
+        found = _share(case, signal, total, numbers["again"], numbers)
+        if found is not None:
+            share = amount(found[1], "1")
+            limit = amount(numbers["again"], "1")
+            text = f"{node} sends {share} of its TCP segments again; more than {limit} is unusual"
+            evidence = signal.evidence(text, found[1], numbers["again"], "1", time=found[0].start)
+            links[Subject("node", node)] = [(found[0], evidence)]
+    for subject, found_here in links.items():
+        found_here.sort(key=lambda one: -(one[1].value or 0.0))
+        start, end = min(one.start for one, _ in found_here), max(one.end for one, _ in found_here)
+        yield rule.finding(subject, Severity.WARNING, (start, end), [evidence for _, evidence in found_here], 0.9)
+
+
+def _of_links(case: Case, numbers: Numbers) -> Iterator[tuple[str, Stretch, Evidence, str]]:
+    for metric, verb in _LOST.items():
+        for (node, part), (lost, total) in _pairs(case, metric, _PACKETS, numbers).items():
+            found = _share(case, lost, total, numbers["lost"], numbers)
+            if found is not None:
+                link, _, direction = part.partition(" ")
+                way = "received" if direction == "receive" else "sent"
+                text = f"{link} of {node}: {amount(found[1], '1')} of the packets {way} are {verb}"
+                evidence = lost.evidence(
+                    f"{text}; more than {amount(numbers['lost'], '1')} is unusual",
+                    found[1],
+                    numbers["lost"],
+                    "1",
+                    time=found[0].start,
+                )
+                yield link, found[0], evidence, node
+
+
+def _pairs(case: Case, part: str, whole: str, numbers: Numbers) -> dict[tuple[str, str], tuple[Signal, Signal]]:
+    """Return what is lost and all there is, in equal windows, by node and link."""
+    wholes = case.levels_of_nodes(whole, numbers)
+    parts = case.levels_of_nodes(part, numbers)
+    return {place: (one, wholes[place]) for place, one in parts.items() if place in wholes}
+
+
+def _share(case: Case, part: Signal, whole: Signal, limit: float, numbers: Numbers) -> tuple[Stretch, float] | None:
+    """Return when a part was above its limit as a share of the whole, and its mean then; None where it was not.
+
+    A link that carries next to nothing is not judged.
+    """
+    total = part.value + whole.at(part.time)
+    share = replace(part, value=np.nan_to_num(part.value / np.maximum(total, 1e-9))).sampled_until(part.until)
+    longest = case.stretch(share, (share.value > limit) & (total > numbers["packets"]), numbers)
+    return None if longest is None else (longest, float(share.during(longest).mean()))
+
+
+RULE = Rule(
+    name="net_errors",
+    sees="A network interface of a node of the job loses packets, or the node sends many TCP segments again.",
+    advice="Look at cable, transceiver and switch port (ethtool -S); drops alone are full buffers (ethtool -g).",
+    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
+    find=find,
+    nodes=(_PACKETS, *_LOST, _SENT, _AGAIN),
+    running=True,
+)

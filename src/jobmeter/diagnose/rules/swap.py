@@ -1,0 +1,58 @@
+"""A node swaps, or reads again and again what it has just given up."""
+
+from collections.abc import Iterator
+
+from jobmeter.diagnose.case import Case
+from jobmeter.diagnose.rule import Findings, Rule
+from jobmeter.diagnose.signal import Signal
+from jobmeter.diagnose.thresholds import Numbers
+from jobmeter.diagnose.wording import amount_of, minutes
+from jobmeter.model.batch import Bools
+from jobmeter.model.finding import Evidence, Severity, Subject
+
+_OUT, _FAULTS, _PRESSURE = "node.swap.out", "node.memory.major.faults", "node.pressure.memory"
+
+
+def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
+    """Lasting writes to swap; or major faults while tasks wait for memory, as mapped files cause faults, too."""
+    for signal, true, evidence in _conditions(case, numbers):
+        longest = case.stretch(signal, true, numbers)
+        if longest is None:
+            continue
+        mean = float(signal.during(longest).mean())
+        verb = "writes to swap" if signal.metric == _OUT else "has major page faults and waits for memory"
+        text = f"{signal.node} {verb} for {minutes(longest.length)}: {amount_of(signal.metric, mean)}"
+        limit, unit = (numbers["out"], "By/s") if signal.metric == _OUT else (numbers["faults"], "{fault}/s")
+        head = signal.evidence(text, mean, limit, unit, time=longest.start)
+        span = longest.start, longest.end
+        yield rule.finding(Subject("node", signal.node), Severity.WARNING, span, [head, *evidence], 0.9)
+
+
+def _conditions(case: Case, numbers: Numbers) -> Iterator[tuple[Signal, Bools, list[Evidence]]]:
+    """Yield what each node shows first, and where it does."""
+    pressure = case.levels_of_nodes(_PRESSURE, numbers)
+    written = case.levels_of_nodes(_OUT, numbers)
+    for (node, part), faults in case.levels_of_nodes(_FAULTS, numbers).items():
+        waiting = pressure.get((node, part))
+        out = written.pop((node, part), None)
+        if out is not None and case.stretch(out, out.value > numbers["out"], numbers):
+            yield out, out.value > numbers["out"], []
+        elif waiting is not None:
+            beside = waiting.at(faults.time)
+            share = float(waiting.value.max())
+            text = f"tasks wait for memory in up to {share:.0%} of the time"
+            evidence = [waiting.evidence(text, share, numbers["waiting"], "1")]
+            yield faults, (faults.value > numbers["faults"]) & (beside > numbers["waiting"]), evidence
+    yield from ((out, out.value > numbers["out"], []) for out in written.values())
+
+
+RULE = Rule(
+    name="swap",
+    sees="A node of the job writes to swap for long, or reads pages again and again while tasks wait for memory.",
+    advice="Use less memory on the node (smaller batches, fewer loader workers), or ask for a node with more.",
+    source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
+    find=find,
+    nodes=(_OUT, _FAULTS, _PRESSURE),
+    hides=frozenset({"straggler_rank", "io_bound_input", "cpu_overrequest"}),
+    running=True,
+)

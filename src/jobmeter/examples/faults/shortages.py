@@ -1,0 +1,359 @@
+"""Generated jobs that lack a resource or waste one, and healthy jobs that come near to it."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jobmeter.examples.faults.build import GIB, START, Made, batch, training
+from jobmeter.examples.faults.changes import Fault, whole
+from jobmeter.model.batch import Float64s
+from jobmeter.model.time import MINUTE, SECOND
+
+_SPEED = 25e9 / 8
+
+
+def _set(made: Made, key: tuple[str, str, str], mean: float, spread: float) -> None:
+    """Set what a node measures to another level from the onset of the fault on."""
+    first = made.begin(made.shape.onset)
+    value = made.noise(mean, spread)
+    before = made.nodes.get(key)
+    value[:first] = 0.0 if before is None else before[:first]
+    made.nodes[key] = value
+
+
+def _some_node(made: Made) -> str:
+    return f"node-worker-{made.random.integers(made.replicas)}"
+
+
+@whole(batch)
+def _memory_overrequest(made: Made) -> None:
+    limit = float(made.random.uniform(5, 40)) * 20 * GIB
+    for name in made.names:
+        made.series["memory.limit", name, ""] = np.full(len(made.time), limit)
+        made.series["memory.utilization", name, ""] = made.series["memory.usage", name, ""] / limit
+        made.nodes["node.memory.total", f"node-{name}", ""] = np.full(len(made.time), 1.2 * limit)
+
+
+@whole(batch)
+def _memory_peak(made: Made) -> None:
+    """Replicas that need their memory now and then: for a checkpoint, or at their start."""
+    for name in made.names:
+        made.series["memory.limit", name, ""] = np.full(len(made.time), 128 * GIB)
+        made.series["memory.utilization", name, ""] = made.series["memory.usage", name, ""] / (128 * GIB)
+        made.series["memory.peak", name, ""] = np.full(len(made.time), float(made.random.uniform(40, 100)) * GIB)
+
+
+@whole(batch)
+def _whole_node(made: Made) -> None:
+    """Replicas without a limit, which may use all of their node."""
+    for name in made.names:
+        for key in (("memory.limit", name, ""), ("node.memory.total", f"node-{name}", "")):
+            (made.series if key[0] == "memory.limit" else made.nodes)[key] = np.full(len(made.time), 1024 * GIB)
+        made.series["memory.utilization", name, ""] = made.series["memory.usage", name, ""] / (1024 * GIB)
+
+
+_LOAD = ("gpu.utilization", "gpu.sm.active", "gpu.tensor.active")
+
+
+@whole(training)
+def _uneven_work(made: Made) -> None:
+    """From a fifth to two thirds of the devices have much less to do."""
+    first = made.begin(made.shape.onset)
+    members = [made.gpus[at] for at in made.random.permutation(len(made.gpus))]
+    share, factor = float(made.random.uniform(0.25, 0.66)), float(made.random.uniform(0.3, 0.65))
+    for member in members[: max(2, round(share * len(members)))]:
+        for metric in _LOAD:
+            if (metric, *member) in made.series:
+                made.series[(metric, *member)][first:] *= factor
+
+
+@whole(training)
+def _slightly_uneven(made: Made) -> None:
+    for member in made.gpus:
+        factor = float(made.random.uniform(0.92, 1.0))
+        for metric in _LOAD:
+            if (metric, *member) in made.series:
+                made.series[(metric, *member)] *= factor
+
+
+@whole(training)
+def _in_turns(made: Made) -> None:
+    """Devices that take turns at having less to do: all of them do as much in the end."""
+    period = int(made.random.integers(15, 30)) * MINUTE
+    for number, member in enumerate(made.gpus):
+        less = ((made.time - START) // period + number) % 2 == 0
+        for metric in _LOAD:
+            if (metric, *member) in made.series:
+                made.series[(metric, *member)][less] *= 0.7
+
+
+def _wave(made: Made, first: int = 0) -> Float64s:
+    """Return which share of the device's work is done at each sample: all or none of it, in turn."""
+    period = float(made.random.uniform(4, 7)) * MINUTE
+    waits = float(made.random.uniform(0.3, 0.6))
+    moved = (made.time - START + made.random.uniform(0, period)) % period
+    wave = np.where(moved < waits * period, 0.02, 1.0)
+    wave[:first] = 1.0
+    return wave
+
+
+def _apply(made: Made, wave: Float64s, metrics: Sequence[str], high: float) -> None:
+    """Let the devices follow a wave, and metrics of replicas rise to ``high`` times their level against it."""
+    for (metric, name, device), value in made.series.items():
+        if metric in {*_LOAD, "gpu.power"}:
+            made.series[metric, name, device] = value * np.maximum(wave, 0.2 if metric == "gpu.power" else 0.0)
+        elif metric in metrics:
+            made.series[metric, name, device] = value * np.where(wave < 0.5, high, 1.0)
+
+
+@whole(training)
+def _starved(made: Made) -> None:
+    first = made.begin(made.shape.onset / 2)
+    load = str(made.random.choice(["disk.read", "network.receive", "cpu.usage"]))
+    _apply(made, _wave(made, first), (load,), 2.2 if load == "cpu.usage" else float(made.random.uniform(3, 50)))
+
+
+@whole(training)
+def _checkpoints(made: Made) -> None:
+    """Devices that wait again and again while the job writes what it learned."""
+    _apply(made, _wave(made), ("disk.write",), 500.0)
+    for name in made.names:
+        made.series["disk.read", name, ""][_waiting(made)] *= 0.05
+
+
+def _waiting(made: Made) -> np.ndarray:
+    waiting: np.ndarray = made.series["gpu.utilization", made.names[0], "gpu0"] < 0.5
+    return waiting
+
+
+@whole(training)
+def _prefetches(made: Made) -> None:
+    """Reads that come in bursts beside devices that always have enough."""
+    period = float(made.random.uniform(4, 12)) * MINUTE
+    burst = (made.time - START) % period < 0.4 * period
+    for name in made.names:
+        made.series["disk.read", name, ""] *= np.where(burst, 20.0, 0.1)
+
+
+@whole(training)
+def _swaps(made: Made) -> None:
+    node = _some_node(made)
+    if made.random.random() < 0.7:
+        _set(made, ("node.swap.out", node, ""), float(made.random.uniform(3e6, 2e8)), 1e6)
+        _set(made, ("node.memory.major.faults", node, ""), 3000.0, 500.0)
+    else:  # a node without swap
+        del made.nodes["node.swap.out", node, ""]
+        _set(made, ("node.memory.major.faults", node, ""), float(made.random.uniform(2e3, 2e4)), 300.0)
+        _set(made, ("node.pressure.memory", node, ""), float(made.random.uniform(0.25, 0.9)), 0.03)
+
+
+@whole(training)
+def _maps_files(made: Made) -> None:
+    """Jobs that map their files, and a node that once swapped out what nobody uses."""
+    for name in made.names:
+        made.nodes["node.memory.major.faults", f"node-{name}", ""] = made.noise(5000, 1000)
+        made.nodes["node.pressure.memory", f"node-{name}", ""] = made.noise(0.01, 0.01)
+        first = made.at(float(made.random.uniform(0.2, 0.8)))
+        minute = (made.time >= made.time[first]) & (made.time < made.time[first] + 90 * SECOND)
+        made.nodes["node.swap.out", f"node-{name}", ""][minute] = 1e8
+
+
+@whole(training)
+def _loses_packets(made: Made) -> None:
+    node = _some_node(made)
+    kind = str(made.random.choice(["errors", "dropped", "again"]))
+    if kind == "again":
+        _set(made, ("node.tcp.retransmitted", node, ""), 4e4 * float(made.random.uniform(0.035, 0.3)), 200.0)
+    else:
+        way = str(made.random.choice(["receive", "transmit"]))
+        level = 4e4 * float(made.random.uniform(0.02, 0.3))
+        _set(made, (f"node.network.{kind}", node, f"eth0 {way}"), level, 0.05 * level)
+
+
+@whole(training)
+def _loses_few_packets(made: Made) -> None:
+    """A few losses on a busy link, and many of the few packets of one that nobody uses."""
+    for name in made.names:
+        node = f"node-{name}"
+        made.nodes["node.network.errors", node, "eth0 receive"] = made.noise(40, 10)
+        made.nodes["node.tcp.retransmitted", node, ""] = made.noise(200, 50)
+        made.nodes["node.network.packets", node, "eth1 receive"] = made.noise(10, 2)
+        made.nodes["node.network.dropped", node, "eth1 receive"] = made.noise(5, 1)
+
+
+def _profiled(made: Made, level: float) -> None:
+    """Give the devices of a job counters of their multiprocessors."""
+    made.put("gpu.sm.active", lambda: np.minimum(made.noise(level, 0.03), 1.0))
+
+
+@whole(training)
+def _full_link(made: Made) -> None:
+    """A collective that waits for the network keeps devices utilized, and their multiprocessors idle."""
+    first = made.begin(made.shape.onset)
+    usual = made.shape.sm
+    _profiled(made, usual)
+    low = float(made.random.uniform(0.15, 0.4))
+    for key, value in made.series.items():
+        if key[0] in {"gpu.sm.active", "gpu.tensor.active"}:
+            value[first:] *= low / usual
+    kind, link = ("network", "eth0") if made.random.random() < 0.5 else ("rdma", "mlx5_0:1")
+    way = str(made.random.choice(["receive", "transmit"]))
+    used = float(made.random.uniform(0.85, 0.98))
+    for name in made.names:
+        node = f"node-{name}"
+        made.nodes[f"node.{kind}.speed", node, link] = np.full(len(made.time), _SPEED)
+        _set(made, (f"node.{kind}.{way}", node, link), used * _SPEED, 0.02 * _SPEED)
+
+
+@whole(batch)
+def _full_link_without_devices(made: Made) -> None:
+    first = made.begin(made.shape.onset)
+    used = float(made.random.uniform(0.85, 0.98))
+    for name in made.names:
+        _set(made, ("node.network.receive", f"node-{name}", "eth0"), used * _SPEED, 0.02 * _SPEED)
+        for metric in ("cpu.usage", "cpu.utilization"):
+            made.series[metric, name, ""][first:] *= 0.3
+
+
+@whole(training)
+def _busy_link(made: Made) -> None:
+    """A link that is full beside devices that compute: the exchange is overlapped."""
+    _profiled(made, made.shape.sm)
+    for name in made.names:
+        made.nodes["node.network.transmit", f"node-{name}", "eth0"] = made.noise(0.9 * _SPEED, 0.02 * _SPEED)
+
+
+@whole(batch)
+def _hog(made: Made) -> None:
+    node = _some_node(made)
+    name = node.removeprefix("node-")
+    first = made.begin(made.shape.onset)
+    count = float(made.nodes["node.cpu.count", node, ""][0])
+    limit = float(made.series["cpu.limit", name, ""][0])
+    left = float(made.random.uniform(0.2, 0.6)) * limit
+    mine = made.series["cpu.usage", name, ""]
+    mine[first:] = np.minimum(mine[first:], made.noise(left, 0.05 * left)[first:])
+    made.series["cpu.utilization", name, ""] = mine / limit
+    made.series["pressure.cpu", name, ""][first:] = made.noise(float(made.random.uniform(0.25, 0.8)), 0.04)[first:]
+    user = made.nodes["node.cpu.time", node, "user"]
+    user[first:] = np.minimum(made.noise(0.985 * count, 0.01 * count), count)[first:]
+    made.nodes["node.cpu.time", node, "idle"] = np.maximum(count - user, 0.0)
+
+
+@whole(batch)
+def _beside_others(made: Made) -> None:
+    """Nodes that are full of other jobs, each of which has what it asked for."""
+    for name in made.names:
+        node = f"node-{name}"
+        count = float(made.nodes["node.cpu.count", node, ""][0])
+        limit = float(made.series["cpu.limit", name, ""][0])
+        mine = made.series["cpu.usage", name, ""]
+        made.nodes["node.cpu.time", node, "user"] = np.minimum(mine + made.noise(count - limit, 0.02 * limit), count)
+        made.series["pressure.cpu", name, ""] = made.noise(0.15, 0.03)
+
+
+@whole(batch)
+def _nobody_waits(made: Made) -> None:
+    """Nodes on which others use what the job leaves them."""
+    for name in made.names:
+        count = float(made.nodes["node.cpu.count", f"node-{name}", ""][0])
+        made.nodes["node.cpu.time", f"node-{name}", "user"] = np.minimum(made.noise(0.97 * count, 0.01 * count), count)
+
+
+NO_DEVICE = ("NET/IB : No device found.", "NET/IB : No IP interface found.")
+SOCKET_LINES = (
+    ("NET/Socket : Using [0]eth0:10.0.0.{n}<0>", "Ring 00 : 1[0] -> 2[0] [send] via NET/Socket/0"),
+    ("NET/Socket : Using [0]eth0:10.0.0.{n}<0>", "Using network Socket"),
+    ("NET/Socket : Using [0]eth0:10.0.0.{n}<0>", "Using non-device net plugin version 0", "Using network Socket"),
+    (
+        "Failed to initialize NET plugin IB",
+        "NET/Socket : Using [0]eth0:10.0.0.{n}<0>",
+        "Initialized NET plugin Socket",
+        "Assigned NET plugin Socket to comm",
+        "Using network Socket",
+    ),
+)
+"""NCCL 2.4 to 2.7, 2.8 to 2.18, 2.19 to 2.26, 2.27 and later: https://github.com/NVIDIA/nccl/issues."""
+RDMA_LINES = (
+    ("NET/IB : Using [0]mlx5_0:1/IB ; OOB ib0:10.0.0.{n}<0>", "NET/Socket : Using [0]eth0:10.0.0.{n}<0>"),
+    ("NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.{n}<0>", "Using network IB"),
+    (
+        "P2P plugin IBext_v8",
+        "NET/IB : Using [0]mlx5_0:1/IB/SHARP [RO]; OOB eth0:10.0.0.{n}<0>",
+        "Using network IBext_v8",
+    ),
+    ("Initialized NET plugin IB", "Assigned NET plugin IB to comm", "Using network IB"),
+    ("NET/IB : No device found.", "Initialized NET plugin Libfabric", "Using network AWS Libfabric"),
+)
+
+
+def _says(made: Made, name: str, texts: Sequence[str]) -> None:
+    """Let NCCL in the ranks of a replica write lines at its start, in any order of the ranks."""
+    host = f"node-{name}"
+    for rank in range(int(made.random.integers(1, 4))):
+        pid, at = int(made.random.integers(100, 99_999)), int(made.random.integers(5_000, 60_000))
+        for number, text in enumerate(texts):
+            line = text.replace("{n}", str(made.random.integers(1, 255)))
+            made.say(f"{host}:{pid}:{pid + 40} [{rank}] NCCL INFO {line}", at + number, name)
+
+
+def _pick(made: Made, some: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return some[int(made.random.integers(len(some)))]
+
+
+@whole(training)
+def _falls_back(made: Made) -> None:
+    """All ranks, or some of them, use sockets; their nodes may be known to have a port."""
+    version = _pick(made, SOCKET_LINES)
+    none = NO_DEVICE[int(made.random.integers(len(NO_DEVICE)))]
+    some = made.names if made.random.random() < 0.5 else made.names[:: int(made.random.integers(2, 4))]
+    fast = _pick(made, RDMA_LINES[1:4])
+    for name in made.names:
+        _says(made, name, (none, *version) if name in some else fast)
+        if made.random.random() < 0.5:
+            made.nodes["node.rdma.speed", f"node-{name}", "mlx5_0:1"] = np.full(len(made.time), 50e9)
+
+
+@whole(training)
+def _uses_rdma(made: Made) -> None:
+    version = _pick(made, RDMA_LINES)
+    for name in made.names:
+        _says(made, name, ("Bootstrap : Using eth0:10.0.0.{n}<0>", *version))
+        made.nodes["node.rdma.speed", f"node-{name}", "mlx5_0:1"] = np.full(len(made.time), 50e9)
+
+
+@whole(training)
+def _sockets_by_choice(made: Made) -> None:
+    """A cluster without InfiniBand, whose jobs say so."""
+    version = _pick(made, SOCKET_LINES)
+    for name in made.names:
+        _says(made, name, ("NCCL_IB_DISABLE set by environment to 1.", *version))
+
+
+SHORTAGES: Mapping[str, tuple[Fault, ...]] = {
+    "mem_overrequest": (_memory_overrequest,),
+    "load_imbalance_gpu": (_uneven_work,),
+    "dataloader_starved": (_starved,),
+    "swap": (_swaps,),
+    "net_errors": (_loses_packets,),
+    "comm_bound": (_full_link, _full_link_without_devices),
+    "cpu_hog": (_hog,),
+    "rdma_fallback": (_falls_back,),
+}
+"""By rule the faults that it must name as their root."""
+NEAR_MISSES: Mapping[str, Fault] = {
+    "memory for a moment": _memory_peak,
+    "memory of a whole node": _whole_node,
+    "slightly uneven devices": _slightly_uneven,
+    "devices in turns": _in_turns,
+    "checkpoints": _checkpoints,
+    "prefetching": _prefetches,
+    "mapped files": _maps_files,
+    "few lost packets": _loses_few_packets,
+    "overlapped exchange": _busy_link,
+    "full of other jobs": _beside_others,
+    "nobody waits": _nobody_waits,
+    "RDMA": _uses_rdma,
+    "sockets by choice": _sockets_by_choice,
+}
+"""Healthy jobs beside them."""

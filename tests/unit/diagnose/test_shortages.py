@@ -1,0 +1,131 @@
+"""Rules about resources that a job lacks or wastes: at any interval, with noise, from any moment on."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.diagnosed import Sampled
+from tests.fakes import NOW
+
+from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.rule import rules
+from jobmeter.diagnose.thresholds import load
+from jobmeter.examples.faults.build import START, Shape
+from jobmeter.examples.faults.shortages import NEAR_MISSES, NO_DEVICE, RDMA_LINES, SHORTAGES, SOCKET_LINES
+from jobmeter.model.batch import SampleBatch
+from jobmeter.model.finding import Role, Severity, Subject
+from jobmeter.model.job import JobState
+from jobmeter.model.log import LogLine
+from jobmeter.model.log_query import parse_log_query
+from jobmeter.model.log_tree import matches
+from jobmeter.model.series import Series
+from jobmeter.model.time import MINUTE, SECOND
+
+THRESHOLDS = load()
+RULES = {rule.name: rule for rule in rules()}
+_FAULTS = [(rule, number) for rule, makes in SHORTAGES.items() for number in range(len(makes))]
+
+
+@st.composite
+def shapes(draw):
+    """Intervals of 5 to 60 s, any phase and jitter, noise, and onset of the fault."""
+    interval = draw(st.integers(5, 60)) * SECOND
+    replicas = draw(st.sampled_from([4, 7, 16]))
+    return Shape(
+        replicas=replicas,
+        devices=1 if replicas > 8 else draw(st.integers(1, 4)),
+        length=draw(st.integers(90, 150)) * MINUTE,
+        interval=max(interval, 20 * SECOND) if replicas > 16 else interval,
+        phase=draw(st.integers(0, interval - 1)),
+        jitter=draw(st.integers(0, interval // 20)),
+        noise=draw(st.floats(0.3, 1.3)),
+        profiled=draw(st.booleans()),
+        onset=draw(st.sampled_from([0.0, 0.2, 0.5])),
+    )
+
+
+@settings(max_examples=3, deadline=None)
+@given(shapes(), st.integers(0, 2**32 - 1))
+@pytest.mark.parametrize(("rule", "number"), _FAULTS)
+def test_a_shortage_is_named_in_a_sentence_with_figures(rule, number, shape, seed):
+    made = SHORTAGES[rule][number](np.random.default_rng(seed), shape)
+    own = [one for one in examine(made.case(), THRESHOLDS) if one.rule == rule and one.role is Role.ROOT]
+    assert own
+    for one in own:
+        assert any(character.isdigit() for character in one.sentence)
+        assert one.subject.kind == "job" or one.subject.name.partition("/")[0] in one.sentence
+        assert one.evidence[0].text
+        if one.severity is not Severity.INFO:
+            assert one.start >= made.began - 3 * MINUTE
+
+
+@settings(max_examples=3, deadline=None)
+@given(shapes(), st.integers(0, 2**32 - 1))
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_a_job_that_comes_near_to_a_shortage_has_no_finding(name, shape, seed):
+    assert examine(NEAR_MISSES[name](np.random.default_rng(seed), shape).case(), THRESHOLDS) == []
+
+
+@settings(max_examples=3, deadline=None)
+@given(shapes(), st.integers(0, 2**32 - 1))
+@pytest.mark.parametrize(("rule", "number"), [one for one in _FAULTS if RULES[one[0]].running])
+def test_a_shortage_is_found_while_the_job_runs(rule, number, shape, seed):
+    """The last half an hour suffices, and the finding is the same member's."""
+    made = SHORTAGES[rule][number](np.random.default_rng(seed), shape)
+    own = RULES[rule]
+    case = made.running_case(START + made.length, int(THRESHOLDS["running"]["window"]), own)
+    running = {one.subject for one in examine(case, THRESHOLDS, [own])}
+    whole = {one.subject for one in examine(made.case(), THRESHOLDS, [own])}
+    assert running
+    assert running == whole or Subject("job", "made") in running | whole
+
+
+@pytest.mark.parametrize("text", [*NO_DEVICE, *(text for texts in (*SOCKET_LINES, *RDMA_LINES) for text in texts)])
+def test_what_nccl_says_of_its_network_is_found_in_a_long_log(text):
+    query = parse_log_query(RULES["rdma_fallback"].lines)
+    assert query is not None
+    for prefix in ("node-1:123:456 [0] NCCL INFO ", "[1,3]<stdout>:node-1:77:78 [3] NCCL INFO "):
+        line = LogLine(time_ns=1, text=prefix + text, job="j")
+        assert matches(query, line) or text.startswith("P2P plugin")  # which decides nothing
+    assert not matches(query, LogLine(time_ns=1, text="step 3 of 10, network ok", job="j"))
+
+
+def measured_on_a_node(rates, state, interval=20, length=60):
+    """A job of one rank on ``node-0``, whose counters grow at rates, by metric and labels."""
+    time = np.arange(NOW - length * MINUTE, NOW, interval * SECOND)
+    job = Sampled({("cpu.usage", "worker-0"): (time, np.ones(len(time)))}, NOW - length * MINUTE, state=state)
+    series = [Series(metric, "lab", node="node-0", labels=labels) for metric, labels in rates]
+    index = np.repeat(np.arange(len(series), dtype=np.uint32), len(time))
+    passed = (time - time[0]) / SECOND
+    values = np.concatenate([rate * passed for rate in rates.values()])
+    job.store.append(SampleBatch(series, index, np.tile(time, len(series)), values))
+    return job
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUCCEEDED])
+@pytest.mark.parametrize("interval", [5, 20, 60])
+def test_what_a_node_counts_is_read_as_rates(interval, state):
+    received, sent = ((("direction", way), ("interface", "eth0")) for way in ("receive", "transmit"))
+    rates = {
+        ("node.network.packets", received): 10_000.0,
+        ("node.network.packets", sent): 10_000.0,
+        ("node.network.errors", received): 5.0,
+        ("node.network.errors", sent): 500.0,
+        ("node.swap.out", ()): 5e6,
+        ("node.memory.major.faults", ()): 10.0,
+    }
+    job = measured_on_a_node(rates, state, interval)
+    findings = job.findings_while_running() if state is JobState.RUNNING else job.findings()
+    own = {one.rule: one for one in findings}
+    assert set(own) == {"net_errors", "swap"}
+    assert own["net_errors"].subject == Subject("link", "node-0/eth0")
+    assert "4.8 % of the packets sent are lost to errors" in own["net_errors"].sentence
+    assert "node-0 writes to swap" in own["swap"].sentence
+    assert "5.0 MB/s" in own["swap"].sentence
+
+
+def test_series_of_single_cpus_are_too_many_to_be_read():
+    labels = ((("cpu", "0"), ("mode", "user")), (("mode", "user"),))
+    job = measured_on_a_node({("node.cpu.time", one): 1.0 for one in labels}, JobState.SUCCEEDED)
+    [signal] = job.case.nodes["node.cpu.time"]
+    assert (signal.node, signal.part) == ("node-0", "user")
