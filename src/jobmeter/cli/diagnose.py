@@ -10,8 +10,9 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.findings import print_finding
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import cell, console, moment, print_json, state_cell
+from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
-from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, Verdict
+from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, TaskType, Verdict
 from jobmeter.model.time import SystemClock, parse_duration
 
 _POLL_SECONDS = 0.5
@@ -32,16 +33,20 @@ _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOW
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Check this node instead; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
 @click.option("--since", default="1h", show_default=True, help="How far back to read stored data of nodes.")
+@click.option("--stacks", is_flag=True, help="Collect where each rank of JOB is now, and compare the ranks.")
 @click.option("--task", metavar="ID", help="Show a diagnostic task that was made before.")
 @click.option("--tasks", "listed", is_flag=True, help="List the newest diagnostic tasks.")
-@click.option("--json", "as_json", is_flag=True, help="An array of findings; of nodes and tasks the whole task.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="An array of findings; of nodes, stacks and tasks the whole task."
+)
 @local.connection_options
-def command(
+def command(  # noqa: PLR0913 - one for each option
     *,
     job: str | None,
     nodes: Sequence[str],
     cluster: str,
     since: str,
+    stacks: bool,
     task: str | None,
     listed: bool,
     as_json: bool,
@@ -50,10 +55,13 @@ def command(
     """Show what the diagnostic rules find in JOB: worst first, with evidence and advice.
 
     With --node the agents of those nodes check them (disks, links, GPUs, clock, waiting processes, memory), and rules
-    evaluate what is stored of them.
+    evaluate what is stored of them. With --stacks whoever measures the running JOB collects the stacks and states of
+    its ranks, without a stop of any process: the rank that the others wait for is named. Its key has to be a writer's.
     """
     if sum((job is not None, bool(nodes), task is not None, listed)) != 1:
         raise click.UsageError("give one of JOB, --node, --task and --tasks")
+    if stacks and job is None:
+        raise click.UsageError("--stacks needs a JOB")
     if job is None:
         api = connection.open()
         if listed:
@@ -65,6 +73,10 @@ def command(
             _show_task(_check_nodes(api, list(nodes), cluster, connection.project, back_ms), as_json=as_json)
         return
     named = connection.find(job)
+    if stacks:
+        new_task = NewTask(type=TaskType.STACKS, job=named.id, project=named.project)
+        _show_task(_carried_out(named.api, new_task), as_json=as_json)
+        return
     findings = named.api.findings(named.id, named.project)
     if as_json:
         print_json(findings)
@@ -77,9 +89,14 @@ def command(
 
 
 def _check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int) -> DiagnosticTask:
-    """Create a task that checks nodes and wait for its end; its last state where the server does not end it."""
+    """Have nodes checked; see ``_carried_out``."""
     now_ms = SystemClock().now_ms()
-    task = api.create_task(NewTask(nodes=nodes, cluster=cluster, project=project, start=now_ms - back_ms, end=now_ms))
+    return _carried_out(api, NewTask(nodes=nodes, cluster=cluster, project=project, start=now_ms - back_ms, end=now_ms))
+
+
+def _carried_out(api: Api, new_task: NewTask) -> DiagnosticTask:
+    """Create a task and wait for its end; its last state where the server does not end it."""
+    task = api.create_task(new_task)
     clock, pause = SystemClock(), Event()
     give_up = clock.monotonic() + (task.deadline - task.created + _GRACE_MS) / 1000
     while task.state in {TaskState.WAITING, TaskState.RUNNING} and clock.monotonic() < give_up:
@@ -94,6 +111,9 @@ def _show_task(task: DiagnosticTask, *, as_json: bool) -> None:
         print_json(task)
         return
     out = console()
+    if task.type is TaskType.STACKS:
+        print_stacks(out, task)
+        return
     verdict = f"[{_VERDICTS[task.verdict]}]{task.verdict}[/]" if task.verdict else state_cell(str(task.state))
     out.print(f"[bold]{cell(task.id)}[/]  {verdict}  {cell(task.message)}")
     out.print(f"range {moment(task.start)} to {moment(task.end)} UTC")

@@ -13,6 +13,8 @@ from jobmeter.model.question import Question
 
 FINDING, FINDING_ENDED = "Finding", "FindingEnded"
 """The reasons of events about findings: one when a finding opens, one when it closes."""
+STACK_EVIDENCE = "StackEvidence"
+"""The reason of events about where the ranks of a job are; those of one comparison have one time."""
 ALLOCATION_MISMATCH = "AllocationMismatch"
 """The reason of an agent's event about a replica that computes on a device that was not given to it."""
 GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED = "GpuLost", "GpuBack", "GpuNotPermitted"

@@ -205,7 +205,7 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     """The background work; where it matters, on one of several servers at a time."""
     registry, store, clock, settings = services.registry, services.store, services.clock, services.settings
     executor, thresholds = services.executor, services.thresholds
-    running = RunningJobs(executor, registry, thresholds, clock, shared=shared)
+    running = RunningJobs(executor, registry, thresholds, clock, shared=shared, task_seconds=settings.task_seconds)
     services.telemetry.register(partial(finding_metrics, running))
     works: list[Work] = [
         roll_ups(store, clock, services.telemetry),

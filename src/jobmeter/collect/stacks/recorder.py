@@ -1,0 +1,117 @@
+"""Dumps of PyTorch's flight recorder: requested through its pipe, read by a program of its own with limits.
+
+See https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
+"""
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from jobmeter.collect.process.stat import real_user
+from jobmeter.collect.stacks.child import run_aside
+from jobmeter.collect.stacks.python import clipped
+from jobmeter.model.stacks import GroupProgress
+
+PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+VARIABLES = (PIPE, *FILES)
+_DEFAULT_FILE = "/tmp/nccl_trace_rank_"  # noqa: S108 - where PyTorch writes by default
+MOST_FILE_BYTES = 64 * 1024 * 1024
+_MOST_OUTPUT = 256 * 1024
+_SECONDS = 10.0
+_WAIT, _POLL = 4.0, 0.1
+_READ, _PIPE = os.O_RDONLY | os.O_NONBLOCK, os.O_WRONLY | os.O_NONBLOCK
+
+
+class RecorderError(Exception):
+    """The flight recorder's dump could not be had; the message says why."""
+
+
+def request_dump(pid: int, rank: int, variables: Mapping[str, str], proc_root: str = "/proc") -> None:
+    """Write to the pipe of a rank's flight recorder, where there is one: PyTorch then writes its dump."""
+    stem = variables.get(PIPE)
+    if not stem:
+        return
+    with suppress(OSError, RecorderError):
+        pipe = _open(proc_root, pid, f"{stem}{rank}.pipe", _PIPE, stat.S_ISFIFO)
+        try:
+            os.write(pipe, b"1\n")
+        finally:
+            os.close(pipe)
+
+
+def read_dump(
+    pid: int, rank: int, variables: Mapping[str, str], requested: float, proc_root: str = "/proc"
+) -> tuple[list[GroupProgress], str]:
+    """Return the progress in each process group, and why there is none; both empty where no recorder is set up.
+
+    A dump that was requested at ``requested`` (seconds since the epoch) is waited for; without one an earlier dump
+    counts.
+    """
+    if not any(variables.get(name) for name in VARIABLES):
+        return [], ""
+    stem = next((variables[name] for name in FILES if variables.get(name)), _DEFAULT_FILE)
+    try:
+        descriptor = _newest(proc_root, pid, f"{stem}{rank}", requested if variables.get(PIPE) else 0.0)
+        try:
+            return _parsed(descriptor), ""
+        finally:
+            os.close(descriptor)
+    except (OSError, RecorderError) as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else error
+        return [], clipped(f"no dump of PyTorch's flight recorder in {stem}{rank}: {text}")
+
+
+def _newest(proc_root: str, pid: int, path: str, requested: float) -> int:
+    """Return a descriptor of the dump, once the file was written after the request."""
+    end = time.monotonic() + _WAIT
+    while True:
+        try:
+            descriptor = _open(proc_root, pid, path, _READ, stat.S_ISREG)
+        except FileNotFoundError:
+            descriptor = -1
+        if descriptor >= 0:
+            found = os.fstat(descriptor)
+            if found.st_size > MOST_FILE_BYTES:
+                os.close(descriptor)
+                raise RecorderError(f"it has more than {MOST_FILE_BYTES} bytes")
+            if found.st_mtime >= requested and found.st_size:
+                return descriptor
+            os.close(descriptor)
+        if time.monotonic() >= end or not requested:
+            why = "the process did not write one when asked through its pipe" if requested else "there is none"
+            raise RecorderError(why)
+        time.sleep(_POLL)
+
+
+def _open(proc_root: str, pid: int, path: str, flags: int, is_kind: "object") -> int:
+    """Open a file that a process names. Raises RecorderError for one that is not of its user, or of another kind.
+
+    The name comes from the environment of the job: with this check it opens nothing that its user does not own.
+    """
+    if not path.startswith("/"):
+        raise RecorderError("its name is not absolute")
+    whole = f"{proc_root}/{pid}/root{path}"
+    descriptor = os.open(whole, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+    found = os.fstat(descriptor)
+    if not is_kind(found.st_mode) or found.st_uid != real_user(proc_root, pid):  # type: ignore[operator]
+        os.close(descriptor)
+        raise RecorderError("it is not a file of the job's user")
+    return descriptor
+
+
+def _parsed(descriptor: int) -> list[GroupProgress]:
+    command = [sys.executable, "-P", "-m", "jobmeter.collect.stacks.unpickle"]
+    output = run_aside(command, _SECONDS, _MOST_OUTPUT, descriptor)
+    if output.problem:
+        raise RecorderError(f"it could not be read: {output.problem}")
+    try:
+        return msgspec.json.decode(output.out, type=list[GroupProgress])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        last = output.error.decode(errors="replace").strip().rpartition("\n")[2]
+        raise RecorderError(f"it could not be read: {last or 'it is damaged'}") from error
