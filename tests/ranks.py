@@ -1,6 +1,7 @@
 """A program of several ranks that sum numbers over sockets in a loop, and the fault that one of them may have.
 
-``python -m tests.ranks PORT-FILE FAULT RANK`` with RANK and WORLD_SIZE in the environment, as `jobmeter run` sets them.
+``python -m tests.ranks PORT-FILE FAULT RANK STEPS`` with RANK and WORLD_SIZE in the environment, as `jobmeter run`
+sets them: rank RANK has its fault after so many steps, and writes that it has.
 """
 
 import os
@@ -10,8 +11,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-
-STEPS_BEFORE = 5
 
 
 def receive(peer: socket.socket) -> float:
@@ -66,12 +65,9 @@ def locks() -> None:
 
 def reads_pipe() -> None:
     """Open a pipe that nobody writes to."""
-    path = Path(f"/tmp/jobmeter-fifo-{os.getpid()}")
+    path = Path(sys.argv[1]).with_suffix(".pipe")
     os.mkfifo(path)
-    try:
-        path.read_bytes()
-    finally:
-        path.unlink()
+    path.read_bytes()
 
 
 def stops() -> None:
@@ -101,17 +97,17 @@ def connect(port_file: Path, rank: int, size: int) -> list[socket.socket]:
 
 def main() -> None:
     """Work until the fault comes; without one for ever."""
-    port_file, fault, bad = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    port_file, fault, bad, steps = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     peers = connect(port_file, rank, size)
     step = 0
     while True:
         step += 1
-        if step > STEPS_BEFORE and rank == bad:
-            print(f"rank {rank} has its fault", flush=True)
+        if step > steps and rank == bad:
+            port_file.with_suffix(".fault").touch()
             FAULTS[fault]()
         all_reduce(peers, rank == 0, float(rank))
-        time.sleep(0.05)
+        sum(range(1_000_000))
 
 
 if __name__ == "__main__":

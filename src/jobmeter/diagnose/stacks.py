@@ -64,9 +64,9 @@ def compare(view: JobView, answers: Sequence[NodeAnswer]) -> Comparison:
         return Comparison(_of_all(ranks), [], notes)
     behind = _behind(alive)
     apart, waiting, collective = _parted(alive, behind, explained=bool(stopped))
-    odd = [one for one in ranks if one in stopped or one in apart]
+    odd = [*stopped, *apart]
     if not odd:
-        return Comparison(_of_all(ranks), [], notes)
+        return Comparison(_of_all(ranks) + _still_moving(alive), [], notes)
     named = [
         NamedRank(
             one.evidence.replica, one.node, one.evidence.attempt, _text(one, behind.get(one.name, ""), collective)
@@ -74,9 +74,12 @@ def compare(view: JobView, answers: Sequence[NodeAnswer]) -> Comparison:
         for one in odd
     ]
     sentence = short_list([one.text for one in named], 4, "; ") + _others(ranks, odd, waiting, collective)
-    if all(one.evidence.moved for one in alive):
-        sentence += "; every rank moved between two looks, so the job may be at work"
-    return Comparison(sentence, named, notes)
+    return Comparison(sentence + _still_moving(alive), named, notes)
+
+
+def _still_moving(alive: Sequence[ComparedRank]) -> str:
+    moves = all(one.evidence.moved for one in alive)
+    return "; every rank moved between two looks, so the job may be at work" if moves else ""
 
 
 def _ranks(view: JobView, answers: Sequence[NodeAnswer]) -> list[ComparedRank]:
@@ -142,7 +145,7 @@ def _parted(
     groups = _groups(alive)
     if behind:
         apart = [one for one in alive if one.name in behind]
-    elif len(groups) == 1 or (explained and any(map(is_collective, _common(alive)))):
+    elif len(groups) == 1 or (explained and (not _common(alive) or any(map(is_collective, _common(alive))))):
         apart = []
     else:
         apart = _elsewhere(alive, groups)
@@ -230,7 +233,7 @@ def _text(one: ComparedRank, behind: Mapping[str, str], collective: str) -> str:
         return f"{one.name} {place}"
     if one.name in behind:
         return f"{one.name} {behind[one.name]}: it {place}"
-    return f"{one.name} is not in {'the collective' if collective else 'the place of the others'}: it {place}"
+    return f"{one.name} is not {'in the collective' if collective else 'where the others wait'}: it {place}"
 
 
 def _others(
