@@ -36,7 +36,7 @@ hold = "400m"
 work_cpu = 0.01
 cores = 0.002
 """
-"""Ten minutes of a hang become two and a half seconds. On a busy machine the ranks get little of the CPU to work with."""
+"""Ten minutes of a hang become two and a half seconds. On a busy machine the ranks get little of the CPU."""
 
 
 @pytest.fixture(scope="module")

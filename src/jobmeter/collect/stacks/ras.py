@@ -9,7 +9,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import zip_longest
 
 from jobmeter.collect import files
 from jobmeter.collect.stacks.python import clipped
@@ -52,8 +53,8 @@ def parse_report(text: str) -> list[str]:
     """Return the entries of the sections of errors and warnings, each as one line; the form may change by version."""
     found: list[str] = []
     inside = False
-    for line, following in _pairs(text.splitlines()):
-        stripped = line.strip()
+    lines = [line.strip() for line in text.splitlines()]
+    for stripped, following in zip_longest(lines, lines[1:], fillvalue=""):
         if following.startswith("=="):
             inside = stripped in _SECTIONS
         elif inside and stripped and not stripped.startswith("=="):
@@ -63,11 +64,6 @@ def parse_report(text: str) -> list[str]:
                 separator = ": " if _HEADING.match(found[-1]) else "; "
                 found[-1] += separator + stripped
     return [clipped(one) for one in found[:MOST_NOTES]]
-
-
-def _pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield each line with the next one."""
-    return zip(lines, [*(line.strip() for line in lines[1:]), ""], strict=True)
 
 
 def _place(address: str) -> tuple[str | None, int]:

@@ -39,7 +39,8 @@ def progress_of(dump: object) -> list[GroupProgress]:
         return []
     configs = _mapping(dump.get("pg_config"))
     operations: dict[str, tuple[str, str]] = {}
-    for entry in dump.get("entries") or ():
+    entries = dump.get("entries")
+    for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, Mapping):
             operations[str(entry.get("pg_id"))] = _group_of(entry), str(entry.get("profiling_name") or "")
     found = []
