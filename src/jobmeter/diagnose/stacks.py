@@ -68,10 +68,7 @@ def compare(view: JobView, answers: Sequence[NodeAnswer]) -> Comparison:
     if not odd:
         return Comparison(_of_all(ranks) + _still_moving(alive), [], notes)
     named = [
-        NamedRank(
-            one.evidence.replica, one.node, one.evidence.attempt, _text(one, behind.get(one.name, ""), collective)
-        )
-        for one in odd
+        NamedRank(one.evidence.replica, one.node, one.evidence.attempt, _text(one, behind, collective)) for one in odd
     ]
     sentence = short_list([one.text for one in named], 4, "; ") + _others(ranks, odd, waiting, collective)
     return Comparison(sentence + _still_moving(alive), named, notes)
@@ -98,6 +95,7 @@ def _ranks(view: JobView, answers: Sequence[NodeAnswer]) -> list[ComparedRank]:
     counts: dict[str, int] = {}
     for _, rank in found:
         counts[rank.replica] = counts.get(rank.replica, 0) + 1
+    found.sort(key=lambda one: (len(one[1].replica), one[1].replica, -1 if one[1].rank is None else one[1].rank))
     return [
         ComparedRank(_name(rank, node, several=counts[rank.replica] > 1), node, rank, tuple(reversed(rank.main)))
         for node, rank in found
