@@ -102,9 +102,16 @@ def test_a_program_on_the_side_has_its_bounds():
 # The kernel
 
 
+def state_of(pid, *more):
+    state = kernel_state(pid, *more)
+    assert state is not None
+    return state
+
+
 def test_the_state_of_a_real_process():
     with sleeper() as process:
-        state = wait_until(lambda: (found := kernel_state(process.pid)).state == "S" and found)
+        wait_until(lambda: state_of(process.pid).state == "S")
+        state = state_of(process.pid)
         assert state.wait or state.missing
     assert kernel_state(process.pid) is None
 
@@ -116,7 +123,7 @@ def test_a_made_up_process_that_reads_a_pipe_and_hides_its_stack(tmp_path):
     (folder / "stat").write_text("7 (a) b) D 1 " + " ".join(["0"] * 48))
     (folder / "syscall").write_text("0 0x5 0x0\n" if os.uname().machine == "x86_64" else "63 0x5 0x0\n")
     (folder / "wchan").write_text("pipe_read")
-    state = kernel_state(7, str(tmp_path))
+    state = state_of(7, str(tmp_path))
     assert (state.state, state.call, state.target, state.wait) == ("D", "read", "pipe:[1234]", "pipe_read")
     assert len(state.missing) == 1
     assert "CAP_SYS_ADMIN" in state.missing[0]
@@ -360,7 +367,12 @@ def test_no_rank_no_evidence_and_not_too_often(monkeypatch):
     assert collector([]).collect("j") is None
     calls = []
     with sleeper() as one:
-        found = StackCollector(lambda job: calls.append(job) or [process(one.pid)], between=0.0)
+
+        def processes(job):
+            calls.append(job)
+            return [process(one.pid)]
+
+        found = StackCollector(processes, between=0.0)
         assert found.collect("j") == found.collect("j")
     assert calls == ["j"]
 

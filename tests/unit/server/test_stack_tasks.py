@@ -131,7 +131,7 @@ def test_who_may_request(server):
     assert request(server, server.key("writer", "theirs")).status == 404
     share = issue(server.application.services.vault, "default", "j", server.clock.now_ms(), 3_600)[0]
     body, headers = {"type": "stacks", "job": "j"}, {"Authorization": f"Bearer {share}"}
-    assert server.call("POST", "/tasks", body, headers=headers).status == 403
+    assert server.call("POST", "/tasks", body, headers=headers).status == 401
     made = request(server, writer)
     assert made.status == 200
     task = made.json()["id"]
@@ -149,7 +149,7 @@ def test_a_request_soon_after_another_one_gets_its_evidence(server):
     assert request(server).json()["id"] != first
 
 
-def test_only_running_jobs_on_known_nodes_have_stacks(server):
+def test_a_job_that_does_not_run_or_has_no_node_is_refused(server):
     assert request(server, job="nobody").status == 404
     assert request(server, job="").json()["error"]["field"] == "job"
     server.ingest(records({"jobs": [{"job_id": "nowhere", "state": "Running", "start": 1, "replicas": ["worker-0"]}]}))
