@@ -115,3 +115,44 @@ def test_a_hang_has_its_evidence_collected_by_itself(server, tmp_path):
         assert [str(task.type) for task in tasks] == ["stacks"], "the evidence is collected once"
         events = json.loads(start("events", job, "--json", **server.environment).out)
         assert {event["replica"] for event in events if event["reason"] == "StackEvidence"} == {"", f"worker-{BAD}"}
+
+
+@contextmanager
+def measured_by_agent(server, folder: Path):
+    """A job of three ranks that a program started by itself, on a node with an agent; its id."""
+    job, port_file = "ranks-of-an-agent", folder / "port"
+    url, key = server.environment["JOBMETER_SERVER"], server.environment["JOBMETER_KEY"]
+    agent = [sys.executable, "-m", "jobmeter", "agent", "--server", url, "--key", key, "--interval", "1s"]
+    agent += ["--spool", str(folder / "spool"), "--node", "node-of-ranks", "--no-kernel-log", "--no-journal"]
+    command = [sys.executable, ranks.__file__, str(port_file), "sleep", "1", "5"]
+    tags = {"JOBMETER_JOB_ID": job, "WORLD_SIZE": "3"}
+    started = [
+        subprocess.Popen(command, env={**os.environ, **tags, "JOBMETER_REPLICA": f"worker-{at}", "RANK": str(at)})
+        for at in range(3)
+    ]
+    started.append(subprocess.Popen(agent, env={**os.environ, **server.environment}, stderr=subprocess.DEVNULL))
+    try:
+        wait_until(port_file.with_suffix(".fault").exists)
+        wait_until(lambda: is_known(server, job))
+        yield job
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def is_known(server, job):
+    shown = start("show", job, "--json", **server.environment)
+    return shown.status == 0 and len(json.loads(shown.out)["replicas"]) == 3
+
+
+def test_an_agent_collects_for_the_jobs_that_it_measures(server, tmp_path):
+    with measured_by_agent(server, tmp_path) as job:
+
+        def message():
+            task = json.loads(diagnose(server, job, "--stacks", "--json"))
+            return task["message"] if re.search(WHERE["sleep"], task["message"]) else ""
+
+        found = wait_until(message)
+        assert found.startswith("worker-1 (node-of-ranks, pid ")
+        assert "worker-0, worker-2 wait in `all_reduce`" in found
