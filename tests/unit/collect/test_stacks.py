@@ -17,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.waiting import wait_until
 
-from jobmeter.collect.base import Owner
+from jobmeter.client.transport import Response
+from jobmeter.collect.base import Owner, Place
+from jobmeter.collect.checks.poll import CheckPoller
 from jobmeter.collect.discover.member import Member, Process, Source
 from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
 from jobmeter.collect.stacks import collect, python, ras, recorder
@@ -299,7 +301,15 @@ def test_an_old_dump_does_not_answer_a_request(tmp_path, monkeypatch):
     variables = {recorder.PIPE: f"{tmp_path}/pipe_", recorder.FILES[1]: f"{tmp_path}/fr_"}
     groups, problem = recorder.read_dump(OWN, 3, variables, 2_000.0)
     assert groups == []
-    assert "did not write one" in problem
+    assert "wrote none when its pipe requested one" in problem
+
+
+def test_a_dump_of_an_earlier_process_does_not_count(tmp_path):
+    (tmp_path / "fr_3").write_bytes(pickle.dumps(dump()))
+    variables = {recorder.FILES[1]: f"{tmp_path}/fr_"}
+    assert recorder.read_dump(OWN, 3, variables, 0.0) == ([PROGRESS], "")
+    os.utime(tmp_path / "fr_3", (1_000, 1_000))
+    assert recorder.read_dump(OWN, 3, variables, 0.0)[1].endswith("the process wrote none")
 
 
 def test_nothing_is_said_of_a_recorder_that_is_not_set_up():
@@ -375,6 +385,33 @@ def test_no_rank_no_evidence_and_not_too_often(monkeypatch):
         found = StackCollector(processes, between=0.0)
         assert found.collect("j") == found.collect("j")
     assert calls == ["j"]
+
+
+class Server:
+    """Gives the same requests at each poll, and takes the answers."""
+
+    def __init__(self, *requests):
+        self.requests = list(requests)
+        self.bodies = []
+
+    def request(self, method, path, body=None, headers=None):
+        self.bodies.append(json.loads(body))
+        return Response(200, {}, json.dumps({"asks": self.requests}).encode())
+
+
+def test_a_run_answers_requests_for_its_ranks_alone_and_leaves_what_it_does_not_measure(monkeypatch):
+    """Checks of the node are for its agent, also where a server gives them to everybody who polls."""
+    monkeypatch.setattr(collect, "find_py_spy", lambda: None)
+    server = Server({"task": "t1", "checks": ["disks"]}, {"task": "t2", "checks": [], "job": "j"})
+    with sleeper() as one:
+        own = collector([process(one.pid)])
+        poller = CheckPoller(Place("n", project="p"), lambda: server, None, own, 1_000, "j")
+        assert poller.poll_once() == 1
+    first, second = server.bodies
+    assert (first["job"], first["project"], first["answers"]) == ("j", "p", [])
+    assert [answer["task"] for answer in second["answers"]] == ["t2"]
+    none = CheckPoller(Place("n"), lambda: server, None, collector([]), 1_000, "j")
+    assert none.poll_once() == 0
 
 
 def test_the_ranks_and_the_time_of_a_node_are_bounded(monkeypatch):

@@ -89,8 +89,8 @@ class CheckPoller:
         if request.job:
             evidence = self._stacks.collect(request.job)
             return None if evidence is None else {"task": request.task, "stacks": evidence}
-        checks = self._checks.make(request.checks) if self._checks else []
-        return {"task": request.task, "checks": checks}
+        # A server of before gives the checks of its node to `jobmeter run`, too: they are for the agent there.
+        return {"task": request.task, "checks": self._checks.make(request.checks)} if self._checks else None
 
     def _poll(self, answers: list[dict[str, object]]) -> list[NodeRequest]:
         path = f"{API}/nodes/{quote(self._place.node, safe='')}/checks"

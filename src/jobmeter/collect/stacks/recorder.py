@@ -7,12 +7,13 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import msgspec
 
-from jobmeter.collect.process.stat import real_user
+from jobmeter.collect import files
+from jobmeter.collect.process.stat import read_stat, real_user
 from jobmeter.collect.stacks.child import run_aside
 from jobmeter.collect.stacks.python import clipped
 from jobmeter.model.stacks import GroupProgress
@@ -50,14 +51,17 @@ def read_dump(
 ) -> tuple[list[GroupProgress], str]:
     """Return the progress in each process group, and why there is none; both empty where no recorder is set up.
 
-    A dump that was requested at ``requested`` (seconds since the epoch) is waited for; without one an earlier dump
-    counts.
+    A dump that was requested at ``requested`` (seconds since the epoch) is waited for. Without a pipe to request one, a
+    dump that the process wrote by itself counts.
     """
     if not any(variables.get(name) for name in VARIABLES):
         return [], ""
     stem = next((variables[name] for name in FILES if variables.get(name)), _DEFAULT_FILE)
     try:
-        descriptor = _newest(proc_root, pid, f"{stem}{rank}", requested if variables.get(PIPE) else 0.0)
+        if variables.get(PIPE):
+            descriptor = _newest(proc_root, pid, f"{stem}{rank}", requested, requested + _WAIT)
+        else:
+            descriptor = _newest(proc_root, pid, f"{stem}{rank}", _began(proc_root, pid), 0.0)
         try:
             return _parsed(descriptor), ""
         finally:
@@ -67,9 +71,15 @@ def read_dump(
         return [], clipped(f"no dump of PyTorch's flight recorder in {stem}{rank}: {text}")
 
 
-def _newest(proc_root: str, pid: int, path: str, requested: float) -> int:
-    """Return a descriptor of the dump, once the file was written after the request."""
-    end = time.monotonic() + _WAIT
+def _began(proc_root: str, pid: int) -> float:
+    """Return when a process began, in seconds since the epoch; 0 where that is unknown."""
+    found = read_stat(proc_root, pid)
+    booted = (files.read_pairs(f"{proc_root}/stat") or {}).get(b"btime")
+    return 0.0 if found is None or booted is None else booted + found.key.start / os.sysconf("SC_CLK_TCK")
+
+
+def _newest(proc_root: str, pid: int, path: str, since: float, until: float) -> int:
+    """Return a descriptor of the dump, once the file was written after ``since``; it is waited for until ``until``."""
     while True:
         try:
             descriptor = _open(proc_root, pid, path, _READ, stat.S_ISREG)
@@ -80,16 +90,18 @@ def _newest(proc_root: str, pid: int, path: str, requested: float) -> int:
             if found.st_size > MOST_FILE_BYTES:
                 os.close(descriptor)
                 raise RecorderError(f"it has more than {MOST_FILE_BYTES} bytes")
-            if found.st_mtime >= requested and found.st_size:
-                return descriptor
+            if found.st_mtime >= since and found.st_size:
+                time.sleep(_POLL)
+                if os.fstat(descriptor).st_size == found.st_size:  # it is not being written any more
+                    return descriptor
             os.close(descriptor)
-        if time.monotonic() >= end or not requested:
-            why = "the process did not write one when asked through its pipe" if requested else "there is none"
+        if time.time() >= until:  # noqa: TID251 - compared with the times of files
+            why = "the process wrote none when its pipe requested one" if until else "the process wrote none"
             raise RecorderError(why)
         time.sleep(_POLL)
 
 
-def _open(proc_root: str, pid: int, path: str, flags: int, is_kind: "object") -> int:
+def _open(proc_root: str, pid: int, path: str, flags: int, is_kind: Callable[[int], bool]) -> int:
     """Open a file that a process names. Raises RecorderError for one that is not of its user, or of another kind.
 
     The name comes from the environment of the job: with this check it opens nothing that its user does not own.
@@ -99,7 +111,7 @@ def _open(proc_root: str, pid: int, path: str, flags: int, is_kind: "object") ->
     whole = f"{proc_root}/{pid}/root{path}"
     descriptor = os.open(whole, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
     found = os.fstat(descriptor)
-    if not is_kind(found.st_mode) or found.st_uid != real_user(proc_root, pid):  # type: ignore[operator]
+    if not is_kind(found.st_mode) or found.st_uid != real_user(proc_root, pid):
         os.close(descriptor)
         raise RecorderError("it is not a file of the job's user")
     return descriptor
