@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import PurePosixPath
 
-from jobmeter.model.stacks import Frame, RankEvidence
+from jobmeter.model.stacks import SELECT_OF_NOTHING, Frame, RankEvidence
 
 _COLLECTIVE = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:^|_)(?:gloo|nccl|hccl|rccl)|"
@@ -20,6 +20,7 @@ _NETWORK_CALLS = frozenset(
 )
 _TRANSFERS = frozenset({"read", "readv", "write", "writev"})
 _BY_CALL = {
+    SELECT_OF_NOTHING: "sleeps",
     "nanosleep": "sleeps",
     "clock_nanosleep": "sleeps",
     "futex": "waits for a lock",

@@ -9,6 +9,9 @@ LONGEST_TEXT = 512
 MOST_BYTES = 2 * 1024 * 1024
 """Bytes of the evidence of one node, encoded."""
 
+SELECT_OF_NOTHING = "select of no file"
+"""The system call of a process that sleeps by select or poll, as Python did before 3.11."""
+
 STACK_RULES = frozenset({"hang_hw", "hang_log", "rank_lost", "nccl_timeout"})
 """Rules about jobs that stand still: a finding of one requests evidence, and is explained by the evidence."""
 

@@ -25,9 +25,17 @@ from jobmeter.collect.process.stat import Key, ProcessStat, read_stat
 from jobmeter.collect.stacks import collect, python, ras, recorder
 from jobmeter.collect.stacks.child import run_aside
 from jobmeter.collect.stacks.collect import GoneRank, StackCollector
-from jobmeter.collect.stacks.kernel import kernel_state
+from jobmeter.collect.stacks.kernel import NO_CALL, kernel_state
 from jobmeter.collect.stacks.unpickle import PlainUnpickler, progress_of
-from jobmeter.model.stacks import MOST_FRAMES, MOST_RANKS, MOST_THREADS, GroupProgress, NodeEvidence, is_bounded
+from jobmeter.model.stacks import (
+    MOST_FRAMES,
+    MOST_RANKS,
+    MOST_THREADS,
+    SELECT_OF_NOTHING,
+    GroupProgress,
+    NodeEvidence,
+    is_bounded,
+)
 
 RECORDED = Path(__file__).parent / "recorded"
 OWN = os.getpid()
@@ -97,7 +105,7 @@ def test_a_program_on_the_side_has_its_bounds():
     endless = run_aside(["yes"], 600.0, 1_000)
     assert endless.problem == "more than 1000 bytes of output"
     assert len(endless.out) == 1_000
-    nice = run_aside([sys.executable, "-c", "import time, os; time.sleep(0.3); print(os.nice(0))"], 600.0, 1_000)
+    nice = run_aside([sys.executable, "-c", "import os\nwhile os.nice(0) < 19: pass\nprint(os.nice(0))"], 600.0, 1_000)
     assert nice.out.strip() == b"19"
 
 
@@ -116,6 +124,17 @@ def test_the_state_of_a_real_process():
         state = state_of(process.pid)
         assert state.wait or state.missing
     assert kernel_state(process.pid) is None
+
+
+def test_a_process_that_sleeps_by_select():
+    code = "import select; select.select([], [], [], 600)"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            wait_until(
+                lambda: state_of(process.pid).call == SELECT_OF_NOTHING or NO_CALL in state_of(process.pid).missing
+            )
+        finally:
+            process.kill()
 
 
 def test_a_made_up_process_that_reads_a_pipe_and_hides_its_stack(tmp_path):

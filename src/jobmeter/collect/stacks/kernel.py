@@ -7,6 +7,7 @@ from typing import NamedTuple
 from jobmeter.collect import files
 from jobmeter.collect.process.stat import read_stat
 from jobmeter.collect.stacks.python import clipped
+from jobmeter.model.stacks import SELECT_OF_NOTHING
 
 _MOST_CALLS = 16
 _ENTRY = re.compile(r"^\[<[0-9a-fx]+>\] ([^+\s]+)", re.MULTILINE)
@@ -76,6 +77,9 @@ def _system_call(folder: str) -> tuple[str, str]:
     number = int(words[0])
     name = _CALLS.get(number, f"system call {number}")
     target = ""
+    counted = {"select": 1, "pselect6": 1, "poll": 2, "ppoll": 2}.get(name)
+    if counted and len(words) > counted and int(words[counted], 16) == 0:
+        return SELECT_OF_NOTHING, ""
     if name in _DESCRIPTOR_CALLS and len(words) > 1:
         target = files.link_target(f"{folder}/fd/{int(words[1], 16)}")
     return name, clipped(target)
