@@ -11,8 +11,9 @@ from jobmeter.cli.findings import print_finding
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.options import examples
 from jobmeter.cli.output import cell, console, moment, print_json, state_cell
+from jobmeter.cli.stacks import print_stacks
 from jobmeter.client.api import Api
-from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, Verdict
+from jobmeter.model.task import CheckStatus, DiagnosticTask, NewTask, NodeAnswer, TaskState, TaskType, Verdict
 from jobmeter.model.time import SystemClock, parse_duration
 
 _POLL_SECONDS = 0.5
@@ -33,16 +34,20 @@ _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOW
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Check this node instead; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
 @click.option("--since", default="1h", show_default=True, help="Age of stored data of nodes to include, such as 1h.")
+@click.option("--stacks", is_flag=True, help="Collect where each rank of JOB is now, and compare the ranks.")
 @click.option("--task", metavar="ID", help="Show an earlier diagnostic task.")
 @click.option("--tasks", "listed", is_flag=True, help="List the newest diagnostic tasks.")
-@click.option("--json", "as_json", is_flag=True, help="An array of findings; for nodes and tasks the whole task.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="An array of findings; for nodes, stacks and tasks the whole task."
+)
 @local.connection_options
-def command(
+def command(  # noqa: PLR0913 - one for each option
     *,
     job: str | None,
     nodes: Sequence[str],
     cluster: str,
     since: str,
+    stacks: bool,
     task: str | None,
     listed: bool,
     as_json: bool,
@@ -51,10 +56,14 @@ def command(
     """Show the findings of the diagnostic rules about JOB: worst first, with evidence and advice.
 
     With --node the agents of those nodes check them (disks, links, GPUs, clock, waiting processes, memory), and rules
-    evaluate their stored data.
+    evaluate their stored data. With --stacks the agents of the running JOB, or its `jobmeter run`, collect the stacks
+    and states of its ranks, and the answer names the rank that the others wait for. No process is stopped. The key
+    needs the role writer.
     """
     if sum((job is not None, bool(nodes), task is not None, listed)) != 1:
         raise click.UsageError("give one of JOB, --node, --task and --tasks")
+    if stacks and job is None:
+        raise click.UsageError("--stacks needs a JOB")
     if job is None:
         api = connection.open()
         if listed:
@@ -66,6 +75,10 @@ def command(
             _show_task(_check_nodes(api, list(nodes), cluster, connection.project, back_ms), as_json=as_json)
         return
     named = connection.find(job)
+    if stacks:
+        new_task = NewTask(type=TaskType.STACKS, job=named.id, project=named.project)
+        _show_task(_carried_out(named.api, new_task), as_json=as_json)
+        return
     findings = named.api.findings(named.id, named.project)
     if as_json:
         print_json(findings)
@@ -78,9 +91,14 @@ def command(
 
 
 def _check_nodes(api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int) -> DiagnosticTask:
-    """Create a task that checks nodes and wait for its end. Returns its last state if the server does not finish it."""
+    """Create a task that checks nodes and wait for its end; see ``_carried_out``."""
     now_ms = SystemClock().now_ms()
-    task = api.create_task(NewTask(nodes=nodes, cluster=cluster, project=project, start=now_ms - back_ms, end=now_ms))
+    return _carried_out(api, NewTask(nodes=nodes, cluster=cluster, project=project, start=now_ms - back_ms, end=now_ms))
+
+
+def _carried_out(api: Api, new_task: NewTask) -> DiagnosticTask:
+    """Create a task and wait for its end. Return its last state if the server does not finish it."""
+    task = api.create_task(new_task)
     clock, pause = SystemClock(), Event()
     give_up = clock.monotonic() + (task.deadline - task.created + _GRACE_MS) / 1000
     while task.state in {TaskState.WAITING, TaskState.RUNNING} and clock.monotonic() < give_up:
@@ -95,6 +113,9 @@ def _show_task(task: DiagnosticTask, *, as_json: bool) -> None:
         print_json(task)
         return
     out = console()
+    if task.type is TaskType.STACKS:
+        print_stacks(out, task)
+        return
     verdict = f"[{_VERDICTS[task.verdict]}]{task.verdict}[/]" if task.verdict else state_cell(str(task.state))
     out.print(f"[bold]{cell(task.id)}[/]  {verdict}  {cell(task.message)}")
     out.print(f"range {moment(task.start)} to {moment(task.end)} UTC")

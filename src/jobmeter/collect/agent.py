@@ -1,6 +1,6 @@
 """Agent of a node: builds its collectors, its loop and its delivery."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from jobmeter.collect.clock import ClockReporter, SampleClock
 from jobmeter.collect.deliver import Delivery, Requester
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.clusters import SlurmClusters
+from jobmeter.collect.discover.member import Process
 from jobmeter.collect.discover.owners import JobOwners, OwnerReporter
 from jobmeter.collect.discover.report import JobReporter, NodeReporter
 from jobmeter.collect.discover.rules import JobRule
@@ -25,6 +26,7 @@ from jobmeter.collect.pods.jobs import PodJobs
 from jobmeter.collect.pods.poll import PodPoller
 from jobmeter.collect.registry import JobCollectors, host_collectors, job_collectors
 from jobmeter.collect.spool import Spool
+from jobmeter.collect.stacks.collect import StackCollector
 from jobmeter.collect.syslog.make import system_logs
 from jobmeter.collect.syslog.reader import LogSettings
 from jobmeter.collect.worker import Worker
@@ -84,9 +86,9 @@ class Agent:
         ]
         pods = PodJobs(jobs.table.processes, clock.monotonic, state)
         self._pod_poller = PodPoller(place, connect, pods, interval_ms)
-        self._poller = CheckPoller(
-            place, connect, NodeChecks(lambda: jobs.nvidia.devices, lambda: clock.difference), interval_ms
-        )
+        checks = NodeChecks(lambda: jobs.nvidia.devices, lambda: clock.difference)
+        stacks = StackCollector(partial(_processes, jobs, pods))
+        self._poller = CheckPoller(place, connect, checks, stacks, interval_ms)
         refused = self._delivery.refused
         self._loop = Loop(
             _workers(place, jobs, clock, timeout),
@@ -155,3 +157,11 @@ def _owner(jobs: JobCollectors, pods: PodJobs, pid: int) -> Owner | None:
     """Return the job and the replica of a process, None for a process of no job."""
     member = jobs.table.member_of(pid)
     return pods.owner(member.owner) if member else None
+
+
+def _processes(jobs: JobCollectors, pods: PodJobs, job: str) -> Iterator[tuple[Process, Owner]]:
+    """Yield the processes of a job that this agent measures, with their replicas."""
+    for process in jobs.table.processes():
+        owner = None if process.member.measured else pods.owner(process.member.owner)
+        if owner is not None and owner.job == job:
+            yield process, owner

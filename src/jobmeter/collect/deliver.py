@@ -83,6 +83,13 @@ class Delivery:
         self._state = Condition()
         self._thread = Thread(target=self._run, name="delivery", daemon=True)
 
+    @property
+    def requester(self) -> Requester:
+        """The way to the server, once a delivery was begun. Raises UnavailableError before that."""
+        if self._requester is None:
+            raise UnavailableError("no server was found yet")
+        return self._requester
+
     def start(self) -> None:
         """Begin to deliver."""
         self._thread.start()

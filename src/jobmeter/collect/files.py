@@ -39,6 +39,14 @@ def required(*paths: str) -> bytes:
     return text
 
 
+def link_target(path: str) -> str:
+    """Return where a symbolic link leads, empty where it is missing or may not be read."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - as few system calls as possible
+    except OSError:
+        return ""
+
+
 def read_text(path: str) -> str:
     """Return the stripped text of the file; empty if it is missing or not readable."""
     return (read(path) or b"").decode(errors="replace").strip()

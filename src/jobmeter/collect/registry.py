@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jobmeter.collect.base import Collector, Place, RecordSource
+from jobmeter.collect.base import Collector, Owner, Place, RecordSource
 from jobmeter.collect.cgroup.paths import Hierarchies
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.discover.devices import AllocationTracker, Device
-from jobmeter.collect.discover.member import Classifier, Member
+from jobmeter.collect.discover.member import Classifier, Member, Process
 from jobmeter.collect.discover.permitted import DeviceGroups
 from jobmeter.collect.discover.prolog import PrologAllocations
 from jobmeter.collect.discover.table import ProcessTable
@@ -106,6 +106,11 @@ class JobCollectors:
     def device_events(self) -> RecordSource:
         """Events about devices that stop being measured."""
         return self.nvidia.states
+
+    def processes_of(self, job: str) -> list[tuple[Process, Owner]]:
+        """Return the processes of a job, each with its replica."""
+        found = [(process, process.member.owner) for process in self.table.processes()]
+        return [(process, owner) for process, owner in found if owner.job == job]
 
     def devices(self) -> Sequence[Device]:
         """The devices of the node that the collectors found."""

@@ -12,6 +12,7 @@ from jobmeter.diagnose.finding_events import reported_findings, with_reported
 from jobmeter.diagnose.gather import gather
 from jobmeter.diagnose.rank_findings import in_order
 from jobmeter.diagnose.rule import quoted, rules
+from jobmeter.diagnose.stack_findings import with_stacks
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.model.event import FINDING, LEVEL_OF, Event, EventFilter, EventSource, Level
 from jobmeter.model.finding import Finding
@@ -55,7 +56,7 @@ def diagnose(executor: Executor, ref: JobRef, scope: Scope, clock: Clock, thresh
     case = gather(executor, ref, scope, clock, rules())
     running = case.job.state is JobState.RUNNING
     found = with_reported(examine(case, thresholds), reported_findings(case.events), case.span.end_ms, running=running)
-    return Diagnosis(case, in_order(found))
+    return Diagnosis(case, in_order(with_stacks(found, case.events)))
 
 
 def events_of_nodes(executor: Executor, case: Case, scope: Scope) -> list[Event]:

@@ -13,6 +13,8 @@ from jobmeter.model.question import Question
 
 FINDING, FINDING_ENDED = "Finding", "FindingEnded"
 """Reasons of events about findings: when a finding opens, and when it closes."""
+STACK_EVIDENCE = "StackEvidence"
+"""Reason of events about where the ranks of a job are; the events of one comparison have one time."""
 ALLOCATION_MISMATCH = "AllocationMismatch"
 """Reason of an agent's event about a replica that computes on a device that was not allocated to it."""
 GPU_LOST, GPU_BACK, GPU_NOT_PERMITTED = "GpuLost", "GpuBack", "GpuNotPermitted"

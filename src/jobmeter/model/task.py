@@ -1,5 +1,6 @@
 """Diagnostic tasks: their subject, and their result."""
 
+import secrets
 from enum import StrEnum
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from jobmeter.model.event import Event
 from jobmeter.model.finding import Finding
 from jobmeter.model.question import Question
+from jobmeter.model.stacks import NodeEvidence
 
 MAX_NODES = 256
 MAX_LOG_LINES = 10_000
@@ -24,6 +26,8 @@ class TaskType(StrEnum):
     """Log lines given in the task."""
     JOB = "job"
     """A job, by every rule."""
+    STACKS = "stacks"
+    """The ranks of a running job and where each is now. The measuring agents collect the evidence."""
 
 
 class TaskState(StrEnum):
@@ -73,6 +77,8 @@ class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: Verdict = Verdict.UNKNOWN
     text: str = ""
     checks: list[Check] = []
+    stacks: NodeEvidence | None = None
+    """For a task of type ``stacks``: the evidence of the job's ranks on the node."""
 
 
 class GivenLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,8 +92,8 @@ class GivenLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NewTask(msgspec.Struct, Question["DiagnosticTask"], frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Task to create. ``start`` and ``end`` in epoch ms; default: the last hour.
 
-    Type ``node`` needs ``nodes``, optionally with ``cluster``; type ``job`` needs ``job``; type ``logs`` needs
-    ``logs``.
+    Type ``node`` needs ``nodes``, optionally with ``cluster``; types ``job`` and ``stacks`` need ``job``; type ``logs``
+    needs ``logs``.
     """
 
     type: TaskType = TaskType.NODE
@@ -149,6 +155,7 @@ class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
     ids: tuple[str, ...] = ()
     types: frozenset[TaskType] = frozenset()
     labels: frozenset[str] = frozenset()
+    job: str = ""
     states: frozenset[TaskState] = frozenset()
     resource_groups: frozenset[str] = frozenset()
     clusters: frozenset[str] = frozenset()
@@ -157,11 +164,17 @@ class TaskFilter(msgspec.Struct, Question[TaskPage], frozen=True, kw_only=True):
     limit: int = 100
 
 
-class NodeRequest(msgspec.Struct, frozen=True):
-    """Request to an agent: the checks of a task, by name."""
+class NodeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Request to an agent: the checks of a task, by name, or the evidence of the ranks of ``job``."""
 
     task: str
     checks: list[str]
+    job: str = ""
+
+
+def new_task_id() -> str:
+    """Return a random id for a task."""
+    return f"diag-{secrets.token_hex(12)}"
 
 
 CHECKS = ("disks", "links", "gpus", "clock", "tasks", "kernel_log", "memory")

@@ -4,7 +4,7 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.errors import InvalidRequestError, ThrottledError
-from jobmeter.model.task import MOST_OPEN, DiagnosticTask, NodeAnswer, TaskFilter, TaskPage, TaskState
+from jobmeter.model.task import MOST_OPEN, DiagnosticTask, NodeAnswer, TaskFilter, TaskPage, TaskState, TaskType
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.schema import diagnostic_answers, diagnostic_tasks
 from jobmeter.registry.statements import insert, within
@@ -73,20 +73,25 @@ class TaskTable:
             texts = connection.scalars(question).all()
         return [msgspec.json.decode(text, type=DiagnosticTask) for text in texts]
 
-    def waiting_for(self, project: str, cluster: str, node: str, now_ms: int, limit: int) -> list[str]:
+    def waiting_for(
+        self, project: str, cluster: str, node: str, now_ms: int, limit: int, kind: TaskType = TaskType.NODE
+    ) -> list[DiagnosticTask]:
         """Return the tasks that wait for an answer of that node.
 
         A task without a cluster is for nodes of all clusters.
         """
         own = (_answer.project == project, _answer.node == node, _answer.cluster.in_(["", cluster]))
-        question = sa.select(_answer.task).where(*own, _answer.answer.is_(None), _answer.deadline > now_ms)
+        waits = (_answer.answer.is_(None), _answer.deadline > now_ms, _task.type == kind.value)
+        question = sa.select(_task.body).join(diagnostic_answers, _answer.task == _task.id).where(*own, *waits)
         with self._database.read() as connection:
-            return list(connection.scalars(question.order_by(_answer.task).limit(limit)))
+            texts = connection.scalars(question.order_by(_answer.task).limit(limit)).all()
+        return [msgspec.json.decode(text, type=DiagnosticTask) for text in texts]
 
-    def answer(self, project: str, task: str, answer: NodeAnswer) -> bool:
-        """Store a node's first answer. Return False if no answer is requested, or no longer."""
+    def answer(self, project: str, task: str, answer: NodeAnswer, kind: TaskType = TaskType.NODE) -> bool:
+        """Store a node's first answer to a task of a type. Return False if no answer is requested, or no longer."""
         own = (_answer.project == project, _answer.task == task, _answer.node == answer.node)
-        open_ = (_answer.answer.is_(None), _answer.deadline > (answer.time or 0))
+        is_kind = sa.exists().where(_task.id == task, _task.type == kind.value)
+        open_ = (_answer.answer.is_(None), _answer.deadline > (answer.time or 0), is_kind)
         text = msgspec.json.encode(answer).decode()
         with self._database.write(key=project) as connection:
             given = sa.update(diagnostic_answers).where(*own, *open_).values(answer=text)
@@ -139,19 +144,21 @@ def _conditions(connection: sa.Connection, question: TaskFilter) -> list[sa.Colu
         word = sa.case((_task.label == "", _task.type), else_=_task.label)
         conditions.append(word.in_(question.labels))
     if question.clusters:
-        conditions.append(_cluster(connection).in_(question.clusters))
+        conditions.append(_named(connection, "cluster").in_(question.clusters))
+    if question.job:
+        conditions.append(_named(connection, "job") == question.job)
     if question.nodes:
         # Every node of a task has a row there, even if its agent gets no request.
         conditions.append(_task.id.in_(sa.select(_answer.task).where(_answer.node.in_(question.nodes))))
     return conditions
 
 
-def _cluster(connection: sa.Connection) -> sa.ColumnElement[str]:
-    """Return the cluster that a task names, which is in its JSON alone; empty for none."""
+def _named(connection: sa.Connection, field: str) -> sa.ColumnElement[str]:
+    """Return the cluster or job that a task names, which is in its JSON alone; empty for none."""
     if connection.dialect.name == POSTGRESQL:
-        named = sa.cast(_task.body, sa.JSON)["cluster"].as_string()
+        named = sa.cast(_task.body, sa.JSON)[field].as_string()
     else:
-        named = sa.func.json_extract(_task.body, "$.cluster")
+        named = sa.func.json_extract(_task.body, f"$.{field}")
     return sa.func.coalesce(named, "")
 
 

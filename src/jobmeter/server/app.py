@@ -206,7 +206,7 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
     """List the background work. Work that must not run twice takes a lease when servers share a registry."""
     registry, store, clock, settings = services.registry, services.store, services.clock, services.settings
     executor, thresholds = services.executor, services.thresholds
-    running = RunningJobs(executor, registry, thresholds, clock, shared=shared)
+    running = RunningJobs(executor, registry, thresholds, clock, shared=shared, task_seconds=settings.task_seconds)
     services.telemetry.register(partial(finding_metrics, running))
     works: list[Work] = [
         roll_ups(store, clock, services.telemetry),

@@ -17,12 +17,14 @@ from jobmeter.diagnose.running import RUNNING, Evaluation, JobKey, evaluate_runn
 from jobmeter.diagnose.thresholds import Thresholds
 from jobmeter.errors import JobmeterError
 from jobmeter.model.event import Event, EventFilter, EventType
-from jobmeter.model.job import Job, JobFilter, JobState
+from jobmeter.model.job import Job, JobFilter, JobState, JobView
 from jobmeter.model.record import EventRecord, Records
+from jobmeter.model.stacks import STACK_RULES
 from jobmeter.model.time import SECOND, Clock
 from jobmeter.query.execute import Executor
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import accounted
+from jobmeter.server.stacks import request_stacks
 
 _log = logging.getLogger("jobmeter.server")
 
@@ -100,13 +102,18 @@ class RunningJobs:
         others_cpu: Callable[[], float] = lambda: time.process_time() - time.thread_time(),
         *,
         shared: bool = False,
+        task_seconds: int = 60,
     ) -> None:
-        """``others_cpu`` returns the CPU seconds of the process's other threads."""
+        """``others_cpu`` returns the CPU seconds of the process's other threads.
+
+        ``task_seconds`` is the time in which agents have to answer a request for the evidence of a job's ranks.
+        """
         self._executor = executor
         self._registry = registry
         self._thresholds = thresholds
         self._clock = clock
         self._shared = shared
+        self._task_seconds = task_seconds
         self._owner = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._jobs: dict[JobKey, _Watched] = {}
@@ -280,3 +287,12 @@ class RunningJobs:
             raise
         self.figures.opened += len(change.opened)
         self.figures.closed += len(change.closed)
+        if evaluation.view and any(one.rule in STACK_RULES for one in change.opened):
+            self._request_evidence(evaluation.view, now_ms)
+
+    def _request_evidence(self, view: JobView, now_ms: int) -> None:
+        """Have the evidence of the job's ranks collected, once for the findings that opened."""
+        try:
+            request_stacks(self._registry, view, now_ms, self._task_seconds)
+        except JobmeterError as error:
+            _log.info("where the ranks of job %s are is not collected: %s", view.job.id, error.message)

@@ -1,7 +1,6 @@
 """Diagnostic tasks: created, executed, and stored with their findings."""
 
 import logging
-import secrets
 
 from msgspec.structs import replace
 
@@ -25,13 +24,15 @@ from jobmeter.model.task import (
     TaskState,
     TaskType,
     Verdict,
+    new_task_id,
 )
 from jobmeter.model.time import DAY, HOUR, SECOND, Clock
 from jobmeter.query.execute import Executor
-from jobmeter.query.request import JobRef, NodeRef
+from jobmeter.query.request import JobQuestion, JobRef, NodeRef
 from jobmeter.registry.base import Registry
 from jobmeter.server.background import accounted
 from jobmeter.server.services import Services
+from jobmeter.server.stacks import finish_stacks, request_stacks
 
 _log = logging.getLogger("jobmeter.server")
 MOST_ATTEMPTS = 3
@@ -48,6 +49,8 @@ def create_task(services: Services, new_task: NewTask, scope: Scope) -> Diagnost
     now_ms = services.clock.now_ms()
     end = now_ms if new_task.end is None else new_task.end
     start = end - HOUR if new_task.start is None else new_task.start
+    if new_task.type is TaskType.STACKS:
+        return _request_stacks(services, new_task, scope)
     if not 0 <= start < end or end - start > LONGEST_RANGE:
         raise InvalidRequestError("the range must have an end after its start, and at most 31 days", "end")
     project, group, nodes, job = new_task.project or "default", "", [], ""
@@ -65,7 +68,7 @@ def create_task(services: Services, new_task: NewTask, scope: Scope) -> Diagnost
         project = _given_logs(new_task, scope)
         nodes = list(dict.fromkeys(new_task.nodes))
     task = DiagnosticTask(
-        id=f"diag-{secrets.token_hex(12)}",
+        id=new_task_id(),
         type=new_task.type,
         state=TaskState.WAITING,
         project=project,
@@ -82,6 +85,14 @@ def create_task(services: Services, new_task: NewTask, scope: Scope) -> Diagnost
     )
     services.registry.tasks.add(task)
     return task
+
+
+def _request_stacks(services: Services, new_task: NewTask, scope: Scope) -> DiagnosticTask:
+    if not new_task.job:
+        raise InvalidRequestError("a task of type stacks names its job", "job")
+    view = services.executor.run(JobQuestion(JobRef(new_task.job, new_task.project)), scope)
+    seconds = services.settings.task_seconds
+    return request_stacks(services.registry, view, services.clock.now_ms(), seconds)
 
 
 def _nodes(services: Services, new_task: NewTask, scope: Scope) -> list[Node]:
@@ -128,7 +139,7 @@ def find_task(services: Services, task: str, scope: Scope) -> DiagnosticTask:
     if not found:
         raise NotFoundError(f"there is no diagnostic task {task[:64]}", "task", task[:64])
     one = found[0]
-    if one.state is TaskState.RUNNING and one.type is TaskType.NODE:
+    if one.type is TaskType.STACKS or (one.state is TaskState.RUNNING and one.type is TaskType.NODE):
         return replace(one, answers=services.registry.tasks.answers(one.id))
     return one
 
@@ -177,6 +188,8 @@ class Tasks:
 
     def _evaluated(self, task: DiagnosticTask) -> DiagnosticTask:
         now_ms = self._clock.now_ms()
+        if task.type is TaskType.STACKS:
+            return replace(task, looked=True)
         if task.type is TaskType.LOGS:
             findings = evaluate_lines(task, now_ms, self._thresholds)
             return replace(task, looked=True, findings=findings, logs=[])
@@ -191,9 +204,13 @@ class Tasks:
     def _finish(self, task: DiagnosticTask) -> None:
         answers: list[NodeAnswer] = []
         now_ms = self._clock.now_ms()
-        if task.type is TaskType.NODE:
+        if task.type in {TaskType.NODE, TaskType.STACKS}:
             answers = self._registry.tasks.answers(task.id)
             if now_ms < task.deadline and any(answer.time is None for answer in answers):
+                return
+            if task.type is TaskType.STACKS:
+                finished = finish_stacks(self._executor, self._registry, task, answers, now_ms)
+                self._registry.tasks.save(finished)
                 return
             answers = [
                 replace(answer, text="no answer from the agent") if answer.time is None else answer

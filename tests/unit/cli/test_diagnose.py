@@ -45,3 +45,63 @@ def test_an_empty_result_is_reported(server, run):
 
 def test_a_job_that_there_is_not_is_a_failure(server, run):
     assert run("diagnose", "nobody").exit_code == 1
+
+
+TASK = {
+    "id": "diag-1",
+    "type": "stacks",
+    "state": "done",
+    "project": "p",
+    "created": 1_790_000_000_000,
+    "start": 0,
+    "end": 1,
+    "job": "b",
+    "deadline": 1_790_000_060_000,
+    "verdict": "fault",
+    "message": "worker-1 (n1, pid 8) is not in the collective: it sleeps in `load`\nworker-0: no kernel stacks",
+    "answers": [
+        {
+            "node": "n1",
+            "time": 1,
+            "stacks": {
+                "ranks": [
+                    {
+                        "replica": "worker-1",
+                        "rank": 1,
+                        "pid": 8,
+                        "state": "S",
+                        "call": "clock_nanosleep",
+                        "wait": "hrtimer_nanosleep",
+                        "threads": [
+                            {
+                                "id": 8,
+                                "name": "Main\x1b[2J",
+                                "frames": [{"function": "load", "file": "/srv/[bold]data.py", "line": 41}],
+                            }
+                        ],
+                        "groups": [{"group": "0", "description": "default_pg", "enqueued": 7, "completed": 6}],
+                    }
+                ]
+            },
+        }
+    ],
+}
+
+
+def test_the_stacks_of_ranks_are_shown_below_the_sentence(server, run):
+    server.on("/tasks", TASK, "POST")
+    done = run("diagnose", "b", "--stacks", "--project", "p")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "worker-1 (n1, pid 8) is not in the collective: it sleeps in `load`"
+    assert "  note        worker-0: no kernel stacks" in lines
+    assert "worker-1 rank 1 (n1, pid 8) sleeps in `load` ([bold]data.py:41)" in lines
+    assert "  kernel      state S, clock_nanosleep, in hrtimer_nanosleep" in lines
+    assert "    load (/srv/[bold]data.py:41)" in lines
+    assert "\x1b" not in done.stdout
+    assert json.loads(run("diagnose", "b", "--stacks", "--project", "p", "--json").stdout)["verdict"] == "fault"
+
+
+def test_stacks_are_those_of_a_job(run):
+    done = run("diagnose", "--tasks", "--stacks")
+    assert done.exit_code == 2
+    assert "--stacks needs a JOB" in done.stderr

@@ -202,7 +202,12 @@ def put_job(server: Serving, who: Whose, places: list[tuple[str, str]], value: f
 
 def put_tasks(server: Serving, who: Whose, admin: CreatedKey, ids: dict[tuple[str, str], str]) -> None:
     lines = {"instance": f"{MARK}-{who.name}", "lines": ["CUDA error: out of memory"]}
-    tasks = {"type": "node", "nodes": [who.node]}, {"type": "job", "job": who.job}, {"type": "logs", "logs": [lines]}
+    tasks = (
+        {"type": "node", "nodes": [who.node]},
+        {"type": "job", "job": who.job},
+        {"type": "stacks", "job": who.job},
+        {"type": "logs", "logs": [lines]},
+    )
     for at, task in enumerate(tasks, start=1):
         # They are listed by the time of their creation.
         server.clock.time_ms = NOW + 10 * at + EVERYBODY.index(who)

@@ -133,6 +133,19 @@ def test_a_hang_is_open_for_as_long_as_it_lasts_and_is_shown_when_it_is_over(ser
     assert [one["name"] for one in moments] == ["hang_hw"]
 
 
+def test_a_hang_has_its_evidence_collected_once_and_a_full_filesystem_has_not(server):
+    server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
+    stop = NOW + 10 * MINUTE
+    course = Course(server, series(cpu_usage=lambda at: 0.001 if at >= stop else busy(at)), disk(free=lambda _: 1.0))
+    course.go(15 * MINUTE)
+    assert finding_events(server) == [("Finding", "fs_full")]
+    assert server.call("GET", "/tasks").json()["total"] == 0
+    course.go(30 * MINUTE)
+    assert sorted(finding_events(server)) == [("Finding", "fs_full"), ("Finding", "hang_hw")]
+    [task] = server.call("GET", "/tasks").json()["tasks"]
+    assert (task["type"], task["job"], task["nodes"]) == ("stacks", "j1", ["n1"])
+
+
 def test_memory_near_its_limit_and_a_fault_of_a_device_are_reported(server):
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [{"name": "n1"}]})
     course = Course(server, series(cpu_usage=busy, memory_utilization=lambda at: 0.97 if at > NOW else 0.5))

@@ -1,4 +1,4 @@
-"""Poll the server for checks of this node, run them, and send their results."""
+"""Poll the server for requests about this node and its jobs, and send checks and evidence."""
 
 import logging
 from collections.abc import Callable
@@ -11,7 +11,8 @@ from jobmeter.client.transport import API
 from jobmeter.collect.base import Place
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.deliver import Requester
-from jobmeter.errors import JobmeterError, NotFoundError
+from jobmeter.collect.stacks.collect import StackCollector
+from jobmeter.errors import ForbiddenError, JobmeterError, NotFoundError
 from jobmeter.model.task import NodeRequest
 
 _log = logging.getLogger(__name__)
@@ -24,15 +25,26 @@ class _PollAnswer(msgspec.Struct):
 
 
 class CheckPoller:
-    """Thread that polls every interval, 2 s to a minute. It stops if the server has no such endpoint.
+    """Thread that polls every interval, 2 s to a minute. It stops if the server has no such endpoint, or refuses.
 
-    A check whose result was not delivered runs again when the server requests it again.
+    A check whose result was not delivered runs again when the server requests it again. The poller of an agent has
+    ``checks`` and answers for every job that it measures. The poller of ``jobmeter run`` names its own ``job``.
     """
 
-    def __init__(self, place: Place, connect: Callable[[], Requester], checks: NodeChecks, interval_ms: int) -> None:
+    def __init__(
+        self,
+        place: Place,
+        connect: Callable[[], Requester],
+        checks: NodeChecks | None,
+        stacks: StackCollector,
+        interval_ms: int,
+        job: str = "",
+    ) -> None:
         self._place = place
         self._connect = connect
         self._checks = checks
+        self._stacks = stacks
+        self._job = job
         self._seconds = min(max(interval_ms / 1000, _SHORTEST), _LONGEST)
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="checks", daemon=True)
@@ -46,34 +58,44 @@ class CheckPoller:
         self._stopping.set()
 
     def _run(self) -> None:
-        while True:
+        # A short command of `jobmeter run` is over before the first poll.
+        while not self._stopping.wait(self._seconds):
             try:
                 self.poll_once()
-            except NotFoundError:
-                _log.info("the server has no diagnostic checks: polling stopped")
+            except (NotFoundError, ForbiddenError) as error:
+                _log.info("polling for diagnostic checks stopped: %s", error.message)
                 return
             except JobmeterError as error:
                 _log.debug("polling for checks failed: %s", error.message)
             except Exception:  # noqa: BLE001 - the thread has to live
                 _log.exception("checks failed")
-            if self._stopping.wait(self._seconds):
-                return
 
     def poll_once(self) -> int:
-        """Poll once, run the checks and send their results. Returns the number of answered tasks."""
+        """Poll once, answer the requests and send the answers. Return the number of answered tasks."""
         answered = 0
+        done: set[str] = set()
         requests = self._poll([])
         while requests and answered < _MOST:
-            answers: list[dict[str, object]] = [
-                {"task": request.task, "checks": self._checks.make(request.checks)} for request in requests
-            ]
+            answers = [answer for request in requests if (answer := self._answer(request)) is not None]
+            done.update(request.task for request in requests)
             answered += len(answers)
-            done = {request.task for request in requests}
+            if not answers:
+                break
             requests = [request for request in self._poll(answers) if request.task not in done]
         return answered
 
+    def _answer(self, request: NodeRequest) -> dict[str, object] | None:
+        """Return the answer to a request; None where this process does not measure the job that it is about."""
+        if request.job:
+            evidence = self._stacks.collect(request.job)
+            return None if evidence is None else {"task": request.task, "stacks": evidence}
+        # A server of before gives the checks of its node to `jobmeter run`, too: they are for the agent there.
+        return {"task": request.task, "checks": self._checks.make(request.checks)} if self._checks else None
+
     def _poll(self, answers: list[dict[str, object]]) -> list[NodeRequest]:
         path = f"{API}/nodes/{quote(self._place.node, safe='')}/checks"
-        body = msgspec.json.encode({"cluster": self._place.cluster, "answers": answers})
-        answer = self._connect().request("POST", path, body, {"Content-Type": "application/json"})
+        content = {"cluster": self._place.cluster, "project": self._place.project, "job": self._job, "answers": answers}
+        answer = self._connect().request(
+            "POST", path, msgspec.json.encode(content), {"Content-Type": "application/json"}
+        )
         return msgspec.json.decode(answer.body, type=_PollAnswer).requests

@@ -24,6 +24,7 @@ from jobmeter.collect.launch.family import Family
 from jobmeter.collect.launch.figures import Figures
 from jobmeter.collect.launch.plan import Plan
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife
+from jobmeter.collect.launch.requests import run_poller
 from jobmeter.collect.launch.result import Result, counted_by
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
@@ -116,7 +117,10 @@ class Attachment:
         with _leaving() as signals:
             ticking.start()
             self._delivery.start()
+            poller = run_poller(self._place, self._plan.job, self._delivery, self._collectors, interval_ms)
+            poller.start()
             self._wait(signals)
+            poller.stop()
             stop.set()
             ticking.join(timeout=10.0)
             last = loop.tick(force=True) or self._clock.now_ms()

@@ -26,6 +26,7 @@ from jobmeter.collect.launch.memory import OomWatch
 from jobmeter.collect.launch.output import Output
 from jobmeter.collect.launch.plan import Plan, environments
 from jobmeter.collect.launch.records import JobRecorder, ReplicaLife, end_state, exit_status
+from jobmeter.collect.launch.requests import run_poller
 from jobmeter.collect.launch.result import Result, counted_by
 from jobmeter.collect.loop import Loop
 from jobmeter.collect.outbox import Outbox
@@ -34,6 +35,7 @@ from jobmeter.collect.process.stat import Key, read_high_water, read_io, read_st
 from jobmeter.collect.process.surroundings import own_limits
 from jobmeter.collect.registry import job_collectors
 from jobmeter.collect.spool import Spool
+from jobmeter.collect.stacks.collect import GoneRank
 from jobmeter.collect.worker import Worker
 from jobmeter.errors import JobmeterError
 from jobmeter.model.record import Records
@@ -296,14 +298,26 @@ class Session:
         ticking = Thread(target=self._tick, args=(loop, stop, interval_ms), name="loop", daemon=True)
         guard("measuring", ticking.start, None)
         guard("delivering", self._delivery.start, None)
+        poller = run_poller(
+            self._place, self._plan.job, self._delivery, self._collectors, interval_ms, self._gone_ranks
+        )
+        guard("polling for requests", poller.start, None)
         while self._children.running:
             for ended in self._children.wait(1.0, self._read_final_stat):
                 self._ended(ended)
         guard("passing on output", self._finish_output, None)
+        poller.stop()
         stop.set()
         guard("measuring", lambda: ticking.join(timeout=10.0), None)
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
+
+    def _gone_ranks(self) -> list[GoneRank]:
+        return [
+            GoneRank(root.member.owner, root.life.rank, pid, root.life.exit_code)
+            for pid, root in list(self._roots.items())
+            if root.life.exit_code is not None
+        ]
 
     def _tick(self, loop: Loop | None, stop: Event, interval_ms: int) -> None:
         if loop:

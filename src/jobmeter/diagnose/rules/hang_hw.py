@@ -165,7 +165,7 @@ def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
 RULE = Rule(
     name="hang_hw",
     sees="Replicas that worked before move no data and use no CPU, or spin, and their devices stay at one level.",
-    advice="Dump the stacks of a process (py-spy dump --pid PID, /proc/PID/stack): a lock, a collective, a dead mount.",
+    advice="Look where each rank is (jobmeter diagnose JOB --stacks): a lock, a collective, a dead mount.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     find=find,
     metrics=tuple(metric for metrics in _KINDS.values() for metric in metrics),

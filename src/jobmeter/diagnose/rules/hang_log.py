@@ -24,7 +24,7 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:
 RULE = Rule(
     name="hang_log",
     sees="No replica writes anything for long, in a job that did write.",
-    advice="Look at what the processes wait for (py-spy dump, /proc/PID/stack); see hang_hw.",
+    advice="Look where each rank is (jobmeter diagnose JOB --stacks); see hang_hw.",
     source="https://help.aliyun.com/zh/pai/user-guide/aimaster-elastic-automatic-fault-tolerance-engine",
     find=find,
     waits=True,

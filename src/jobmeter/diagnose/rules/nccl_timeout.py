@@ -7,7 +7,8 @@ from jobmeter.model.finding import Severity
 RULE = Cause(
     name="nccl_timeout",
     sees="A collective operation waited for a rank that did not come.",
-    advice="Look for the rank that failed first or hangs; if there is none, at the network between the nodes.",
+    advice="Look for the rank that failed first or hangs (jobmeter diagnose JOB --stacks, while the job runs); "
+    "if there is none, at the network between the nodes.",
     lines=(
         "Watchdog caught collective operation timeout",
         r"NCCL[^\n]{0,80}(?:timed? ?out|timeout)",
@@ -37,4 +38,5 @@ RULE = Cause(
     weight=Weight.CONSEQUENCE,
     severity=Severity.WARNING,
     confidence=0.85,
+    running=True,
 ).rule

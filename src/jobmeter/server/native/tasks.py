@@ -4,7 +4,8 @@ import msgspec
 
 from jobmeter.access.decide import write_project
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.series import check_name
+from jobmeter.model.series import check_job_id, check_name
+from jobmeter.model.stacks import MOST_BYTES, NodeEvidence, is_bounded
 from jobmeter.model.task import (
     CHECKS,
     Check,
@@ -27,16 +28,22 @@ _MOST_REQUESTS, _MOST_CHECKS, _LONGEST = 8, 64, 4_096
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """Results of an agent's checks for a task."""
+    """Results of an agent's checks for a task, or its evidence of a job's ranks."""
 
     task: str
-    checks: list[Check]
+    checks: list[Check] = []
+    stacks: NodeEvidence | None = None
 
 
 class AgentReport(msgspec.Struct, frozen=True):
-    """Answers of an agent; ``cluster`` is the cluster of its node."""
+    """Answers of an agent; ``cluster`` is the cluster of its node.
+
+    ``jobmeter run`` sets ``job``: it measures this job alone, in ``project``.
+    """
 
     cluster: str = ""
+    project: str = ""
+    job: str = ""
     answers: list[Answered] = []
 
 
@@ -82,18 +89,32 @@ def _report(context: CallContext) -> AgentRequests:
     if report.cluster:
         check_name(report.cluster, "cluster")
     project, table, now_ms = (
-        write_project(context.principal),
+        write_project(context.principal, report.project or None),
         context.services.registry.tasks,
         context.services.clock.now_ms(),
     )
+    if report.job:
+        check_job_id(report.job)
     for answered in report.answers:
         if len(answered.checks) > _MOST_CHECKS or any(len(one.text) > _LONGEST for one in answered.checks):
             raise LimitExceededError(f"an answer has at most {_MOST_CHECKS} checks of short text", "answers.checks")
-        verdict = verdict_of(answered.checks)
-        answer = NodeAnswer(node=node, cluster=report.cluster, time=now_ms, verdict=verdict, checks=answered.checks)
-        table.answer(project, answered.task, answer)
-    tasks = table.waiting_for(project, report.cluster, node, now_ms, _MOST_REQUESTS)
-    return AgentRequests([NodeRequest(task, list(CHECKS)) for task in tasks])
+        if answered.stacks and not is_bounded(answered.stacks):
+            raise LimitExceededError(f"the evidence of a node has at most {MOST_BYTES} bytes", "answers.stacks")
+        answer = NodeAnswer(
+            node=node,
+            cluster=report.cluster,
+            time=now_ms,
+            verdict=verdict_of(answered.checks),
+            checks=answered.checks,
+            stacks=answered.stacks,
+        )
+        kind = TaskType.STACKS if answered.stacks else TaskType.NODE
+        table.answer(project, answered.task, answer, kind)
+    place = (project, report.cluster, node, now_ms, _MOST_REQUESTS)
+    checks = [] if report.job else table.waiting_for(*place)
+    stacks = [one for one in table.waiting_for(*place, TaskType.STACKS) if report.job in {"", one.job}]
+    asks = [NodeRequest(task.id, list(CHECKS)) for task in checks]
+    return AgentRequests(asks + [NodeRequest(task.id, [], task.job) for task in stacks])
 
 
 def verdict_of(checks: list[Check]) -> Verdict:
@@ -118,8 +139,10 @@ ENDPOINTS = tagged(
         details=(
             "Type `node`: the agents of the nodes run their checks at their next request, and rules evaluate the "
             "stored samples, events and kernel log lines of the range (default: the last hour). "
-            "Type `job`: every rule evaluates the job. Type `logs`: the rules about logs evaluate the lines given "
-            "along. "
+            "Type `job`: every rule evaluates the job. Type `stacks`: the agents that measure the running job collect "
+            "where each of its ranks is (stacks, states of processes, reports of NCCL and PyTorch), and the ranks are "
+            "compared; a request within 20 s of another one gets the evidence of that one. Type `logs`: the rules "
+            "about logs evaluate the lines given along. "
             f"{_TEXT} A task outlives a restart of the server."
         ),
         body=NewTask,
@@ -133,7 +156,7 @@ ENDPOINTS = tagged(
         "jobs:read",
         _list,
         queries=(
-            Query("type", "Only these: node, job, logs.", many=True),
+            Query("type", "Only these: node, job, logs, stacks.", many=True),
             Query("state", "Only these: waiting, running, done, interrupted.", many=True),
             Query("after", "The id of the previous page's last task."),
             Query("limit", f"Tasks in the answer, 1 to {MAX_PAGE}. Default: 20.", type="integer"),
@@ -147,8 +170,8 @@ ENDPOINTS = tagged(
         "ingest:write",
         _report,
         details=(
-            f"Called by agents. The checks are {', '.join(CHECKS)}, all of which only read. The first answer "
-            "of a node to a task before its deadline counts."
+            f"Called by agents. The checks are {', '.join(CHECKS)}, all of which only read. A request with a `job` "
+            "is for the evidence of its ranks. The first answer of a node to a task before its deadline counts."
         ),
         body=AgentReport,
         example={"cluster": "", "answers": []},

@@ -1,0 +1,129 @@
+"""Dumps of PyTorch's flight recorder: requested through its pipe, read by a program of its own with limits.
+
+See https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
+"""
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from jobmeter.collect import files
+from jobmeter.collect.process.stat import read_stat, real_user
+from jobmeter.collect.stacks.child import run_aside
+from jobmeter.collect.stacks.python import clipped
+from jobmeter.model.stacks import GroupProgress
+
+PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+VARIABLES = (PIPE, *FILES)
+_DEFAULT_FILE = "/tmp/nccl_trace_rank_"  # noqa: S108 - where PyTorch writes by default
+MOST_FILE_BYTES = 64 * 1024 * 1024
+_MOST_OUTPUT = 256 * 1024
+_SECONDS = 10.0
+_WAIT, _POLL = 4.0, 0.1
+_READ, _PIPE = os.O_RDONLY | os.O_NONBLOCK, os.O_WRONLY | os.O_NONBLOCK
+
+
+class RecorderError(Exception):
+    """The flight recorder's dump could not be had; the message says why."""
+
+
+def request_dump(pid: int, rank: int, variables: Mapping[str, str], proc_root: str = "/proc") -> None:
+    """Write to the pipe of a rank's flight recorder, where there is one: PyTorch then writes its dump."""
+    stem = variables.get(PIPE)
+    if not stem:
+        return
+    with suppress(OSError, RecorderError):
+        pipe = _open(proc_root, pid, f"{stem}{rank}.pipe", _PIPE, stat.S_ISFIFO)
+        try:
+            os.write(pipe, b"1\n")
+        finally:
+            os.close(pipe)
+
+
+def read_dump(
+    pid: int, rank: int, variables: Mapping[str, str], requested: float, proc_root: str = "/proc"
+) -> tuple[list[GroupProgress], str]:
+    """Return the progress in each process group, and why there is none; both empty where no recorder is set up.
+
+    A dump that was requested at ``requested`` (seconds since the epoch) is waited for. Without a pipe to request one, a
+    dump that the process wrote by itself counts.
+    """
+    if not any(variables.get(name) for name in VARIABLES):
+        return [], ""
+    stem = next((variables[name] for name in FILES if variables.get(name)), _DEFAULT_FILE)
+    try:
+        if variables.get(PIPE):
+            descriptor = _newest(proc_root, pid, f"{stem}{rank}", requested, requested + _WAIT)
+        else:
+            descriptor = _newest(proc_root, pid, f"{stem}{rank}", _began(proc_root, pid), 0.0)
+        try:
+            return _parsed(descriptor), ""
+        finally:
+            os.close(descriptor)
+    except (OSError, RecorderError) as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else error
+        return [], clipped(f"no dump of PyTorch's flight recorder in {stem}{rank}: {text}")
+
+
+def _began(proc_root: str, pid: int) -> float:
+    """Return when a process began, in seconds since the epoch; 0 where that is unknown."""
+    found = read_stat(proc_root, pid)
+    booted = (files.read_pairs(f"{proc_root}/stat") or {}).get(b"btime")
+    return 0.0 if found is None or booted is None else booted + found.key.start / os.sysconf("SC_CLK_TCK")
+
+
+def _newest(proc_root: str, pid: int, path: str, since: float, until: float) -> int:
+    """Return a descriptor of the dump, once the file was written after ``since``; it is waited for until ``until``."""
+    while True:
+        try:
+            descriptor = _open(proc_root, pid, path, _READ, stat.S_ISREG)
+        except FileNotFoundError:
+            descriptor = -1
+        if descriptor >= 0:
+            found = os.fstat(descriptor)
+            if found.st_size > MOST_FILE_BYTES:
+                os.close(descriptor)
+                raise RecorderError(f"it has more than {MOST_FILE_BYTES} bytes")
+            if found.st_mtime >= since and found.st_size:
+                time.sleep(_POLL)
+                if os.fstat(descriptor).st_size == found.st_size:  # it is not being written any more
+                    return descriptor
+            os.close(descriptor)
+        if time.time() >= until:  # noqa: TID251 - compared with the times of files
+            why = "the process wrote none when its pipe requested one" if until else "the process wrote none"
+            raise RecorderError(why)
+        time.sleep(_POLL)
+
+
+def _open(proc_root: str, pid: int, path: str, flags: int, is_kind: Callable[[int], bool]) -> int:
+    """Open a file that a process names. Raises RecorderError for one that is not of its user, or of another kind.
+
+    The name comes from the environment of the job: with this check it opens nothing that its user does not own.
+    """
+    if not path.startswith("/"):
+        raise RecorderError("its name is not absolute")
+    whole = f"{proc_root}/{pid}/root{path}"
+    descriptor = os.open(whole, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+    found = os.fstat(descriptor)
+    if not is_kind(found.st_mode) or found.st_uid != real_user(proc_root, pid):
+        os.close(descriptor)
+        raise RecorderError("it is not a file of the job's user")
+    return descriptor
+
+
+def _parsed(descriptor: int) -> list[GroupProgress]:
+    command = [sys.executable, "-P", "-m", "jobmeter.collect.stacks.unpickle"]
+    output = run_aside(command, _SECONDS, _MOST_OUTPUT, descriptor)
+    if output.problem:
+        raise RecorderError(f"it could not be read: {output.problem}")
+    try:
+        return msgspec.json.decode(output.out, type=list[GroupProgress])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        last = output.error.decode(errors="replace").strip().rpartition("\n")[2]
+        raise RecorderError(f"it could not be read: {last or 'it is damaged'}") from error

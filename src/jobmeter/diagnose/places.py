@@ -1,0 +1,134 @@
+"""Says where a rank is and how it waits, from its stack, its system call and its state in the kernel."""
+
+import re
+import signal
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import PurePosixPath
+
+from jobmeter.model.stacks import SELECT_OF_NOTHING, Frame, RankEvidence
+
+_COLLECTIVE = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:^|_)(?:gloo|nccl|hccl|rccl)|"
+    r"init_process_group|rendezvous|wait_tensor",
+    re.IGNORECASE,
+)
+_LIBRARIES = ("/torch/distributed/", "/mpi4py/", "/horovod/", "/deepspeed/comm/", "/oneccl")
+_NETWORK_CALLS = frozenset(
+    {"recvfrom", "recvmsg", "sendto", "sendmsg", "accept", "accept4", "connect", "poll", "ppoll", "select", "pselect6"}
+    | {"epoll_wait", "epoll_pwait", "epoll_pwait2"}
+)
+_TRANSFERS = frozenset({"read", "readv", "write", "writev"})
+_BY_CALL = {
+    SELECT_OF_NOTHING: "sleeps",
+    "nanosleep": "sleeps",
+    "clock_nanosleep": "sleeps",
+    "futex": "waits for a lock",
+    "futex_wait": "waits for a lock",
+    "futex_waitv": "waits for a lock",
+    "open": "waits to open a file",
+    "openat": "waits to open a file",
+    "flock": "waits for the lock of a file",
+    "fcntl": "waits for the lock of a file",
+    "fsync": "waits for storage to write",
+    "fdatasync": "waits for storage to write",
+    "wait4": "waits for a child process",
+    "waitid": "waits for a child process",
+    "pause": "waits for a signal",
+    "rt_sigsuspend": "waits for a signal",
+    "rt_sigtimedwait": "waits for a signal",
+    "newfstatat": "waits for a filesystem",
+    "statx": "waits for a filesystem",
+}
+_BY_WAIT = (
+    (re.compile(r"nanosleep"), "sleeps"),
+    (re.compile(r"futex"), "waits for a lock"),
+    (re.compile(r"fifo|wait_for_partner|pipe"), "waits for the other end of a pipe"),
+    (re.compile(r"nfs|rpc_wait|fuse|lustre|ll_"), "waits for a network filesystem"),
+    (re.compile(r"locks|flock"), "waits for the lock of a file"),
+    (re.compile(r"^do_wait|kernel_wait"), "waits for a child process"),
+)
+_NETWORK_WAIT = re.compile(r"sk_wait|wait_woken|tcp_|inet_|unix_stream|unix_accept|do_poll|ep_poll|do_select|skb_wait")
+
+
+class Kind(Enum):
+    """How a rank waits."""
+
+    PEER = "peer"
+    """For another process, over the network."""
+    OTHER = "other"
+    UNKNOWN = "unknown"
+
+
+def is_collective(frame: Frame) -> bool:
+    """True where the name of a call is that of a collective, or its file belongs to a library of collectives."""
+    return _COLLECTIVE.search(frame.function) is not None or any(part in frame.file for part in _LIBRARIES)
+
+
+def kind_of(evidence: RankEvidence) -> Kind:
+    """Return how a rank waits by its system call, else by the kernel function in which it sleeps."""
+    call = evidence.call
+    if evidence.state == "R":
+        return Kind.UNKNOWN  # it may spin in a collective
+    if call in _NETWORK_CALLS or (call in _TRANSFERS and evidence.target.startswith("socket:")):
+        return Kind.PEER
+    if call in _BY_CALL or call in _TRANSFERS:
+        return Kind.OTHER
+    if _NETWORK_WAIT.search(evidence.wait):
+        return Kind.PEER
+    return Kind.OTHER if any(pattern.search(evidence.wait) for pattern, _ in _BY_WAIT) else Kind.UNKNOWN
+
+
+def place_of(evidence: RankEvidence) -> str:
+    """Return a clause on what a rank does and where: ``sleeps in `load` (data.py:41)``."""
+    if evidence.state in {"X", "Z"}:
+        return _end(evidence)
+    frame = own_frame(evidence.main)
+    inside = f" in `{frame.function}` ({PurePosixPath(frame.file).name}:{frame.line})" if frame else ""
+    if evidence.state in {"T", "t"}:
+        return f"is stopped by a signal or a debugger{inside}"
+    waits = _waits(evidence)
+    if not inside and evidence.wait and evidence.state != "R":
+        inside = f" (in the kernel's {evidence.wait})"
+    return f"{waits}{inside}"
+
+
+def own_frame(frames: Sequence[Frame]) -> Frame | None:
+    """Return the innermost call of the program's own code, else the innermost call; None without any."""
+    return next((frame for frame in frames if frame.is_own), frames[0] if frames else None)
+
+
+def short_list(items: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first items in one text, with the number of the others."""
+    shown = separator.join(items[:most])
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
+
+
+def _end(evidence: RankEvidence) -> str:
+    code = evidence.exit_code
+    if code is None:
+        return "is gone: no process of it runs"
+    if 128 < code < 128 + 65:
+        try:
+            name = signal.Signals(code - 128).name
+        except ValueError:
+            name = f"signal {code - 128}"
+        return f"is gone: {name} ended it"
+    return f"is gone: it exited with status {code}"
+
+
+def _waits(evidence: RankEvidence) -> str:
+    if evidence.state == "R":
+        return "runs"
+    words = next((text for pattern, text in _BY_WAIT if pattern.search(evidence.wait)), "")
+    if evidence.state == "D":
+        return f"{words or 'waits for a device or filesystem'}, which nothing interrupts,"
+    call, target = evidence.call, evidence.target
+    if call in _TRANSFERS and target and not target.startswith("socket:"):
+        verb = "read" if call.startswith("read") else "write"
+        return f"waits to {verb} {'a pipe' if target.startswith('pipe:') else target}"
+    if kind_of(evidence) is Kind.PEER:
+        return "waits for data from another process"
+    if call in {"open", "openat"} and words:
+        return words
+    return _BY_CALL.get(call) or words or "waits"

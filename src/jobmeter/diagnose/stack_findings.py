@@ -1,0 +1,37 @@
+"""Explains findings about jobs that stand still by the newest evidence of where the ranks are."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from jobmeter.model.event import STACK_EVIDENCE, Event, Level
+from jobmeter.model.finding import Evidence, Finding
+from jobmeter.model.stacks import STACK_RULES
+from jobmeter.model.time import MINUTE
+
+_LATER_MS = 2 * MINUTE
+"""How long after the end of a finding its evidence may have been collected."""
+
+
+def with_stacks(findings: Sequence[Finding], events: Sequence[Event]) -> list[Finding]:
+    """Return the findings; those of jobs that stand still name the rank that the others wait for, where one is named.
+
+    The sentence becomes that of the newest evidence since the finding began; the former sentence is evidence.
+    """
+    compared = [event for event in events if event.reason == STACK_EVIDENCE]
+    return [_explained(one, compared) if one.rule in STACK_RULES else one for one in findings]
+
+
+def _explained(finding: Finding, events: Sequence[Event]) -> Finding:
+    wholes = [one for one in events if not one.replica and finding.start <= one.time <= finding.end + _LATER_MS]
+    if not wholes:
+        return finding
+    newest = wholes[-1]
+    named = [one for one in events if one.replica and one.time == newest.time]
+    evidence = [
+        Evidence(kind="event", text=one.message, time=one.time, replica=one.replica) for one in (newest, *named)
+    ]
+    if newest.level is not Level.WARNING:
+        return replace(finding, evidence=[*finding.evidence, evidence[0]])
+    own = Evidence(kind="status", text=finding.sentence, time=finding.start)
+    return replace(finding, sentence=newest.message, evidence=[own, *evidence[1:], *finding.evidence])

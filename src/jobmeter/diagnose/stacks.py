@@ -1,0 +1,276 @@
+"""Compares the ranks of a job at one moment: which one is not where the others wait.
+
+The comparison is among the ranks themselves: stacks are a tree of calls, and the ranks part at one place of it. Names
+of functions and system calls help to say which side waits, and decide alone only between two ranks.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from jobmeter.diagnose.places import (
+    Kind,
+    is_collective,
+    kind_of,
+    place_of,
+    short_list,
+)
+from jobmeter.model.job import JobState, JobView, Replica
+from jobmeter.model.stacks import Frame, RankEvidence
+from jobmeter.model.task import NodeAnswer
+
+MOST_EVIDENCE = 16
+"""Ranks, and notes about missing evidence, that one comparison lists."""
+_STOPPED = frozenset("Tt")
+_GONE = frozenset("XZ")
+Path = tuple[tuple[str, str, int], ...]
+
+
+class ComparedRank(msgspec.Struct, frozen=True, eq=False):
+    """A rank with the name that people know it by. ``calls`` are those of its first thread, the outermost first."""
+
+    name: str
+    node: str
+    evidence: RankEvidence
+    calls: tuple[Frame, ...]
+
+
+class NamedRank(msgspec.Struct, frozen=True):
+    """A rank that the others wait for, and a sentence about where it is."""
+
+    replica: str
+    node: str
+    attempt: int
+    text: str
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """The result: one sentence, the ranks that others wait for, and notes about what could not be had."""
+
+    sentence: str
+    named: list[NamedRank] = []
+    notes: list[str] = []
+
+
+def compare(view: JobView, answers: Sequence[NodeAnswer]) -> Comparison:
+    """Compare the ranks of a job by the evidence of its nodes."""
+    ranks = _ranks(view, answers)
+    notes = _notes(ranks, answers)
+    if not ranks:
+        return Comparison("no evidence of any rank came: nobody measures the job now", [], notes)
+    stopped = [one for one in ranks if one.evidence.state in _STOPPED | _GONE]
+    alive = [one for one in ranks if one not in stopped]
+    if not alive:
+        return Comparison(_of_all(ranks), [], notes)
+    behind = _behind(alive)
+    apart, waiting, collective = _parted(alive, behind, explained=bool(stopped))
+    odd = [*stopped, *apart]
+    if not odd:
+        return Comparison(_of_all(ranks) + _still_moving(alive), [], notes)
+    named = [
+        NamedRank(one.evidence.replica, one.node, one.evidence.attempt, _text(one, behind, collective)) for one in odd
+    ]
+    sentence = short_list([one.text for one in named], 4, "; ") + _others(ranks, odd, waiting, collective)
+    return Comparison(sentence + _still_moving(alive), named, notes)
+
+
+def _still_moving(alive: Sequence[ComparedRank]) -> str:
+    moves = all(one.evidence.moved for one in alive)
+    return "; every rank moved between two looks, so the job may be at work" if moves else ""
+
+
+def _ranks(view: JobView, answers: Sequence[NodeAnswer]) -> list[ComparedRank]:
+    """Return the ranks in the answers, and those that the record has on these nodes and nobody found there."""
+    found = [(one.node, rank) for one in answers if one.stacks for rank in one.stacks.ranks]
+    last = {replica.name: replica for replica in sorted(view.replicas, key=lambda one: one.attempt)}
+    newest = {name: replica.attempt for name, replica in last.items()}
+    found = [(node, rank) for node, rank in found if rank.attempt >= newest.get(rank.replica, 0)]
+    there = {rank.replica for _, rank in found}
+    answered = {one.node for one in answers if one.stacks}
+    found += [
+        (one.node, _gone(one))
+        for one in last.values()
+        if one.name not in there and (one.node in answered or one.state in {JobState.FAILED, JobState.STOPPED})
+    ]
+    counts: dict[str, int] = {}
+    for _, rank in found:
+        counts[rank.replica] = counts.get(rank.replica, 0) + 1
+    found.sort(key=lambda one: (len(one[1].replica), one[1].replica, -1 if one[1].rank is None else one[1].rank))
+    return [
+        ComparedRank(_name(rank, node, several=counts[rank.replica] > 1), node, rank, tuple(reversed(rank.main)))
+        for node, rank in found
+    ]
+
+
+def _gone(replica: Replica) -> RankEvidence:
+    return RankEvidence(
+        replica=replica.name,
+        attempt=replica.attempt,
+        rank=replica.rank,
+        state="X",
+        exit_code=replica.exit_code,
+    )
+
+
+def _name(rank: RankEvidence, node: str, *, several: bool) -> str:
+    name = f"{rank.replica} rank {rank.rank}" if several and rank.rank is not None else rank.replica
+    place = ", ".join(filter(None, (node, f"pid {rank.pid}" if rank.pid else "")))
+    return f"{name} ({place})" if place else name
+
+
+def _behind(alive: Sequence[ComparedRank]) -> dict[str, str]:
+    """Return the ranks whose flight recorder has entered fewer collectives than that of others, and a clause on it."""
+    found: dict[str, str] = {}
+    groups = {group.group for one in alive for group in one.evidence.groups}
+    for name in sorted(groups):
+        own = {one.name: group for one in alive for group in one.evidence.groups if group.group == name}
+        most = max(own.values(), key=lambda group: group.enqueued)
+        for rank, group in own.items():
+            if group.enqueued < most.enqueued and group.enqueued == min(one.enqueued for one in own.values()):
+                operation = f"{most.operation} " if most.operation else ""
+                found.setdefault(rank, f"has not entered {operation}{most.enqueued} of group {name}")
+    return found
+
+
+def _parted(
+    alive: Sequence[ComparedRank], behind: Mapping[str, str], *, explained: bool
+) -> tuple[list[ComparedRank], list[ComparedRank], str]:
+    """Return the ranks that are elsewhere, those that wait, and the name of what these wait in.
+
+    ``explained``: a rank that is gone or stopped explains why others wait, however each of them does inside of a
+    collective.
+    """
+    groups = _groups(alive)
+    if behind:
+        apart = [one for one in alive if one.name in behind]
+    elif len(groups) == 1 or (explained and (not _common(alive) or any(map(is_collective, _common(alive))))):
+        apart = []
+    else:
+        apart = _elsewhere(alive, groups)
+    rest = [one for one in alive if one not in apart]
+    waiting = max(_groups(rest), key=len) if apart and rest and len(_groups(rest)) > 1 else rest
+    kinds = _kinds(rest)
+    waiting = [one for one in rest if kinds[one.name] is Kind.PEER] or waiting
+    return apart, waiting, _shared_call(waiting, apart)
+
+
+def _elsewhere(alive: Sequence[ComparedRank], groups: Sequence[Sequence[ComparedRank]]) -> list[ComparedRank]:
+    kinds = _kinds(alive)
+    peers = [one for one in alive if kinds[one.name] is Kind.PEER]
+    most = max(groups, key=lambda own: (sum(one in peers for one in own), len(own)))
+    apart = [one for one in alive if kinds[one.name] is Kind.OTHER and one not in most]
+    if peers and apart:
+        return apart
+    largest = max(groups, key=len)
+    inside = any(map(is_collective, _common(alive)))
+    return [] if inside or 2 * len(largest) <= len(alive) else [one for one in alive if one not in largest]
+
+
+def _kinds(ranks: Sequence[ComparedRank]) -> dict[str, Kind]:
+    """Return how each rank waits. Where no system call tells, the names of functions do."""
+    by_call = {one.name: kind_of(one.evidence) for one in ranks}
+    by_name = {
+        one.name: Kind.UNKNOWN if not one.calls else Kind.PEER if any(map(is_collective, one.calls)) else Kind.OTHER
+        for one in ranks
+    }
+    if Kind.PEER in by_call.values():
+        return {name: kind if kind is not Kind.UNKNOWN else by_name[name] for name, kind in by_call.items()}
+    return by_name if Kind.PEER in by_name.values() else dict.fromkeys(by_name, Kind.UNKNOWN)
+
+
+def _groups(ranks: Sequence[ComparedRank]) -> list[list[ComparedRank]]:
+    """Return the ranks by where their calls part first: by functions, else by lines, else by the kernel's states."""
+    for key in (_function, _line):
+        depth = 0
+        while True:
+            found: dict[object, list[ComparedRank]] = {}
+            for one in ranks:
+                found.setdefault(key(one.calls[depth]) if depth < len(one.calls) else None, []).append(one)
+            if len(found) > 1:
+                return list(found.values())
+            if not found or None in found:
+                break
+            depth += 1
+    states: dict[object, list[ComparedRank]] = {}
+    for one in ranks:
+        kind = kind_of(one.evidence)
+        states.setdefault(kind if kind is Kind.PEER else (one.evidence.call, one.evidence.wait), []).append(one)
+    return list(states.values())
+
+
+def _function(frame: Frame) -> object:
+    return frame.function, frame.file
+
+
+def _line(frame: Frame) -> object:
+    return frame.function, frame.file, frame.line
+
+
+def _common(ranks: Sequence[ComparedRank]) -> list[Frame]:
+    """Return the calls that all ranks share, from the outermost one on."""
+    common: list[Frame] = []
+    for frames in zip(*(one.calls for one in ranks), strict=False):
+        if len({_function(frame) for frame in frames}) > 1:
+            break
+        common.append(frames[0])
+    return common
+
+
+def _shared_call(waiting: Sequence[ComparedRank], apart: Sequence[ComparedRank]) -> str:
+    """Return the name of what the ranks wait in: a collective, else the first call that the others did not make."""
+    common = _common(waiting)
+    before = len(_common([*waiting, *apart]))
+    own = [frame for frame in common[before:] if frame.is_own] or [frame for frame in common if frame.is_own][-1:]
+    chosen = next((frame for frame in common if is_collective(frame)), None) or next(iter(own), None)
+    return chosen.function if chosen else ""
+
+
+def _text(one: ComparedRank, behind: Mapping[str, str], collective: str) -> str:
+    place = place_of(one.evidence)
+    if one.evidence.state in _STOPPED | _GONE:
+        return f"{one.name} {place}"
+    if one.name in behind:
+        return f"{one.name} {behind[one.name]}: it {place}"
+    return f"{one.name} is not {'in the collective' if collective else 'where the others wait'}: it {place}"
+
+
+def _others(
+    ranks: Sequence[ComparedRank], odd: Sequence[ComparedRank], waiting: Sequence[ComparedRank], collective: str
+) -> str:
+    rest = [one for one in ranks if one not in odd and one not in waiting]
+    text = ""
+    if waiting:
+        verb = "waits" if len(waiting) == 1 else "wait"
+        inside = f" in `{collective}`" if collective else " for it"
+        text += f"; {short_list([_short(one) for one in waiting], MOST_EVIDENCE)} {verb}{inside}"
+    if rest:
+        text += f"; {short_list([f'{_short(one)} {place_of(one.evidence)}' for one in rest], 4, '; ')}"
+    return text
+
+
+def _short(one: ComparedRank) -> str:
+    return one.name.partition(" (")[0]
+
+
+def _of_all(ranks: Sequence[ComparedRank]) -> str:
+    """Return a sentence about ranks of which none stands apart."""
+    places = {place_of(one.evidence) for one in ranks}
+    if len(ranks) == 1:
+        return f"{ranks[0].name} {places.pop()}"
+    if len(places) == 1:
+        return f"all {len(ranks)} ranks are at one place: each {places.pop()}"
+    listed = short_list([f"{_short(one)} {place_of(one.evidence)}" for one in ranks], 8, "; ")
+    return f"no rank stands apart from the others: {listed}"
+
+
+def _notes(ranks: Sequence[ComparedRank], answers: Sequence[NodeAnswer]) -> list[str]:
+    """Return what NCCL reports and what evidence is missing, each once with the ranks that lack it."""
+    found = [f"NCCL's RAS: {text}" for one in answers if one.stacks for text in one.stacks.ras]
+    found += [f"{one.node}: no answer from its agent" for one in answers if one.stacks is None]
+    found += [f"{one.node}: {text}" for one in answers if one.stacks for text in one.stacks.missing]
+    by_text: dict[str, list[str]] = {}
+    for one in ranks:
+        for text in one.evidence.missing:
+            by_text.setdefault(text, []).append(_short(one))
+    found += [f"{short_list(names, 4)}: {text}" for text, names in by_text.items()]
+    return list(dict.fromkeys(found))[:MOST_EVIDENCE]
