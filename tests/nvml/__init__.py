@@ -58,6 +58,7 @@ class Call(IntEnum):
     PROCESS_UTILIZATION = 26
     PROCESS_LIST_V2 = 27
     MPS_LIST_V2 = 28
+    PCI = 29
 
 
 class LibraryCall(IntEnum):
@@ -97,6 +98,7 @@ class _Metric(ctypes.Structure):
 class _Device(ctypes.Structure):
     _fields_ = (
         ("uuid", ctypes.c_char * 96),
+        ("pci", ctypes.c_char * 32),
         ("name", ctypes.c_char * 96),
         ("codes", ctypes.c_int32 * len(Call)),
         ("blocks", ctypes.c_uint32 * len(Call)),
@@ -149,6 +151,7 @@ class FakeDevice:
         self.index = index
         self.set(
             uuid=f"GPU-{index:08x}-1d1c-d9ed-fe37-18b8466a78ad",
+            pci=f"00000000:{index + 0x1B:02X}:00.0",
             name="NVIDIA H200",
             minor=index,
             gpm_supported=1,
