@@ -13,6 +13,8 @@ MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
 _SEVERITIES = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
 _ROLES = (Role.ROOT, Role.CONFIRMATION, Role.CASCADE)
+_NAMED = 8
+"""Findings whose sentences one that stands for all has as its evidence."""
 _MOSTLY = 0.5
 """Share of its time that hides a finding."""
 _BARE = frozenset({Weight.SIGNAL, Weight.FALLBACK})
@@ -172,15 +174,17 @@ def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
             folded += own
             continue
         worst = min(own, key=lambda one: (_SEVERITIES.index(one.severity), one.start))
-        text = f"{len(own)} {worst.subject.kind}s, the first of them {', '.join(one.subject.name for one in own[:8])}"
-        evidence = [Evidence(kind="status", text=text), *(one.evidence[0] for one in own[:8] if one.evidence)]
+        sentence = f"{worst.sentence}; {len(own) - 1} more {worst.subject.kind}s likewise"
+        likewise = [Evidence(kind="status", text=one.sentence, time=one.start) for one in own[:_NAMED]]
         folded.append(
             replace(
                 worst,
                 subject=case.subject,
                 start=min(one.start for one in own),
                 end=max(one.end for one in own),
-                evidence=evidence,
+                evidence=likewise,
+                sentence=sentence,
+                replicas=list(dict.fromkeys(name for one in own for name in one.replicas)),
             )
         )
     return folded

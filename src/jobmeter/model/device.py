@@ -55,7 +55,7 @@ def pci_address(text: str) -> str:
     The function of the device is left out: the drivers of GPUs do so, and the functions of a GPU are one device.
     """
     found = _PCI.fullmatch(text.strip())
-    return found and f"{int(found['domain'] or '0', 16):04x}:{found['bus']}:{found['slot']}".lower() or ""
+    return (found and f"{int(found['domain'] or '0', 16):04x}:{found['bus']}:{found['slot']}".lower()) or ""
 
 
 def named_addresses(line: str) -> list[str]:

@@ -51,6 +51,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Conclusion of a rule, from ``start`` to ``end`` (epoch ms). ``confidence`` is from 0 to 1; ``source`` an address.
 
     ``sentence`` says it in one line, with the subject as people know it; ``evidence`` has the reasons, with figures.
+    ``replicas`` are those that it is about, by themselves or by a device of theirs: what lists and maps of ranks mark.
     """
 
     rule: str
@@ -65,6 +66,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
     sentence: str = ""
+    replicas: list[str] = []
 
     @property
     def message(self) -> str:

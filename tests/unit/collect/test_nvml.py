@@ -295,9 +295,7 @@ def test_a_session_that_another_part_of_the_process_ended_is_opened_again(bench)
 @pytest.mark.parametrize("code", [1, 9, 18])
 def test_a_library_that_opens_and_never_answers_is_not_opened_at_every_look(bench, code):
     for one in bench.devices:
-        one.fail(
-            code, *(call for call in Call if call not in {Call.EVERY, *OPENING})
-        )
+        one.fail(code, *(call for call in Call if call not in {Call.EVERY, *OPENING}))
     for _ in range(60):
         assert bench.devices_of("gpu.power") == []
     assert bench.driver.calls(LibraryCall.INIT) <= 20, "ten minutes"

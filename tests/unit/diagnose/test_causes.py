@@ -102,7 +102,9 @@ def test_many_of_one_kind_are_reported_in_one():
         job.fail(name, 1, "Connection closed by peer" if at else "CUDA out of memory", early=0 if at else 3_000)
     findings = found(job)
     assert [(one.rule, one.role) for one in findings] == [("cuda_oom", Role.ROOT), ("nccl_timeout", Role.CASCADE)]
-    assert "39 replicas" in findings[1].evidence[0].text
+    assert findings[1].sentence.endswith("Connection closed by peer; 38 more replicas likewise")
+    assert len(findings[1].replicas) == 39
+    assert all("Connection closed by peer" in one.text for one in findings[1].evidence)
     assert findings[1].subject.kind == "job"
 
 

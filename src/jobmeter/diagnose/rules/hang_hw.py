@@ -144,7 +144,8 @@ def _how(still: Sequence[Still]) -> str:
     """Return what they do meanwhile."""
     busy = [one.level for one in still if one.kind == "busy"]
     if busy and max(busy) > _SPINS:
-        return f"devices are busy at {max(busy):.0%} with a collective that does not end, and no data moves"
+        level = amount_of("gpu.utilization", max(busy))
+        return f"devices are busy at {level} with a collective that does not end, and no data moves"
     return "they use no CPU, move no data, and their devices are idle" if busy else "no CPU is used and no data moves"
 
 

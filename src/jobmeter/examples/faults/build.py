@@ -10,7 +10,7 @@ from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.signal import Signal
 from jobmeter.model.batch import Float64s, Int64s
 from jobmeter.model.event import Event, Level
-from jobmeter.model.job import Job, JobState, JobView, Replica
+from jobmeter.model.job import Allocation, Job, JobState, JobView, Replica
 from jobmeter.model.log import LogLine
 from jobmeter.model.time import HOUR, MINUTE, NS_PER_MS, SECOND, TimeRange
 from jobmeter.query.defaults import default_step
@@ -218,7 +218,11 @@ class Made:
             updated=end,
             last_sample=self.last_sample or int(self.time[-1]),
         )
-        return JobView(job=job, replicas=replicas, allocations=[])
+        allocations = [
+            Allocation(replica=name, node=f"node-{name}", device=device, start=START, end=end)
+            for name, device in self.gpus
+        ]
+        return JobView(job=job, replicas=replicas, allocations=allocations)
 
     def _replica(self, name: str, end: int | None) -> Replica:
         own = self.ends.get(name)
