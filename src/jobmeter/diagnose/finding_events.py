@@ -1,6 +1,5 @@
 """Findings of running jobs as events: one when a finding opens, one when it closes."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -8,13 +7,10 @@ from msgspec.structs import replace
 
 from jobmeter.diagnose.rule import rules
 from jobmeter.model.event import FINDING, FINDING_ENDED, LEVEL_OF, Event, EventSource
-from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject, read_message
 from jobmeter.model.record import EventRecord
-from jobmeter.model.time import SECOND, iso, parse_time
 
 _SEVERITIES = {level: severity for severity, level in LEVEL_OF.items()}
-_RULE = re.compile(r"[a-z0-9_]+")
-_SINCE = re.compile(r" \(since (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\)$", re.ASCII)
 
 Key = tuple[str, Subject]
 """The identity of an open finding: its rule and its subject."""
@@ -35,8 +31,8 @@ class ReportedFinding(msgspec.Struct, frozen=True):
     @property
     def start(self) -> int:
         """When the fault began, in epoch ms: before it was reported, which takes as long as the rule waits."""
-        began = _SINCE.search(self.opened.message)
-        return min(parse_time(began[1], "since"), self.opened.time) if began else self.opened.time
+        read = read_message(self.opened.message, self.opened.subject)
+        return self.opened.time if read is None or read.start is None else min(read.start, self.opened.time)
 
     def finding(self, until_ms: int) -> Finding:
         """The finding in the events; an open one lasts until ``until_ms``."""
@@ -63,8 +59,7 @@ class ReportedFinding(msgspec.Struct, frozen=True):
 def opening(project: str, job: str, one: Finding, time_ms: int) -> EventRecord:
     """The event that a finding of a running job opened."""
     event = _event(project, job, one.subject, time_ms)
-    message = f"{one.message} (since {iso(one.start // SECOND * SECOND)})"
-    return replace(event, reason=FINDING, message=message, level=LEVEL_OF[one.severity])
+    return replace(event, reason=FINDING, message=one.opening_message, level=LEVEL_OF[one.severity])
 
 
 def ending(project: str, job: str, key: Key, time_ms: int, since_ms: int, *, over: bool = False) -> EventRecord:
@@ -93,17 +88,17 @@ def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
     found: list[ReportedFinding] = []
     open_at: dict[Key, int] = {}
     for event in events:
-        name = _RULE.match(event.message)
+        read = read_message(event.message, event.subject)
         # Findings of a finished job have no subject.
-        if event.reason not in {FINDING, FINDING_ENDED} or not event.subject or name is None:
+        if event.reason not in {FINDING, FINDING_ENDED} or not event.subject or read is None:
             continue
-        key = (name[0], event.object)
+        key = (read.rule, event.object)
         at = open_at.pop(key, None) if event.reason == FINDING_ENDED else open_at.get(key)
         if event.reason == FINDING_ENDED and at is not None:
-            found[at] = ReportedFinding(name[0], found[at].opened, event)
+            found[at] = ReportedFinding(read.rule, found[at].opened, event)
         elif event.reason == FINDING and at is None:
             open_at[key] = len(found)
-            found.append(ReportedFinding(name[0], event))
+            found.append(ReportedFinding(read.rule, event))
     return found
 
 
@@ -121,5 +116,5 @@ def with_reported(
 
 def _rest(event: Event) -> str:
     """The message without the rule and the subject before it, and without the time behind it."""
-    head = f"({event.object.kind} {event.object.name}): "
-    return _SINCE.sub("", event.message.partition(head)[2] or event.message)
+    read = read_message(event.message, event.subject)
+    return read.sentence if read else event.message

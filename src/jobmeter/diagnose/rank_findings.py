@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Rule, Weight
 from jobmeter.diagnose.thresholds import Numbers
-from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject
+from jobmeter.model.finding import Evidence, Finding, Role, Severity, Subject, likewise
 
 MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
@@ -174,15 +174,15 @@ def _folded(case: Case, found: Sequence[Finding]) -> list[Finding]:
             folded += own
             continue
         worst = min(own, key=lambda one: (_SEVERITIES.index(one.severity), one.start))
-        sentence = f"{worst.sentence}; {len(own) - 1} more {worst.subject.kind}s likewise"
-        likewise = [Evidence(kind="status", text=one.sentence, time=one.start) for one in own[:_NAMED]]
+        sentence = likewise(worst.sentence, len(own) - 1, worst.subject.kind)
+        parts = [Evidence(kind="status", text=one.sentence, time=one.start) for one in own[:_NAMED]]
         folded.append(
             replace(
                 worst,
                 subject=case.subject,
                 start=min(one.start for one in own),
                 end=max(one.end for one in own),
-                evidence=likewise,
+                evidence=parts,
                 sentence=sentence,
                 replicas=list(dict.fromkeys(name for one in own for name in one.replicas)),
             )

@@ -78,7 +78,7 @@ function Cells({ job, sparks, found, now, columns }: Pick<Given, "sparks" | "fou
     <>
       {columns.map((one) => (
         <div role="cell" key={one.id} class={`c-${one.id}`}>
-          {one.id === "findings" ? found && <Finding found={found} /> : cell(one.id, job, sparks, now)}
+          {one.id === "findings" ? found && <Finding found={found} running={job.state === "Running"} /> : cell(one.id, job, sparks, now)}
         </div>
       ))}
     </>
@@ -91,18 +91,20 @@ const MARKS: Record<Found["severity"], string> = {
   info: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
 };
 
-/** The worst rule that found something in the job, and how many more findings there are. */
-const Finding = ({ found }: { found: Found }) => (
-  <Sign found={found}>
-    <span class="rule">{spoken(found.rules[0] ?? "")}</span>
+/** What the worst finding says, since when, and how many more there are. */
+const Finding = ({ found, running }: { found: Found; running: boolean }) => (
+  <Sign found={found} passed={running && !found.open}>
+    <span class="rule">{found.sentence || spoken(found.rules[0] ?? "")}</span>
+    {found.start !== null && <small>{timeOf(found.start, "brief")}</small>}
     {found.count > 1 && <small>+{found.count - 1}</small>}
   </Sign>
 );
 
-function Sign({ found, children }: { found: Found; children?: ComponentChildren }) {
-  const all = `${found.count} ${found.count === 1 ? "finding" : "findings"}, the worst ${found.severity}:\n${found.rules.map(spoken).join("\n")}`;
+function Sign({ found, passed = false, children }: { found: Found; passed?: boolean; children?: ComponentChildren }) {
+  const count = `${found.count} ${found.count === 1 ? "finding" : "findings"}${passed ? ", none of them now" : ""}`;
+  const all = `${found.sentence}\n${count}, the worst ${found.severity}:\n${found.rules.map(spoken).join("\n")}`;
   return (
-    <span class={`found ${found.severity}`} title={all}>
+    <span class={`found ${found.severity}${passed ? " passed" : ""}`} title={all}>
       <svg viewBox="0 0 12 12" aria-hidden="true">
         <path d={MARKS[found.severity]} />
       </svg>

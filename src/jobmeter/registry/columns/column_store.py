@@ -28,7 +28,7 @@ from jobmeter.registry.columns.dictionary_column import Mask
 from jobmeter.registry.columns.job_groups import job_groups
 from jobmeter.registry.columns.select import Rows
 from jobmeter.registry.columns.table import SAMPLED_COLUMNS, JobRow, Key, Table
-from jobmeter.registry.conditions import FINDING, RELATED, Predicate, check
+from jobmeter.registry.conditions import FINDINGS, OPEN_FINDING, RELATED, Predicate, check
 from jobmeter.registry.database import POSTGRESQL, Database
 from jobmeter.registry.groups import views_of
 from jobmeter.registry.rows import job_of
@@ -294,7 +294,8 @@ class _Chosen:
 def _related(connection: sa.Connection, field: str, values: Sequence[str]) -> Iterator[Key]:
     for some in chunks(values):
         members = sa.select(replicas.c.project, replicas.c.job).where(replicas.c.node.in_(some)).distinct()
-        for row in connection.execute(finding_filter.keys(some) if field == FINDING else members):
+        found = finding_filter.open_keys if field == OPEN_FINDING else finding_filter.keys
+        for row in connection.execute(members if field not in FINDINGS else found(some)):
             yield row.project, row.job
 
 
@@ -310,6 +311,8 @@ def _key(table: Table, name: str, now_ms: int) -> select.Key:
         return lambda rows: row_filter.durations(table, rows, now_ms)
     if name == "state":
         return lambda rows: row_filter.state_ranks(table, rows, now_ms)
+    if name == "active":
+        return lambda rows: row_filter.active_ranks(table, rows, now_ms)
     return lambda rows: table.sort_values(name, rows)
 
 

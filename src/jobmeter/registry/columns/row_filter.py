@@ -22,7 +22,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     **{name: (name, "id", "project") for name in ("name", "updated", "duration")},
     "id": ("id", "project"),
     "project": ("project", "created_sort", "id"),
-    "state": ("state", "created_sort", "id", "project"),
+    **{name: (name, "created_sort", "id", "project") for name in ("state", "active")},
 }
 """The columns of each sort, the first one first."""
 
@@ -119,6 +119,14 @@ def state_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[n
     alive = table.sort_values("last_sample", rows) > now_ms - ALIVE_MS
     sampled = np.where(alive, places[JobState.RUNNING.value], places[JobState.UNKNOWN.value])
     return np.where(ranks < 0, sampled, ranks)
+
+
+def active_ranks(table: Table, rows: NDArray[np.int32], now_ms: int) -> NDArray[np.int64]:
+    """Return 2 for each row of a job that runs, 1 for one that waits, else 0."""
+    places = sorted(JobState)
+    ranks = np.zeros(len(places), np.int64)
+    ranks[places.index(JobState.QUEUED)], ranks[places.index(JobState.RUNNING)] = 1, 2
+    return ranks[state_ranks(table, rows, now_ms)]
 
 
 def _has(table: Table, one: Predicate) -> bool:

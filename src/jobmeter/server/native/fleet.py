@@ -36,8 +36,27 @@ class FleetDeviceBody(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str = ""
 
 
+class FaultBody(msgspec.Struct, frozen=True):
+    """A fault of a node, or of a device of it: ``count`` reports from ``start`` to ``last``, in epoch milliseconds.
+
+    ``text`` is a sentence, ``reason`` that of the events or the name of the rule. ``jobs`` had the device then, or were
+    on the node; places in ``FleetBody.hit``.
+    """
+
+    device: str
+    reason: str
+    text: str
+    start: int
+    last: int
+    count: int
+    jobs: list[int]
+
+
 class FleetNodeBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node: ``state`` up, down or unknown, and ``cpu`` its CPUs in use from 0 to 1, null: not measured lately."""
+    """A node: ``state`` up, down or unknown, and ``cpu`` its CPUs in use from 0 to 1, null: not measured lately.
+
+    ``faults`` are those that were reported within a day, and are not known to have passed.
+    """
 
     name: str
     project: str
@@ -47,6 +66,7 @@ class FleetNodeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     devices: list[FleetDeviceBody]
     last_seen: int | None = None
     cpu: float | None = None
+    faults: list[FaultBody] = []
 
 
 class FleetHolder(msgspec.Struct, frozen=True):
@@ -67,13 +87,14 @@ class DeviceType(msgspec.Struct, frozen=True):
 
 
 class FleetBody(msgspec.Struct, frozen=True):
-    """The fleet at ``now``, in epoch milliseconds."""
+    """The fleet at ``now``, in epoch milliseconds; ``hit`` are the jobs that faults hit, whether they run or not."""
 
     now: int
     currency: str
     types: list[DeviceType]
     jobs: list[FleetHolder]
     nodes: list[FleetNodeBody]
+    hit: list[FleetHolder] = []
 
 
 class AmountsBody(msgspec.Struct, frozen=True):
@@ -132,12 +153,15 @@ def _body(services: Services, scope: Scope) -> FleetBody:
     found: Fleet = services.executor.run(question, scope)
     names = sorted({device.type for node in found.nodes for device in node.devices if device.type})
     numbers = {name: at for at, name in enumerate(names)}
+    hit = {(job.project, job.id): job for node in found.nodes for one in node.faults for job in one.jobs}
+    places = {key: at for at, key in enumerate(hit)}
     return FleetBody(
         now=found.now_ms,
         currency=services.prices.currency,
         types=[DeviceType(name, _price(services, name)) for name in names],
         jobs=[copied(FleetHolder, job) for job in found.jobs],
-        nodes=[_node(node, numbers) for node in found.nodes],
+        nodes=[_node(node, numbers, places) for node in found.nodes],
+        hit=[copied(FleetHolder, job) for job in hit.values()],
     )
 
 
@@ -146,12 +170,13 @@ def _price(services: Services, name: str) -> float | None:
     return None if price is None else float(price)
 
 
-def _node(one: FleetNode, numbers: dict[str, int]) -> FleetNodeBody:
+def _node(one: FleetNode, numbers: dict[str, int], places: dict[tuple[str, str], int]) -> FleetNodeBody:
     devices = [
         FleetDeviceBody(own.device, numbers.get(own.type), _rounded(own.use), own.job, own.idle, own.state)
         for own in one.devices
     ]
-    return copied(FleetNodeBody, one.node, state=one.state, cpu=_rounded(one.cpu), devices=devices)
+    faults = [copied(FaultBody, own, jobs=[places[job.project, job.id] for job in own.jobs]) for own in one.faults]
+    return copied(FleetNodeBody, one.node, state=one.state, cpu=_rounded(one.cpu), devices=devices, faults=faults)
 
 
 def _rounded(value: float | None) -> float | None:
