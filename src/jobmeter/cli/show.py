@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console
 
 from jobmeter.cli import completion, local
+from jobmeter.cli.findings import headline
 from jobmeter.cli.history import show_history
 from jobmeter.cli.listing import show_listing
 from jobmeter.cli.output import (
@@ -27,7 +28,7 @@ from jobmeter.client.api import Api
 from jobmeter.client.bodies import JobDetail, JobSummary
 from jobmeter.errors import LimitExceededError, NotFoundError, QueryTimeoutError
 from jobmeter.model.answers import MetricSummary
-from jobmeter.model.job import Job
+from jobmeter.model.job import Job, JobState
 from jobmeter.model.quality import JobQuality
 from jobmeter.model.quantity import quantity
 
@@ -45,12 +46,12 @@ MOST_SENTENCES = 3
 )
 @local.connection_options
 def command(job: str, as_json: bool, connection: local.Connection) -> None:
-    """Show JOB: who and when, its replicas and devices, what it used over its life, and what is wrong with it.
+    """Show JOB: who and when, what is wrong with it, its replicas and devices, and what it used over its life.
 
     What it used is that of its replicas (or devices) together, at a time; of a ratio or a temperature it is their mean.
     Beside it stand mean and peak of one replica or device, where it has several. The curve begins at 0. Where samples
     are missing, came late, or a clock was wrong, up to three lines say so (all of it with --json). Of a finished job it
-    is told what happened, then what the diagnostic rules find, and of a failed one the end of its log.
+    is told what happened, and of a failed one the end of its log.
     """
     named = connection.find(job)
     detail = named.api.job(named.id, named.project)
@@ -61,6 +62,7 @@ def command(job: str, as_json: bool, connection: local.Connection) -> None:
     out = console()
     _head(out, detail.job, detail.summary)
     _missing(out, quality)
+    _findings(out, named.api, detail.job)
     _replicas(out, detail)
     _devices(out, detail)
     if detail.summary.metrics:
@@ -84,6 +86,20 @@ def _missing(out: Console, quality: JobQuality | None) -> None:
     sentences = quality.sentences if quality else []
     for at, sentence in enumerate(sentences[:MOST_SENTENCES]):
         out.print(f"  {'' if at else 'data quality':<15}{cell(sentence)}")
+
+
+def _findings(out: Console, api: Api, job: Job) -> None:
+    """Print what is wrong, and with which rank; that nothing is, too."""
+    if job.state is JobState.QUEUED:
+        return
+    with suppress(NotFoundError):  # a server of an older release has no such endpoint
+        found = api.findings(job.id, job.project)
+        if not found:
+            out.print(f"  {'findings':<15}none: no rule found anything")
+            return
+        out.print(f"\n[bold]findings[/] (jobmeter diagnose {cell(job.id)})")
+        for one in found:
+            out.print(f"  {headline(one)}")
 
 
 def _document(detail: JobDetail, quality: JobQuality | None) -> dict[str, object]:

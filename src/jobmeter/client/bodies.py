@@ -3,14 +3,16 @@
 import msgspec
 
 from jobmeter.model.answers import ComparedLine, DeviceBody, MetricSummary
+from jobmeter.model.finding import FindingSummary
 from jobmeter.model.job import Allocation, Job, Replica
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of jobs, and how many match in all."""
+    """One page of jobs, and how many match in all; what was found in those of them that have findings."""
 
     jobs: list[Job] = []
     total: int = 0
+    findings: list[FindingSummary] = []
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):

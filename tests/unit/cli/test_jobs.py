@@ -76,6 +76,7 @@ def test_jobs_are_filtered_by_findings(listed, run):
     run("jobs", "--finding", "gpu_idle_allocated", "--finding", "out_of_memory", "--severity", "Critical")
     assert listed.asked[0].parameters == {
         "finding": ["gpu_idle_allocated", "out_of_memory"], "severity": ["critical"], "limit": ["20"],
+        "sort": ["active"], "findings": ["true"],
     }  # fmt: skip
     listed.on("/jobs", {"jobs": [], "total": 0})
     assert run("jobs", "--finding", "any").stdout == "no job matches\n"
@@ -94,6 +95,7 @@ def test_options_become_parameters(listed, run):
     run("jobs", "--state", "running", "--type", "X", "--user", "u", "--name", "n", "--project", "p", "--limit", "7")
     assert listed.asked[0].parameters == {
         "state": ["Running"], "type": ["X"], "user": ["u"], "name": ["n"], "project": ["p"], "limit": ["7"],
+        "sort": ["active"], "findings": ["true"],
     }  # fmt: skip
 
 

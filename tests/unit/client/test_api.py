@@ -35,7 +35,7 @@ def test_null_is_unknown():
 def test_pages_are_fetched_as_they_are_needed():
     pages = [{"jobs": [{"id": str(n)} for n in range(start, start + 1000)], "total": 2500} for start in (0, 1000)]
     transport = Recorded(*pages, {"jobs": [{"id": "2000"}], "total": 2001})
-    ids = [job.id for job in Api(transport).every_job(JobSearch(states=("Running", "Failed")), 3000)]
+    ids = [job.id for job, _ in Api(transport).every_job(JobSearch(states=("Running", "Failed")), 3000)]
     assert ids == [str(n) for n in range(2001)]
     assert [path.partition("?")[2] for _, path in transport.asked] == [
         "state=Running&state=Failed&limit=1000",

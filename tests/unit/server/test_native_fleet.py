@@ -220,7 +220,7 @@ def happened(server, reason, message, at=NOW - 10 * MINUTE, level="error", node_
 def faults(server, name="n1", **call):
     body = server.call("GET", "/fleet", **call).json()
     own = next(one.get("faults", []) for one in body["nodes"] if one["name"] == name)
-    return [(one["device"], one["reason"], one["text"], [body["hit"][at]["id"] for at in one["jobs"]]) for one in own]
+    return [(one["device"], one["reason"], one["text"], [hit["id"] for hit in one["jobs"]]) for one in own]
 
 
 def with_address(name="n1", address="0000:9b:00", **more):
@@ -241,6 +241,9 @@ def test_a_node_says_which_fault_it_has_since_when_and_which_job_it_hit(server):
     [one] = server.call("GET", "/fleet").json()["nodes"][0]["faults"]
     assert (one["start"], one["last"], one["count"]) == (NOW - 10 * MINUTE, NOW - 5 * MINUTE, 2)
     assert faults(server, "n2") == []
+    listed = server.call("GET", "/nodes?faults=true").json()
+    assert [(own["node"], own["faults"]) for own in listed["faults"]] == [("n1", [one])]
+    assert "faults" not in server.call("GET", "/nodes").json()
 
 
 @pytest.mark.parametrize(
@@ -295,4 +298,4 @@ def test_a_key_of_another_project_sees_no_fault(server):
     fill(server)
     happened(server, "LinkDown", "ib0: link is down")
     body = server.call("GET", "/fleet", key=server.key("reader", "p2")).json()
-    assert (body["nodes"], body["hit"]) == ([], [])
+    assert body["nodes"] == []

@@ -129,7 +129,7 @@ function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose:
 
 const Evidence = ({ one }: { one: Finding }) => (
   <ul>
-    {one.evidence.map(evidence).map((text, at) => text !== one.sentence && <li key={at}>{text}</li>)}
+    {one.evidence.map(evidence).map((text, at) => !one.sentence?.includes(text) && <li key={at}>{text}</li>)}
   </ul>
 );
 

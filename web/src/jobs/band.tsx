@@ -24,7 +24,7 @@ export function Band({ now, query, set }: { now: LiveJobs; query: URLSearchParam
   return (
     <div class="band" role="group" aria-label="Jobs that run">
       {number(COUNTED.running, now.running, "running", "")}
-      {number(COUNTED.critical, now.critical, `with critical finding${now.critical === 1 ? "" : "s"}`, "critical")}
+      {number(COUNTED.critical, now.critical, "with critical findings", "critical")}
       {number(COUNTED.idle, now.idle_devices, `idle GPU${now.idle_devices === 1 ? "" : "s"}`, "wasted")}
     </div>
   );

@@ -65,7 +65,7 @@ function Facts({ job, found }: { job: Job; found: Found | undefined }) {
         <a href={href(["jobs", job.id], query)} title={job.name ? `${job.name}\n${job.id}` : job.id}>
           {found && <Sign found={found} />}
           <b>{job.name || job.id}</b>
-          {job.name && job.name !== job.id && <small>{job.id}</small>}
+          {found?.sentence ? <small class="why">{found.sentence}</small> : job.name && job.name !== job.id && <small>{job.id}</small>}
         </a>
       </div>
     </>
@@ -95,8 +95,10 @@ const MARKS: Record<Found["severity"], string> = {
 const Finding = ({ found, running }: { found: Found; running: boolean }) => (
   <Sign found={found} passed={running && !found.open}>
     <span class="rule">{found.sentence || spoken(found.rules[0] ?? "")}</span>
-    {found.start !== null && <small>{timeOf(found.start, "brief")}</small>}
-    {found.count > 1 && <small>+{found.count - 1}</small>}
+    <small>
+      {found.start !== null && timeOf(found.start, "brief")}
+      {found.count > 1 && <span>+{found.count - 1}</span>}
+    </small>
   </Sign>
 );
 

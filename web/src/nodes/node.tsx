@@ -66,7 +66,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
         </div>
         {record && <Facts record={record} />}
       </header>
-      {fleet && node && faultsOf(node).length > 0 && <Faults fleet={fleet} node={node} />}
+      {node && faultsOf(node).length > 0 && <Faults node={node} />}
       {fleet && node && <Devices fleet={fleet} node={node} />}
       <Curves name={name} cluster={cluster} query={query} />
       <Checks node={name} cluster={record?.cluster ?? cluster} />
@@ -119,7 +119,7 @@ function Facts({ record }: { record: Node }) {
 }
 
 /** Which fault, since when, and which job it hit. */
-function Faults({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
+function Faults({ node }: { node: FleetNode }) {
   return (
     <Section id="faults" title="Faults">
       <ul class="faults">
@@ -132,17 +132,12 @@ function Faults({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
               </>
             )}
             {one.jobs.length > 0 ? ". It hit " : ". It hit no job that you may see."}
-            {one.jobs.slice(0, FEW_JOBS).map((at, place) => {
-              const job = fleet.hit?.[at];
-              return (
-                job && (
-                  <>
-                    {place > 0 && ", "}
-                    <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a>
-                  </>
-                )
-              );
-            })}
+            {one.jobs.slice(0, FEW_JOBS).map((job, place) => (
+              <>
+                {place > 0 && ", "}
+                <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a>
+              </>
+            ))}
             {one.jobs.length > FEW_JOBS && ` and ${one.jobs.length - FEW_JOBS} more`}
           </li>
         ))}

@@ -5,13 +5,14 @@ from functools import partial
 import msgspec
 
 from jobmeter.access.principal import Scope
+from jobmeter.model.answers import FaultBody
 from jobmeter.model.time import MINUTE, SECOND, TimeRange
 from jobmeter.query.fleet import Fleet, FleetNode, FleetQuestion
 from jobmeter.query.group import Amounts, GroupQuestion, Usage
 from jobmeter.query.request import GroupRef
 from jobmeter.server.live import CONTENT_TYPE, Feed, Update
 from jobmeter.server.native.arguments import Query
-from jobmeter.server.native.bodies import copied
+from jobmeter.server.native.bodies import copied, fault_body
 from jobmeter.server.native.endpoint import PROJECT, CallContext, Endpoint, tagged
 from jobmeter.server.services import Services
 
@@ -34,22 +35,6 @@ class FleetDeviceBody(msgspec.Struct, frozen=True, omit_defaults=True):
     job: int | None = None
     idle: bool = False
     state: str = ""
-
-
-class FaultBody(msgspec.Struct, frozen=True):
-    """A fault of a node, or of a device of it: ``count`` reports from ``start`` to ``last``, in epoch milliseconds.
-
-    ``text`` is a sentence, ``reason`` that of the events or the name of the rule. ``jobs`` had the device then, or were
-    on the node; places in ``FleetBody.hit``.
-    """
-
-    device: str
-    reason: str
-    text: str
-    start: int
-    last: int
-    count: int
-    jobs: list[int]
 
 
 class FleetNodeBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,14 +72,13 @@ class DeviceType(msgspec.Struct, frozen=True):
 
 
 class FleetBody(msgspec.Struct, frozen=True):
-    """The fleet at ``now``, in epoch milliseconds; ``hit`` are the jobs that faults hit, whether they run or not."""
+    """The fleet at ``now``, in epoch milliseconds."""
 
     now: int
     currency: str
     types: list[DeviceType]
     jobs: list[FleetHolder]
     nodes: list[FleetNodeBody]
-    hit: list[FleetHolder] = []
 
 
 class AmountsBody(msgspec.Struct, frozen=True):
@@ -153,15 +137,12 @@ def _body(services: Services, scope: Scope) -> FleetBody:
     found: Fleet = services.executor.run(question, scope)
     names = sorted({device.type for node in found.nodes for device in node.devices if device.type})
     numbers = {name: at for at, name in enumerate(names)}
-    hit = {(job.project, job.id): job for node in found.nodes for one in node.faults for job in one.jobs}
-    places = {key: at for at, key in enumerate(hit)}
     return FleetBody(
         now=found.now_ms,
         currency=services.prices.currency,
         types=[DeviceType(name, _price(services, name)) for name in names],
         jobs=[copied(FleetHolder, job) for job in found.jobs],
-        nodes=[_node(node, numbers, places) for node in found.nodes],
-        hit=[copied(FleetHolder, job) for job in hit.values()],
+        nodes=[_node(node, numbers) for node in found.nodes],
     )
 
 
@@ -170,12 +151,12 @@ def _price(services: Services, name: str) -> float | None:
     return None if price is None else float(price)
 
 
-def _node(one: FleetNode, numbers: dict[str, int], places: dict[tuple[str, str], int]) -> FleetNodeBody:
+def _node(one: FleetNode, numbers: dict[str, int]) -> FleetNodeBody:
     devices = [
         FleetDeviceBody(own.device, numbers.get(own.type), _rounded(own.use), own.job, own.idle, own.state)
         for own in one.devices
     ]
-    faults = [copied(FaultBody, own, jobs=[places[job.project, job.id] for job in own.jobs]) for own in one.faults]
+    faults = [fault_body(own) for own in one.faults]
     return copied(FleetNodeBody, one.node, state=one.state, cpu=_rounded(one.cpu), devices=devices, faults=faults)
 
 

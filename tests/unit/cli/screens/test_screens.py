@@ -52,6 +52,7 @@ FINDING = {
     "evidence": [{"kind": "metric", "text": "0.3 where others have 0.9"}, {"kind": "log", "text": NAME}],
     "advice": "look at its node",
     "source": "https://example.org",
+    "replicas": ["worker-2"],
 }
 
 
