@@ -35,8 +35,18 @@ def command(groups: Sequence[str], as_json: bool, connection: local.Connection) 
         console().print("no node matches" if groups or connection.project else _FIRST_STEP, markup=False)
         return
     now_ms = SystemClock().now_ms()
-    columns = ("node", "heard of", "cores", "memory", "devices", "resource group", "cluster", "last seen", "kernel")
-    rows = [_row(node, now_ms) for node in nodes]
+    columns: tuple[str, ...] = (
+        "node",
+        "heard of",
+        "cores",
+        "memory",
+        "devices",
+        "resource group",
+        "cluster",
+        "last seen",
+        "kernel",
+    )
+    rows: list[tuple[str, ...]] = [_row(node, now_ms) for node in nodes]
     if any(_place(node) in faults for node in nodes):
         columns = (*columns, "faults")
         rows = [(*row, _faults(faults.get(_place(node), []))) for row, node in zip(rows, nodes, strict=True)]
