@@ -17,11 +17,15 @@ Key = tuple[str, Subject]
 
 
 class ReportedFinding(msgspec.Struct, frozen=True):
-    """A finding that the stream of events reports. ``ended`` is None while it is open."""
+    """A finding that the stream of events reports. ``ended`` is None while it is open.
+
+    ``worse`` is the event that reported it once more, as it had got worse.
+    """
 
     rule: str
     opened: Event
     ended: Event | None = None
+    worse: Event | None = None
 
     @property
     def key(self) -> Key:
@@ -34,15 +38,20 @@ class ReportedFinding(msgspec.Struct, frozen=True):
         read = read_message(self.opened.message, self.opened.subject)
         return self.opened.time if read is None or read.start is None else min(read.start, self.opened.time)
 
+    @property
+    def severity(self) -> Severity:
+        """How severe it was, at most."""
+        return _SEVERITIES.get((self.worse or self.opened).level, Severity.INFO)
+
     def finding(self, until_ms: int) -> Finding:
         """The finding in the events; an open one lasts until ``until_ms``."""
         rule = next((one for one in rules() if one.name == self.rule), None)
         end = until_ms if self.ended is None else self.ended.time
-        parts = [event for event in (self.opened, self.ended) if event is not None]
+        parts = [event for event in (self.opened, self.worse, self.ended) if event is not None]
         return Finding(
             rule=self.rule,
             role=Role.ROOT,
-            severity=_SEVERITIES.get(self.opened.level, Severity.INFO),
+            severity=self.severity,
             confidence=0.9,
             subject=self.opened.object,
             start=self.start,
@@ -52,7 +61,7 @@ class ReportedFinding(msgspec.Struct, frozen=True):
             ],
             advice=rule.advice if rule else "",
             source=rule.source if rule else "",
-            sentence=_rest(self.opened),
+            sentence=_rest(self.worse or self.opened),
         )
 
 
@@ -95,10 +104,12 @@ def reported_findings(events: Iterable[Event]) -> list[ReportedFinding]:
         key = (read.rule, event.object)
         at = open_at.pop(key, None) if event.reason == FINDING_ENDED else open_at.get(key)
         if event.reason == FINDING_ENDED and at is not None:
-            found[at] = ReportedFinding(read.rule, found[at].opened, event)
+            found[at] = replace(found[at], ended=event)
         elif event.reason == FINDING and at is None:
             open_at[key] = len(found)
             found.append(ReportedFinding(read.rule, event))
+        elif event.reason == FINDING and at is not None:
+            found[at] = replace(found[at], worse=event)
     return found
 
 
@@ -107,11 +118,14 @@ def with_reported(
 ) -> list[Finding]:
     """The findings, and after them those that only events reported, such as a hang that passed.
 
-    For a job that does not run, those without an end are left out.
+    One that is open begins when its report says, as in listings. For a job that does not run, those without an end are
+    left out.
     """
     there = {(one.rule, one.subject) for one in found}
     last = {one.key: one for one in reported if one.ended is not None or running}
-    return [*found, *(one.finding(until_ms) for key, one in last.items() if key not in there)]
+    begun = {one.key: one.start for one in reported if one.ended is None and running}
+    started = [replace(one, start=min(begun.get((one.rule, one.subject), one.start), one.end)) for one in found]
+    return [*started, *(one.finding(until_ms) for key, one in last.items() if key not in there)]
 
 
 def _rest(event: Event) -> str:

@@ -146,7 +146,7 @@ def test_memory_near_its_limit_and_a_fault_of_a_device_are_reported(server):
     assert sorted(finding_events(server)) == [("Finding", "host_mem_near_limit"), ("Finding", "xid")]
     found = {one["rule"]: one for one in server.call("GET", "/jobs/j1/findings").json()}
     assert found["xid"]["subject"] == {"kind": "device", "name": "n1/gpu0"}
-    assert found["xid"]["sentence"] == "w-0 (n1, gpu0): XID 79: the GPU has fallen off the bus, once"
+    assert found["xid"]["sentence"] == "w-0 (n1, gpu0): XID 79: the GPU has fallen off the bus"
     assert found["xid"]["replicas"] == ["w-0"]
     assert found["xid"]["severity"] == "critical"
 

@@ -39,9 +39,10 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
         code = min(ceil(float(signal.value[missing].max()) - 1e-9), len(STATES) - 1)
         raised |= {(signal.node, signal.device), (signal.node, "")}
         own = [*events.get((signal.node, ""), ()), *events.get((signal.node, signal.device), ())]
-        text = f"{case.name_of(signal)} was not measured for {minutes(int(missing.sum()) * interval)}: {STATES[code]}"
+        text = f"it was not measured for {minutes(int(missing.sum()) * interval)}: {STATES[code]}"
         head = signal.evidence(text, float(code), 0.0, "", time=span[0])
-        yield _finding(rule, device(signal), STATES[code], span, [head, *map(event_evidence, own)])
+        found = _finding(rule, device(signal), STATES[code], span, [head, *map(event_evidence, own)])
+        yield replace(found, sentence=f"{case.name_of(signal)} is not measured: {STATES[code]}")
     for (node, name), own in events.items():
         if (node, name) in raised:
             continue

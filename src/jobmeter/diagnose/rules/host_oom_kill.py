@@ -119,8 +119,9 @@ def _finding(rule: Rule, case: Case, replica: str, kills: int, evidence: list[Ev
     span = min(times, default=case.span.end_ms), max(times, default=case.span.end_ms)
     subject = Subject("replica", replica) if replica else case.subject
     who = f"{case.name_of_subject(subject)}: " if replica else ""
-    sentence = f"{who}{counted(kills, 'process was', 'processes were')} killed because memory ran out"
-    return rule.finding(subject, Severity.CRITICAL, span, evidence[:MOST_LINES], 0.97, sentence=sentence)
+    sentence = f"{who}memory ran out, and the kernel killed processes"
+    head = Evidence(kind="status", text=f"{counted(kills, 'process was', 'processes were')} killed", value=float(kills))
+    return rule.finding(subject, Severity.CRITICAL, span, [head, *evidence][:MOST_LINES], 0.97, sentence=sentence)
 
 
 RULE = Rule(

@@ -32,10 +32,12 @@ def find(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 
         happened = incidents(own)
         meaning = xid.meaning
         which = f" of the device at {xid.device}, which no agent has named" if xid.device else ""
-        text = f"XID {xid.code}{which}: {meaning.text}, {often(len(happened))}"
-        head = Evidence(kind="status", text=text, value=float(xid.code))
+        head = Evidence(
+            kind="status", text=f"XID {xid.code} was reported {often(len(happened))}", value=float(xid.code)
+        )
         one = rule.collected(case, subject, meaning.severity, head, shown(happened), 0.95)
-        yield replace(one, advice=meaning.advice)
+        name = case.name_of_subject(subject, one.start)
+        yield replace(one, advice=meaning.advice, sentence=f"{name}: XID {xid.code}{which}: {meaning.text}")
 
 
 def _is_of_job(case: Case, subject: Subject, time: int) -> bool:
