@@ -52,7 +52,7 @@ class FaultJob(msgspec.Struct, frozen=True, kw_only=True):
 class FaultBody(msgspec.Struct, frozen=True, kw_only=True):
     """A fault of a node, or of a device of it: ``count`` reports from ``start`` to ``last``, in epoch milliseconds.
 
-    ``text`` is a sentence, ``reason`` that of the events or the name of the rule. ``jobs`` had the device then, or were
+    ``text`` is a sentence, ``reason`` that of the events. ``jobs`` had the device then, or were
     on the node, as far as the caller may see them.
     """
 

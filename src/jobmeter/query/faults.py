@@ -1,4 +1,4 @@
-"""Faults of nodes and their devices: what agents and rules reported lately, since when, and which jobs had the device.
+"""Faults of nodes and their devices: what agents reported lately, since when, and which jobs had the device.
 
 A fault is an error of the hardware (an XID, memory errors that were not corrected, a lost device, a disk), a link that
 went down, or heat that slows a device. It lasts for ``LASTING_MS`` after its last report, or until the node is started
@@ -11,8 +11,7 @@ import msgspec
 
 from jobmeter.access.principal import Scope
 from jobmeter.model.device import pci_address
-from jobmeter.model.event import FINDING, GPU_BACK, GPU_NOT_PERMITTED, Event, EventFilter, EventType, Level
-from jobmeter.model.finding import read_message
+from jobmeter.model.event import GPU_BACK, GPU_NOT_PERMITTED, Event, EventFilter, EventType, Level
 from jobmeter.model.job import Condition, Job, JobFilter, JobView, Node, Operator
 from jobmeter.model.time import DAY, MINUTE, TimeRange
 from jobmeter.model.xid import read_xid
@@ -27,17 +26,7 @@ _LONGEST = 300
 _HOT, _COOL = "DeviceThrottled", "DeviceThrottlingEnded"
 _ENDED_BY = {"GpuLost": GPU_BACK, "DeviceHangs": GPU_BACK, "DeviceLost": GPU_BACK, _HOT: _COOL}
 """The reasons of events that end a fault of the same device."""
-_SAME_AS = {
-    "xid": ("Xid",),
-    "ecc_uncorrected": ("EccUncorrected",),
-    "remap_failure": ("RemapFailed",),
-    "gpu_missing": ("GpuLost", "DeviceHangs", "DeviceLost"),
-    "thermal": (_HOT,),
-    "link_flap": ("LinkDown",),
-    "fs_error": ("FilesystemError", "DiskError"),
-}
-"""The rules whose open findings are faults of a node, and the reasons of events about the same."""
-_TYPES = frozenset({EventType.DEVICE_FAULT, EventType.THROTTLING, EventType.FINDING})
+_TYPES = frozenset({EventType.DEVICE_FAULT, EventType.THROTTLING})
 
 Place = tuple[str, str]
 """A node (cluster, name)."""
@@ -46,8 +35,7 @@ Place = tuple[str, str]
 class NodeFault(msgspec.Struct, frozen=True):
     """A fault of a node, or of one of its devices: from the first report to the last one (epoch ms).
 
-    ``text`` is a sentence, that of the finding where a rule found it in a job. ``jobs`` had the device then, or were on
-    the node, as far as the caller may see them.
+    ``text`` is a sentence. ``jobs`` had the device then, or were on the node, as far as the caller may see them.
     """
 
     device: str
@@ -66,7 +54,6 @@ def node_faults(
     question = EventFilter(
         projects=projects,
         types=_TYPES,
-        levels=frozenset({Level.INFO, Level.WARNING, Level.ERROR}),
         start=now_ms - LASTING_MS,
         descending=True,
         limit=MOST_EVENTS,
@@ -86,8 +73,7 @@ def _by_node(nodes: Sequence[Node], events: Sequence[Event]) -> dict[Place, list
     reported: dict[Place, list[Event]] = {}
     known: dict[Place, Node] = {}
     for event in events:
-        name = event.node or _node_of(event)
-        own = [one for one in by_name.get(name, ()) if not event.cluster or one.cluster == event.cluster]
+        own = [one for one in by_name.get(event.node, ()) if not event.cluster or one.cluster == event.cluster]
         # A node of that name in several clusters: nobody can say which one is meant.
         if len(own) == 1:
             place = own[0].cluster, own[0].name
@@ -99,53 +85,22 @@ def _by_node(nodes: Sequence[Node], events: Sequence[Event]) -> dict[Place, list
     }
 
 
-def _node_of(event: Event) -> str:
-    """The node that an event about a finding is about."""
-    kind, _, name = event.subject.partition(" ")
-    if kind in {"device", "link"}:
-        return name.partition("/")[0]
-    return name.partition(":")[0] if kind in {"node", "filesystem"} else ""
-
-
 def _faults(node: Node, events: Iterable[Event]) -> Iterator[NodeFault]:
     """The faults of a node that last, of its events in order of time."""
     booted = node.info.get("booted")
     addresses = device_addresses(node.info)
     lasting: dict[tuple[str, str], list[Event]] = {}
-    texts: dict[tuple[str, str], str] = {}
     for event in events:
         if isinstance(booted, int) and event.time < booted:
             continue
-        device = _device(event, addresses)
-        if event.type is EventType.FINDING:
-            _take_finding(event, device, lasting, texts)
-            continue
+        device, kind = _device(event, addresses), _kind(event)
         for reason in [one for one, end in _ENDED_BY.items() if end == event.reason]:
             lasting.pop((device, reason), None)
-        kind = _kind(event)
+        # Agents of several projects report one event of a node each.
         if kind and event.time not in {one.time for one in lasting.get((device, kind), ())}:
             lasting.setdefault((device, kind), []).append(event)
-            texts[device, kind] = _text(event)
-    for (device, kind), own in lasting.items():
-        # What a rule found in a job is said once, in the words of the rule.
-        if not any((device, rule) in lasting for rule, reasons in _SAME_AS.items() if kind.split()[0] in reasons):
-            first = read_message(own[0].message, own[0].subject) if kind in _SAME_AS else None
-            start = own[0].time if first is None or first.start is None else first.start
-            yield NodeFault(device, kind.split()[0], texts[device, kind], start, own[-1].time, len(own))
-
-
-def _take_finding(
-    event: Event, device: str, lasting: dict[tuple[str, str], list[Event]], texts: dict[tuple[str, str], str]
-) -> None:
-    read = read_message(event.message, event.subject)
-    if read is None or read.rule not in _SAME_AS or not event.subject:
-        return
-    key = device, read.rule
-    if event.reason == FINDING:
-        lasting.setdefault(key, []).append(event)
-        texts[key] = read.sentence[:_LONGEST]
-    else:
-        lasting.pop(key, None)
+    for (device, _), own in lasting.items():
+        yield NodeFault(device, own[0].reason, _text(own[-1]), own[0].time, own[-1].time, len(own))
 
 
 def _kind(event: Event) -> str:
@@ -161,13 +116,10 @@ def _kind(event: Event) -> str:
 def _device(event: Event, addresses: Mapping[str, str]) -> str:
     """The name of the device of an event; the address of one that no agent has named."""
     kind, _, name = event.subject.partition(" ")
-    if kind == "link":
-        return name.partition("/")[2]
     if kind != "device":
         return ""
-    own = name.partition("/")[2] or name
-    address = pci_address(own)
-    return addresses.get(address, address) if address else own
+    address = pci_address(name)
+    return addresses.get(address, address) if address else name
 
 
 def _text(event: Event) -> str:

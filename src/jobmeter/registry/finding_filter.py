@@ -6,7 +6,7 @@ where any will do; the job has to have one finding that fits one of the values.
 """
 
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,6 +49,11 @@ def open_keys(given: Iterable[str]) -> sa.Select[tuple[str, str]]:
     fits = [_fits(value) for value in given]
     found = sa.and_(FOUND, _column.subject != "", ~_ended_since(), sa.or_(sa.false(), *fits))
     return sa.select(_column.project, _column.job).where(found).distinct()
+
+
+def of_jobs(project: str, ids: Sequence[str]) -> Sequence[sa.ColumnElement[bool]]:
+    """The conditions that narrow ``open_keys`` to some jobs of a project."""
+    return _column.project == project, _column.job.in_(ids)
 
 
 def _ended_since() -> sa.Exists:

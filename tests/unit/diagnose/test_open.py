@@ -84,7 +84,7 @@ def test_a_server_that_begins_anew_goes_on_with_what_the_events_say(course, cut)
         found = [finding(name, end=now) for name in names]
         if at == cut:
             reported = [one for one in reported_findings(map(event, events)) if one.ended is None]
-            parts = OpenFindings({one.key: Open(one.opened.time, now) for one in reported})
+            parts = OpenFindings({one.key: Open(one.opened.time, now, one.severity) for one in reported})
         change = parts.update(found, now, now, HOLD)
         events += [opening("p", "j", one, now) for one in change.opened]
         events += [ending("p", "j", key, now, since) for key, since in change.closed]

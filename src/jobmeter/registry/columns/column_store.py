@@ -38,6 +38,8 @@ from jobmeter.registry.statements import chunks, job_chunks
 WAIT_SECONDS = 15.0
 """How long a listing waits for others: for the first one after a start, which reads every job."""
 _CHUNK = 2000
+_MOST_WITHIN = 5_000
+"""Jobs whose open findings are looked up job by job; for more all open findings are."""
 _MOST = 3
 """Of more jobs than one in so many all are read: that takes less time than looking for each."""
 _CATCH_UP_SECONDS = 2.0
@@ -168,7 +170,11 @@ class ColumnStore:
         found = np.zeros(len(left), np.bool_)
         name, path = one.field[0], one.field[1:]
         if name in RELATED:
-            related = list(_related(connection, name, one.texts))
+            within = None
+            if name == OPEN_FINDING and np.count_nonzero(left) <= _MOST_WITHIN:
+                with self._locked():
+                    within = chosen.keys(np.flatnonzero(left))
+            related = list(_related(connection, name, one.texts, within))
             with self._locked():
                 found[chosen.places(related)] = True
             return found
@@ -291,7 +297,16 @@ class _Chosen:
         return found
 
 
-def _related(connection: sa.Connection, field: str, values: Sequence[str]) -> Iterator[Key]:
+def _related(
+    connection: sa.Connection, field: str, values: Sequence[str], within: Iterable[Key] | None
+) -> Iterator[Key]:
+    """The jobs of which a related table has one of the values; of open findings those ``within`` alone, if given."""
+    if within is not None:
+        statement = finding_filter.open_keys(values)
+        for project, ids in job_chunks(within):
+            for row in connection.execute(statement.where(*finding_filter.of_jobs(project, ids))):
+                yield row.project, row.job
+        return
     for some in chunks(values):
         members = sa.select(replicas.c.project, replicas.c.job).where(replicas.c.node.in_(some)).distinct()
         found = finding_filter.open_keys if field == OPEN_FINDING else finding_filter.keys

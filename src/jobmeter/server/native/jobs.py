@@ -56,7 +56,7 @@ def _list(context: CallContext) -> JobList:
         projects=context.scope.projects,
         ids=given.texts("id"),
         name_contains=given.text("name"),
-        states=given.choices("state", JobState),
+        states=_states(context),
         types=frozenset(given.texts("type")),
         users=frozenset(given.texts("user")),
         resource_groups=frozenset(given.texts("resource_group")),
@@ -74,6 +74,12 @@ def _list(context: CallContext) -> JobList:
     if given.flag("findings"):
         found = context.services.registry.findings((job.project, job.id) for job in page.jobs)
     return JobList([copied(JobBody, job) for job in page.jobs], page.total, found)
+
+
+def _states(context: CallContext) -> frozenset[JobState]:
+    """The states to list: only a job that runs has open findings, and such jobs are few."""
+    states = context.arguments.choices("state", JobState)
+    return states or (frozenset({JobState.RUNNING}) if context.arguments.flag("open") else states)
 
 
 def _conditions(context: CallContext) -> Iterator[Condition]:

@@ -124,7 +124,8 @@ def _jobs_now(services: Services, scope: Scope) -> Update:
 def _troubled(services: Services, scope: Scope) -> list[FindingSummary]:
     """The running jobs with an open finding that is critical or about an idle device, in one pass over the findings."""
     condition = Condition(OPEN_FINDING, Operator.IN, (f"{Severity.CRITICAL}/", f"/{IDLE_RULE}"))
-    page = services.executor.run(JobFilter(conditions=(condition,), limit=MOST_TROUBLED), scope)
+    running = frozenset({JobState.RUNNING})
+    page = services.executor.run(JobFilter(states=running, conditions=(condition,), limit=MOST_TROUBLED), scope)
     found = services.registry.findings((job.project, job.id) for job in page.jobs)
     return [one for one in found if one.open]
 
