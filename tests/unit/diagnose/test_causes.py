@@ -286,3 +286,11 @@ def test_a_job_that_was_stopped_did_not_fail():
     assert [one.rule for one in found(job)] == []
     job.state = JobState.FAILED
     assert root(job).rule == "unknown_exit"
+
+
+def test_a_job_of_which_no_replica_failed_by_record_names_the_rank_whose_line_says_why():
+    job = made(state=JobState.FAILED)
+    job.say("RuntimeError: CUDA out of memory", job.length - 200, "worker-2")
+    [one] = [one for one in found(job) if one.rule == "cuda_oom"]
+    assert (one.subject.kind, one.replicas) == ("job", ["worker-2"])
+    assert one.sentence == "worker-2 (node-worker-2): RuntimeError: CUDA out of memory"
