@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import pytest
 
@@ -63,6 +64,10 @@ def summaries(server):
     return {one["id"]: one for one in listed.get("findings") or []}
 
 
+def shows(page, names):
+    return rows(page) == names
+
+
 def rows(page):
     return [one.strip() for one in page.locator(".rows .row[data-at] .c-name b").all_inner_texts()]
 
@@ -91,7 +96,7 @@ def test_the_numbers_of_the_band_show_the_jobs_that_they_count(viewer):
     page = viewer.open("", ".band")
     for text, names in (("running", ["well", "lazy", "train"]), ("critical", ["train"]), ("idle", ["lazy"])):
         page.click(f".band button:has-text('{text}')")
-        wait_until(lambda names=names: rows(page) == names, text)
+        wait_until(partial(shows, page, names), text)
         assert page.get_attribute(f".band button:has-text('{text}')", "aria-pressed") == "true"
     page.click(".band button:has-text('idle')")
     wait_until(lambda: len(rows(page)) > 4, "all jobs again")
@@ -157,3 +162,14 @@ def test_the_terminal_says_the_same(server):
         assert SENTENCE in " ".join(run_cli(verb, "train", *to).stdout.split())
     nodes = run_cli("nodes", *to)
     assert "XID 79" in nodes.stdout
+
+
+@pytest.mark.parametrize("job", ["train", "lazy", "well"])
+def test_the_map_marks_the_ranks_that_findings_name_and_no_others(viewer, server, job):
+    found = server.call("GET", f"/api/jobmeter/v1/jobs/{job}/findings").json()
+    named = {name for one in found for name in one["replicas"]}
+    page = viewer.open(f"jobs/{job}", ".heatrows [role=option]")
+    page.wait_for_selector(".outliers button" if named else ".outliers .hint")
+    assert set(page.locator(".outliers button b").all_inner_texts()) == named
+    label = page.get_attribute(".heat canvas", "aria-label") or ""
+    assert {name for name in (f"worker-{at}" for at in range(1, 5)) if name in label} == named

@@ -51,26 +51,24 @@ def _of_project(connection: sa.Connection, project: str, ids: Sequence[str]) -> 
             if key not in own or (is_open and not own[key].open):
                 own[key] = _Found(row.id, _SEVERITIES.get(row.level, Severity.INFO), is_open)
     ordered = {job: sorted(own.items(), key=lambda one: not one[1].open) for job, own in found.items()}
-    shown = {job: next((one for _, one in own), None) for job, own in ordered.items()}
-    idle = [one.row for own in found.values() for (rule, _), one in own.items() if rule == _IDLE and one.open]
-    messages = _messages(connection, [*(one.row for one in shown.values() if one is not None), *idle])
-    for job, own in ordered.items():
-        first = own[0][1]
+    idle = {
+        job: [one.row for (rule, _), one in findings if rule == _IDLE and one.open] for job, findings in ordered.items()
+    }
+    wanted = [findings[0][1].row for findings in ordered.values()]
+    messages = _messages(connection, [*wanted, *(row for rows in idle.values() for row in rows)])
+    for job, findings in ordered.items():
+        first = findings[0][1]
         sentence, start = messages.get(first.row, ("", None))
         yield FindingSummary(
             id=job,
             project=project,
             severity=first.severity,
-            count=len(own),
-            rules=list(dict.fromkeys(rule for (rule, _), _ in own)),
+            count=len(findings),
+            rules=list(dict.fromkeys(rule for (rule, _), _ in findings)),
             sentence=sentence,
             start=start,
-            open=sum(one.open for _, one in own),
-            idle_devices=sum(
-                count_subjects(messages[one.row][0])
-                for (rule, _), one in own
-                if rule == _IDLE and one.open and one.row in messages
-            ),
+            open=sum(one.open for _, one in findings),
+            idle_devices=sum(count_subjects(messages[row][0]) for row in idle[job] if row in messages),
         )
 
 

@@ -52,7 +52,7 @@ def test_incidents_are_counted_whatever_the_order_delay_and_copies_of_reports(ca
     assert sum(map(len, found)) == len({one.digest for one in reports})
     for some in found:
         assert len({one.source for one in some}) == len(some)
-        assert len({one.digest[2] for one in some}) == 1
+        assert len({one.evidence.text.rpartition(" ")[2] for one in some}) == 1, "reports of one incident"
     assert [some[0].evidence for some in found] == sorted(
         (some[0].evidence for some in found), key=lambda one: one.time or 0
     )

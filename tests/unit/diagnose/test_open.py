@@ -153,7 +153,8 @@ def test_events_of_others_and_of_jobs_that_ended_report_nothing_that_is_open():
 @given(st.lists(st.sampled_from([Severity.WARNING, Severity.CRITICAL]), min_size=1, max_size=20), st.integers(0, 19))
 def test_one_that_gets_worse_is_reported_once_more(course, cut):
     """However it goes on, and though a server begins anew: at most two reports, and the worst one counts."""
-    findings, events = OpenFindings(), []
+    findings = OpenFindings()
+    events: list[Event] = []
     for at, severity in enumerate(course):
         now = NOW + at * EVERY
         if at == cut:
