@@ -41,7 +41,7 @@ def test_json_has_the_states(server, run):
 def test_faults_say_which_since_when_and_whom_they_hit(server, run):
     fault = {"device": "gpu2", "text": "XID 79: the GPU has fallen off the bus", "start": 1_790_000_000_000}
     hit = {"id": "train", "project": "default", "name": "llama"}
-    nodes = [{"name": name, "project": "default", "cluster": "c", "info": {}} for name in ("n1", "n2")]
+    nodes = [{"name": name, "project": "default", "cluster": "c"} for name in ("n1", "n2")]
     faults = [{"node": "n2", "cluster": "c", "faults": [{**fault, "jobs": [hit]}]}]
     server.on("/nodes", {"nodes": nodes, "faults": faults})
     shown = " ".join(run("nodes").stdout.split())
